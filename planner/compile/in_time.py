@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from planner.errors import CapacityError
 from planner.language.cluster import Cluster
 from planner.language.workload import Length, Workload
 from planner.physics.operating import OperatingPoint, Traffic, at_objective
-from planner.physics.promptness import Curve, late_curve, refusing, sustains_more
+from planner.physics.promptness import Curve, late_curve, refusing, sustains_more, too_long_fraction
 from planner.physics.replica import Replicas
 from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
 from planner.records import dataclass
@@ -106,32 +107,61 @@ class Candidates:
 
     def curve(self, index: int, speed: float, workload: Workload, lengths: Lengths) -> Curve:
         """Return the late share of one layout."""
-        return late_curve(self.replicas, index, speed, lengths, self.asked(index, workload))
+        return late_curve(ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload))
 
     def best(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
         """Return the layout that keeps most requests a second and accelerator in time, its curve and that rate.
 
         A layout on which more prompts than may be late are too long, however idle it is, keeps no objective. It is
-        taken only where all are so, and then the one on which fewest are. Mean times say in which order layouts are
-        tried, so that few curves are worked out, and no more: they may rank the best of them far below another.
+        taken only where all are so, and then the one on which fewest are: until then none of these is worked out.
         """
-        chosen: tuple[int, Curve, float] | None = None
-        best = (False, -1.0)
-        for index in np.argsort(-self.mean_rates, kind="stable").tolist():
-            keeps, most = best
-            accelerators, asked = float(self.replicas.accelerators[index]), self.asked(index, workload)
-            if keeps and not sustains_more(self.replicas, index, speed, lengths, asked, most * accelerators):
-                continue
-            curve = late_curve(self.replicas, index, speed, lengths, asked)
-            rate = curve.capacity_requests_per_s / accelerators
-            if rate > 0.0 and curve.too_long_fraction <= 1.0 - asked.percentile + _ROUNDING:
-                worth = (True, rate)
-            else:
-                worth = (False, -curve.too_long_fraction if rate > 0.0 else -1.0)
-            if chosen is None or worth > best:
-                chosen, best = (index, curve, rate), worth
+        order = np.argsort(-self.mean_rates, kind="stable").tolist()
+        layouts = [
+            _Layout(index, ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload))
+            for index in order
+        ]
+        chosen = _best_of([layout for layout in layouts if layout.may_keep], self.replicas.accelerators)
+        if chosen is None or not chosen[2] > 0.0:
+            chosen = _best_of(layouts, self.replicas.accelerators)
         assert chosen is not None  # there is always a layout: none at all is an error before
         return chosen
+
+
+class _Layout(NamedTuple):
+    """A layout under trial."""
+
+    place: int
+    times: ReplicaTimes
+    asked: Asked
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether no more prompts are too long for it than may be late."""
+        return too_long_fraction(self.times, self.asked) <= 1.0 - self.asked.percentile + _ROUNDING
+
+
+def _best_of(layouts: Iterable[_Layout], accelerators: Floats) -> tuple[int, Curve, float] | None:
+    """Return the best of some layouts, its curve and its rate; None where there is none.
+
+    Mean times say in which order layouts are tried, so that few curves are worked out, and no more: they may rank the
+    best of them far below another.
+    """
+    chosen: tuple[int, Curve, float] | None = None
+    best = (False, -1.0)
+    for layout in layouts:
+        keeps, most = best
+        count = float(accelerators[layout.place])
+        if keeps and not sustains_more(layout.times, layout.asked, most * count):
+            continue
+        curve = late_curve(layout.times, layout.asked)
+        rate = curve.capacity_requests_per_s / count
+        if rate > 0.0 and layout.may_keep:
+            worth = (True, rate)
+        else:
+            worth = (False, -curve.too_long_fraction if rate > 0.0 else -1.0)
+        if chosen is None or worth > best:
+            chosen, best = (layout.place, curve, rate), worth
+    return chosen
 
 
 def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candidates) -> float | None:
@@ -246,8 +276,9 @@ def _lateness(
     if workload.on_overload == "queue":
         return overload.queueing(curve)
     (index, speed), lengths, replicas = chosen, lengths_of(workload), candidates.replicas
-    refuse = functools.partial(refusing, replicas, index, speed, lengths, candidates.asked(index, workload))
-    return overload.refusing(curve, refuse, (ReplicaTimes(replicas, index, speed, lengths), lengths, held_s))
+    times = ReplicaTimes(replicas, index, speed, lengths)
+    refuse = functools.partial(refusing, times, candidates.asked(index, workload))
+    return overload.refusing(curve, refuse, (times, lengths, held_s))
 
 
 def mean_point(

@@ -90,13 +90,31 @@ class _Pair(NamedTuple):
         None where it is the same at any rate, and where it is next to nothing up to the load to which clusters are
         filled: at the mean of the slackest week, since its slackest hours leave machines idle.
         """
-        cells = round(filled * LOAD_CELLS / MOST_LOAD) + 1
         if self.bursts.follow == "traffic" or not rates.busiest_hour > 0.0:
             return None
-        if self.added(rates.slackest_week).sum(axis=0)[:cells].max() < LITTLE_LATE:
+        if self.add_little(self.bursts.at(rates.slackest_week), round(filled * LOAD_CELLS / MOST_LOAD) + 1):
             return None
         last = math.ceil(math.log2(rates.busiest_hour))
         first = max(math.floor(math.log2(rates.slackest_hour)), last - _MOST_OCTAVES)
+        key = ("by rate", self.lateness, self.bursts.at(2.0**first), last)
+        return self.reuse.once(key, lambda: self.at_octaves(first, last))
+
+    def add_little(self, bursts: Bursts, cells: int) -> bool:
+        """Return whether bursts add next to nothing in the first cells of a table: mostly the last of them tells."""
+
+        def added(loads: Floats) -> Floats:
+            shares = np.array(shares_with_bursts(self.lateness, bursts, loads)) - np.array(self.lateness.at(loads))
+            return np.asarray(shares.sum(axis=0))
+
+        def least() -> bool:
+            if added(self.loads[cells - 1 : cells])[0] >= LITTLE_LATE:
+                return False
+            return bool(added(self.loads[:cells]).max() < LITTLE_LATE)
+
+        return self.reuse.once(("add little", self.lateness, bursts, cells), least)
+
+    def at_octaves(self, first: int, last: int) -> BurstTables:
+        """Return what bursts add at powers of two."""
         added = np.stack([self.added(2.0**power) for power in range(first, last + 1)], axis=1)
         makes_late, refuses = np.abs(added[0]) > LITTLE_LATE, added[1] + self.calm()[1] > _NOBODY_REFUSED
         return BurstTables(

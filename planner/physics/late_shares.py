@@ -40,7 +40,7 @@ _FADED = 1e-6 ** (_CELL / _GRID)
 """rʲ: the 288th power of r is what is left of what comes back, and its 256th, 5e-6, costs no digit that shows."""
 _LONGEST = 2.0 * CELLS  # cells: a prefill that takes longer makes all behind it late, however long it is
 MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
-_NEVER = 1e-13  # of requests
+_NEVER = 1e-17  # of requests
 _NO_BETTER = 0.6
 """Share of prompts, over the square of the time in prefill, that a router of many replicas sends behind another all the
 same: fitted to the zoom's routers at 70 to 125% of capacity, where without it half of what is late was missed."""
@@ -56,45 +56,77 @@ def late_first(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, 
     Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
     within half the objective asked for are unseen by routers, which then send prompts behind others.
     """
-    taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
     looked_at_s = _LOOKED_AT * asked.ttft_s
-    if ttft_s[-1] >= looked_at_s and _seldom_all(times, asked, rate, step_s, ttft_s[-1] - taken_s):
-        return np.asarray((ttft_s[:, None, None] < taken_s) @ times.prompt_weights)
-    cell_s = asked.ttft_s / CELLS
-    over = waits_beyond(times, cell_s, rate, step_s)
-    rows = (CELLS + 1) * np.arange(rate.size)[:, None]
-
-    def beyond(objective_s: float) -> Floats:
-        slack_s = objective_s - taken_s
-        place = np.clip(slack_s / cell_s, 0.0, float(CELLS))
-        low = np.minimum(place.astype(np.intp), CELLS - 1)
-        under, above = over.take(low + rows), over.take(low + rows + 1)
-        return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * (place - low), 0.0, 1.0))
-
+    if ttft_s.min() >= looked_at_s:
+        return np.array([_late_by_all(times, asked, rate, step_s, objective_s) for objective_s in ttft_s.tolist()])
+    taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
+    waits = _Waits(times, asked, rate, step_s)
+    looked_at = waits.beyond(looked_at_s - taken_s)
+    behind = _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
     late = np.empty((ttft_s.size, rate.size))
-    looked_at = beyond(looked_at_s) if (ttft_s < looked_at_s).any() else None
     for number, objective_s in enumerate(ttft_s.tolist()):
-        waits = beyond(objective_s)
-        missed = waits**asked.pooled_replicas
-        if looked_at is not None and objective_s < looked_at_s:
-            unseen = np.maximum(waits - np.maximum(looked_at, missed), 0.0)
-            missed = missed + _sent_behind(asked, rate * times.mean_prefill_s)[:, None] * unseen
+        beyond = waits.beyond(objective_s - taken_s)
+        missed = _of_all(beyond, asked)
+        if objective_s < looked_at_s:
+            missed += behind * np.maximum(beyond - np.maximum(looked_at, missed), 0.0)
         late[number] = missed @ times.prompt_weights
     return late
 
 
-def _seldom_all(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, slack_s: Floats) -> bool:
-    """Return whether all replicas of a pool at once keep next to no request waiting for longer than its slack.
+def _late_by_all(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, objective_s: float) -> Floats:
+    """Return the share of requests that all replicas of a pool would keep waiting for too long, shape (rates,).
 
-    By Markov P(V > s) ≤ E[V] / s, with Pollaczek and Khinchine's mean, and so P(V > s)ⁿ ≤ (E[V] / s)ⁿ: with many
-    replicas what is late is too long by itself, but for as good as none of it.
+    With many replicas what is late is too long by itself, but for prompts that all but are, at high rates: no others
+    are looked at.
     """
+    reach_s = _reach_s(times, asked, rate, step_s)
+    longest_s = times.overhead_s + times.prefill_s + times.chunks * step_s.max()
+    prompts = np.flatnonzero(longest_s > objective_s - reach_s.max())
+    slack_s = objective_s - times.overhead_s - times.prefill_s[prompts] - times.chunks[prompts] * step_s[:, None]
+    missed = (slack_s < 0.0).astype(float)
+    near = ((slack_s >= 0.0) & (slack_s < reach_s[:, None])).any(axis=1)
+    if near.any():
+        missed[near] = _of_all(_Waits(times, asked, rate[near], step_s[near]).beyond(slack_s[near]), asked)
+    return np.asarray(missed @ times.prompt_weights[prompts])
+
+
+def _of_all(beyond: Floats, asked: Asked) -> Floats:
+    """Return P(V > slack)ⁿ; nothing where it is next to none, since a power takes as long as all else."""
+    missed = np.zeros_like(beyond)
+    return np.asarray(np.power(beyond, asked.pooled_replicas, out=missed, where=beyond > _NEVER**asked.alone))
+
+
+def _reach_s(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats) -> Floats:
+    """Return the slack from which on all replicas of a pool at once keep next to no request waiting, shape (rates,).
+
+    By Markov P(V > s) ≤ E[V] / s, with Pollaczek and Khinchine's mean, and so P(V > s)ⁿ ≤ (E[V] / s)ⁿ. Beyond the step
+    under way a request waits for prompts alone, so P(V > D) is at most the share of time ρ that these take.
+    """
+    next_to_none = _NEVER**asked.alone
     extra_s, busy = _service(times, rate, step_s)
     mean_s = times.mean_prefill_s + extra_s
     square_s2 = times.square_prefill_s2 + extra_s * (2.0 * times.mean_prefill_s + extra_s)
     wait_s = 0.5 * step_s + busy / (1.0 - busy) * 0.5 * square_s2 / mean_s
-    share = wait_s[:, None] / np.maximum(slack_s, wait_s[:, None])
-    return bool(np.all((share**asked.pooled_replicas * (slack_s >= 0.0)) @ times.prompt_weights < _NEVER))
+    rounded_s = step_s + asked.ttft_s / CELLS  # the grid has steps of whole cells
+    return np.asarray(np.minimum(wait_s / next_to_none, np.where(busy < next_to_none, rounded_s, np.inf)))
+
+
+class _Waits:
+    """How long arrivals wait at some rates, on the grid of the objective asked for."""
+
+    def __init__(self, times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats) -> None:
+        self._cell_s = asked.ttft_s / CELLS
+        self._over = waits_beyond(times, self._cell_s, rate, step_s)
+        self._rows = (CELLS + 1) * np.arange(rate.size)[:, None]
+
+    def beyond(self, slack_s: Floats) -> Floats:
+        """Return the share of arrivals that wait for longer than slacks of shape (rates, prompts); all below none."""
+        place = np.clip(slack_s / self._cell_s, 0.0, float(CELLS))
+        low = np.minimum(place.astype(np.intp), CELLS - 1)
+        place -= low
+        low += self._rows
+        under, above = self._over.take(low), self._over.take(low + 1)
+        return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * place, 0.0, 1.0))
 
 
 def _service(times: ReplicaTimes, rate: Floats, step_s: Floats) -> tuple[Floats, Floats]:
@@ -149,45 +181,47 @@ def _cumulated(transform: Complexes) -> Floats:
 
 def late_tokens(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
     """Return the share of requests whose tokens come too slowly at each batch, shape (batches,)."""
+    return late_tokens_within(times, asked, batch, rate, room_for_prefills(times, asked, batch, rate))
+
+
+def late_tokens_within(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats, room: Floats) -> Floats:
+    """Return the same where the room that steps leave is known already."""
     several = times.output_tokens > 1.0
     if not several.any():
         return np.zeros_like(batch)  # replies of one token have no time between tokens
     window_s = (times.output_tokens[several] - 1.0) * asked.tpot_s
-    alone = 1.0 / asked.pooled_replicas
     mean_step_s = times.decode_s(np.maximum(batch, 1.0))
     mean_s = mean_step_s / np.maximum(1.0 - rate * times.mean_prefill_s, 1e-6)
     pace = np.minimum(mean_s / asked.tpot_s, 1.0)
     others = np.maximum(1.0 - 1.0 / batch, 0.0)
-    arriving = rate * (alone + (1.0 - alone) * pace * others)
+    arriving = rate * (asked.alone + (1.0 - asked.alone) * pace * others)
     behind = prompts_behind(times, asked, rate, mean_step_s)
-    ended = 1.0 - alone * (1.0 - pace)  # the share of those to come that come before the reply's end
+    ended = 1.0 - asked.alone * (1.0 - pace)  # the share of those to come that come before the reply's end
     within = _cumulated(_beside(times, window_s, arriving, behind, ended))
-    place = _room(times, asked, batch, rate)
-    low = np.clip(place.astype(np.intp), 0, CELLS - 1)
-    under, above = np.take_along_axis(within, low, 1), np.take_along_axis(within, low + 1, 1)
+    low = np.minimum(np.maximum(room.astype(np.intp), 0), CELLS - 1)
+    at = low + (CELLS + 1) * np.arange(batch.size)[:, None]
+    under, above = within.take(at), within.take(at + 1)
     replies = float(times.output_weights @ several)
-    inside = np.clip(under + (above - under) * (place - low), 0.0, replies)
-    return np.asarray(np.where(place < 0.0, replies, replies - inside) @ _NORMAL_WEIGHTS)
+    inside = np.minimum(np.maximum(under + (above - under) * (room - low), 0.0), replies)
+    return np.asarray(np.where(room < 0.0, replies, replies - inside) @ _NORMAL_WEIGHTS)
 
 
-def least_late_tokens(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
+def least_late_tokens(times: ReplicaTimes, room: Floats) -> Floats:
     """Return a share that is too slow for certain, shape (batches,): where steps alone take longer than promised."""
-    slow = (_room(times, asked, batch, rate) < 0.0) @ _NORMAL_WEIGHTS
-    return np.asarray(slow * float(times.output_weights @ (times.output_tokens > 1.0)))
+    return np.asarray(((room < 0.0) @ _NORMAL_WEIGHTS) * float(times.output_weights @ (times.output_tokens > 1.0)))
 
 
-def _room(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
+def room_for_prefills(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
     """Return what steps leave of an objective to prefills beside them, in cells, shape (batches, nodes).
 
     At each node of the normal distribution of the sequences that run beside one's own; the same for every reply, whose
     grid is its own objective's.
     """
-    alone = 1.0 / asked.pooled_replicas
     prompts = np.minimum(rate * times.mean_prefill_s, MOST_PROMPT_SHARE)
     step_s = times.decode_s(np.maximum(batch, 1.0))
     stretch = np.maximum((1.0 - times.sequence_s * batch / step_s) * (1.0 - prompts), 0.1)
-    spread = np.sqrt(_AVERAGED * batch * alone / stretch)
-    seen = np.maximum(batch[:, None] + alone + spread[:, None] * _NORMAL_NODES, 1.0)
+    spread = np.sqrt(_AVERAGED * batch * asked.alone / stretch)
+    seen = np.maximum(batch[:, None] + asked.alone + spread[:, None] * _NORMAL_NODES, 1.0)
     return (1.0 - times.decode_s(seen) / asked.tpot_s) * CELLS
 
 
@@ -203,8 +237,9 @@ def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Flo
     with a tangent of half an angle, h, its cosine is 2/(1 + h²) − 1 and its sine 2h/(1 + h²).
     """
     jumps = _jumps(times, window_s)
-    fewer, half = (-window_s[:, None] * (1.0 - jumps.real)).ravel(), (0.5 * window_s[:, None] * jumps.imag).ravel()
-    left, turned = 1.0 - jumps.real.ravel(), jumps.imag.ravel()
+    left, turned = (1.0 - jumps.real).ravel(), jumps.imag.ravel()
+    reply_s = np.repeat(window_s, jumps.shape[1])
+    fewer, half = -reply_s * left, 0.5 * reply_s * turned
     weights = np.repeat(times.output_weights[times.output_tokens > 1.0], jumps.shape[1])
     transform = np.empty((behind.size, jumps.shape[1]), dtype=complex)
     for row, (rate, number, early) in enumerate(zip(arriving.tolist(), behind.tolist(), ended.tolist(), strict=True)):
@@ -224,9 +259,10 @@ def _jumps(times: ReplicaTimes, window_s: Floats) -> Complexes:
     Each prefill is split between the two cells nearest to it.
     """
     cells, upper = times.placed(window_s / CELLS, CELLS, _GRID)
-    above = times.prompt_weights * upper
-    weights = np.concatenate([times.prompt_weights - above, above], axis=None)
-    mass = np.bincount(cells, weights, window_s.size * _GRID).astype(float, copy=False)
+    weights = np.empty((2, *upper.shape))
+    np.multiply(times.prompt_weights, upper, out=weights[1])
+    np.subtract(times.prompt_weights, weights[1], out=weights[0])
+    mass = np.bincount(cells, weights.ravel(), window_s.size * _GRID).astype(float, copy=False)
     return _transformed(mass.reshape(window_s.size, _GRID))
 
 

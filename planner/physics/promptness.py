@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.physics.late_shares import MOST_PROMPT_SHARE, late_first, late_tokens, least_late_tokens
-from planner.physics.replica_times import ReplicaTimes
+from planner.physics.late_shares import (
+    MOST_PROMPT_SHARE,
+    late_first,
+    late_tokens,
+    late_tokens_within,
+    least_late_tokens,
+    room_for_prefills,
+)
 from planner.records import dataclass
 
 if TYPE_CHECKING:
     from planner.physics.arrays import Floats
-    from planner.physics.replica import Replicas
-    from planner.physics.replica_times import Asked, Lengths
+    from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
 
 _BATCHES = 14
 """Batches at which a curve is worked out, closer together where there are few."""
@@ -73,13 +78,12 @@ class Curve:
         return batch, float(np.interp(requests_per_s, self.requests_per_s, self.tpot_s))
 
 
-def late_curve(replicas: Replicas, index: int, speed: float, lengths: Lengths, asked: Asked) -> Curve:
+def late_curve(times: ReplicaTimes, asked: Asked) -> Curve:
     """Return which share of requests is not in time, from hardly any load to the most that a replica takes.
 
-    ``speed`` is that of the replica over the formula's. A replica that does not hold a sequence has all of them late.
+    A replica that does not hold a sequence has all of them late.
     """
-    times = ReplicaTimes(replicas, index, speed, lengths)
-    batch, too_long = _batches(times, asked), _too_long(times, asked)
+    batch, too_long = _batches(times, asked), too_long_fraction(times, asked)
     rates = times.requests_per_s(batch)
     objectives = _late_by_objective(times, asked, batch[_WORKED_OUT], batch)
     return Curve(
@@ -93,11 +97,8 @@ def late_curve(replicas: Replicas, index: int, speed: float, lengths: Lengths, a
     )
 
 
-def sustains_more(
-    replicas: Replicas, index: int, speed: float, lengths: Lengths, asked: Asked, requests_per_s: float
-) -> bool:
+def sustains_more(times: ReplicaTimes, asked: Asked, requests_per_s: float) -> bool:
     """Return whether the capacity of a replica's curve is more than a rate, from the points beside that rate alone."""
-    times = ReplicaTimes(replicas, index, speed, lengths)
     batch = _batches(times, asked)
     rates = times.requests_per_s(batch)
     if requests_per_s >= rates[-1]:
@@ -117,7 +118,7 @@ def _batches(times: ReplicaTimes, asked: Asked) -> Floats:
     return np.append(_IDLE_BATCH, _most_batch(times, asked.tpot_s) * _POINTS)
 
 
-def _too_long(times: ReplicaTimes, asked: Asked) -> float:
+def too_long_fraction(times: ReplicaTimes, asked: Asked) -> float:
     """Return the share of requests whose own prompt takes longer than the objective on an idle replica."""
     return float(times.prompt_weights @ (times.alone_s > asked.ttft_s))
 
@@ -127,7 +128,7 @@ def _late_by_objective(times: ReplicaTimes, asked: Asked, worked_out: Floats, ba
 
     It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
     """
-    too_long = _too_long(times, asked)
+    too_long = too_long_fraction(times, asked)
     tight = too_long > 0.25 * (1.0 - asked.percentile)
     ttft_s = asked.ttft_s * (_STRICTER if tight else _STRICTER[:1])
     first, tokens = _late_parts(times, asked, worked_out, ttft_s)
@@ -166,9 +167,7 @@ def _allowed(idle: float, percentile: float) -> float:
     return max(1.0 - percentile, 1.0 - (1.0 - idle) * (1.0 - 0.5 * (1.0 - percentile)))
 
 
-def refusing(
-    replicas: Replicas, index: int, speed: float, lengths: Lengths, asked: Asked, requests_per_s: Floats
-) -> tuple[Floats, Floats]:
+def refusing(times: ReplicaTimes, asked: Asked, requests_per_s: Floats) -> tuple[Floats, Floats]:
     """Return the shares refused, and late of those admitted, at rates beyond capacity, both of shape (rates,).
 
     A router that refuses what would be late turns away long prompts first: in proportion to the square of their
@@ -176,57 +175,70 @@ def refusing(
 
         min over q of  q + (1 − q) · late of the rest at λ·(1 − q).
     """
-    everything = ReplicaTimes(replicas, index, speed, lengths)
+    thinning = Thinning(times.lengths)
     refused, late = np.zeros_like(requests_per_s), np.ones_like(requests_per_s)
     for share in _REFUSED_SHARES:
         missed = refused + (1.0 - refused) * late
         tried = np.flatnonzero(missed > share)  # a larger share cannot do better elsewhere
         if not tried.size:
             break
-        times = everything.weighted(_thinned(lengths, share))
-        batches = max(_most_batch(times, asked.tpot_s), 1e-9) * _LOADS
-        rates = times.requests_per_s(batches)
+        rest = times.weighted(thinning.left(share))
+        batches = max(_most_batch(rest, asked.tpot_s), 1e-9) * _LOADS
+        rates = rest.requests_per_s(batches)
         rate = requests_per_s[tried] * (1.0 - share)
         beyond = np.ones_like(rate)  # all of them, where more come than the replica takes at all
         taken = np.flatnonzero(rate <= rates[-1])
         worth = (missed[tried[taken]] - share) / (1.0 - share)  # late shares from which on this one is no better
-        beyond[taken] = _late(times, asked, np.interp(rate[taken], rates, batches), worth)
+        beyond[taken] = _late(rest, asked, np.interp(rate[taken], rates, batches), worth)
         better = share + (1.0 - share) * beyond < missed[tried]
         refused[tried[better]], late[tried[better]] = share, beyond[better]
     return refused, late
 
 
-def _thinned(lengths: Lengths, refused: float) -> Floats:
-    """Return the weights of prompts when a share of requests is refused, each prompt with min(1, a·length²).
+class Thinning:
+    """Prompts of which a router refuses each with min(1, a·length²).
 
     With prompts from the shortest, and all from the i-th on refused, Σ_{j<i} w_j·a·l_j² + Σ_{j≥i} w_j is the share.
     Prompt i is refused for certain from a = 1/l_i² on, so i is the first at which the share with that a is no more.
     """
-    if refused == 0.0:
-        return lengths.prompt_weights
-    likely = (lengths.prompt_tokens / lengths.prompt_tokens.max()) ** _REFUSED_POWER
-    order = np.argsort(likely)
-    rising, weights = likely[order], lengths.prompt_weights[order]
-    in_part = np.append(0.0, np.cumsum(weights * rising))
-    certain = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
-    at_most = in_part[:-1] / rising + certain[:-1]  # falls with i
-    first = int(np.searchsorted(-at_most, -refused))
-    factor = (refused - certain[first]) / in_part[first]
-    left = lengths.prompt_weights * (1.0 - np.minimum(factor * likely, 1.0))
-    return np.asarray(left / left.sum())
+
+    def __init__(self, lengths: Lengths) -> None:
+        """Put prompts in order."""
+        self._weights = lengths.prompt_weights
+        self._likely = (lengths.prompt_tokens / lengths.prompt_tokens.max()) ** _REFUSED_POWER
+        order = np.argsort(self._likely)
+        rising, weights = self._likely[order], self._weights[order]
+        self._in_part = np.append(0.0, np.cumsum(weights * rising))
+        self._certain = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        self._at_most = -(self._in_part[:-1] / rising + self._certain[:-1])  # rises with i
+
+    def left(self, refused: float) -> Floats:
+        """Return the weights of prompts when a share of requests is refused."""
+        if refused == 0.0:
+            return self._weights
+        first = int(np.searchsorted(self._at_most, -refused))
+        factor = (refused - self._certain[first]) / self._in_part[first]
+        left = self._weights * (1.0 - np.minimum(factor * self._likely, 1.0))
+        return np.asarray(left / left.sum())
 
 
 def _late(times: ReplicaTimes, asked: Asked, batch: Floats, worth: Floats) -> Floats:
     """Return the share of requests not in time at each batch, shape (batches,); 1 where it is not below what is worth.
 
-    Most rates beyond capacity are too many for certain at most shares refused, which steps alone tell.
+    Most rates beyond capacity are too many for certain at most shares refused, which steps alone tell, or tokens.
     """
     late = np.ones_like(batch)
+    if times.room < 1.0:
+        return late
     rate = times.requests_per_s(batch)
-    least = least_late_tokens(times, asked, batch, rate)
-    rows = np.flatnonzero((rate * times.mean_prefill_s <= MOST_PROMPT_SHARE) & (least < worth))
-    if times.room >= 1.0 and rows.size:
-        first, tokens = _late_parts(times, asked, batch[rows], np.array([asked.ttft_s]))
+    room = room_for_prefills(times, asked, batch, rate)
+    is_steady = rate * times.mean_prefill_s <= MOST_PROMPT_SHARE
+    rows = np.flatnonzero(is_steady & (least_late_tokens(times, room) < worth))
+    if rows.size:
+        tokens = late_tokens_within(times, asked, batch[rows], rate[rows], room[rows])
+        rows, tokens = rows[tokens < worth[rows]], tokens[tokens < worth[rows]]
+    if rows.size:
+        first = late_first(times, asked, rate[rows], times.decode_s(batch[rows]), np.array([asked.ttft_s]))
         late[rows] = 1.0 - (1.0 - first[0]) * (1.0 - tokens)
     return late
 

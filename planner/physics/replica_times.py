@@ -36,6 +36,11 @@ class Asked:
     pooled_replicas: float
     """Replicas that one router chooses between."""
 
+    @property
+    def alone(self) -> float:
+        """One replica's share of those."""
+        return 1.0 / self.pooled_replicas
+
 
 class ReplicaTimes:
     """One replica's step and prefill times for one workload's lengths; arrays of shape (prompts,)."""
@@ -46,6 +51,7 @@ class ReplicaTimes:
         def of(name: str) -> float:
             return float(getattr(replicas, name)[index])
 
+        self.lengths = lengths
         self.overhead_s = of("ttft_fixed_s")
         self.fixed_s, self.routed_s = of("fixed_s") / speed, of("routed_s") / speed
         self.log_missed = of("log_expert_missed")
@@ -62,7 +68,7 @@ class ReplicaTimes:
         self.prefill_s += of("attention_s_per_token2") * attended / prompt * (prompt**2 - cached**2)
         self.prefill_s /= speed
         self._prefill_s2 = self.prefill_s**2
-        self._placed: tuple[Ints, Floats] | None = None
+        self._placed: dict[tuple[bytes, int, int], tuple[Ints, Floats]] = {}
         self.chunks = np.ceil((prompt - cached) / PREFILL_CHUNK_TOKENS)
         self.alone_s = self.prefill_s + self.chunks * self.fixed_s + self.overhead_s  # to the first token, when idle
         self._prompt, self._context = prompt, self._kept(prompt + self._halfway)
@@ -79,7 +85,8 @@ class ReplicaTimes:
         context = min(float(weights @ self._context), self._attends)
         self.sequence_s = (self._alone_s + self._kv_s * context) / self._speed
         mean_prompt = float(weights @ self._prompt)
-        held = float(self._kept(np.array(mean_prompt + 2.0 * self._halfway * self._reserved)))
+        held = mean_prompt + 2.0 * self._halfway * self._reserved
+        held -= self._windowed * max(held - self._window, 0.0)
         self.room = self._kv_tokens / held
         self.most_batch = min(self.room, self._max_sequences)
 
@@ -93,14 +100,16 @@ class ReplicaTimes:
         """Return where prefills lie on grids of ``size`` cells each: the cells below and above, and the part of a cell.
 
         Cells of all grids are numbered on, first those below, then those above, shape (2 · grids · prompts,); the part
-        has shape (grids, prompts). What takes more than ``most`` cells lies there. Worked out once, for the same grids.
+        has shape (grids, prompts). What takes more than ``most`` cells lies there. Worked out once, for the same grids:
+        that hangs on no prompt's weight.
         """
-        if self._placed is None:
+        grids = cell_s.tobytes(), most, size
+        if grids not in self._placed:
             place = np.minimum(self.prefill_s / cell_s[:, None], float(most))
             low = place.astype(np.intp)
             cells = (low + size * np.arange(cell_s.size)[:, None]).ravel()
-            self._placed = np.concatenate([cells, cells + 1]), place - low
-        return self._placed
+            self._placed[grids] = np.concatenate([cells, cells + 1]), place - low
+        return self._placed[grids]
 
     def _kept(self, tokens: Floats) -> Floats:
         """Return the tokens of a context that a replica keeps: those of windowed layers end with the window."""
@@ -108,6 +117,8 @@ class ReplicaTimes:
 
     def decode_s(self, batch: Floats) -> Floats:
         """Return a step without prompts."""
+        if self.routed_s == 0.0:  # a dense model has no experts to touch
+            return np.asarray(self.fixed_s + self.sequence_s * batch)
         touched = -np.expm1(batch * self.log_missed)
         return np.asarray(self.fixed_s + self.routed_s * touched + self.sequence_s * batch)
 

@@ -33,7 +33,7 @@ from planner.physics.operating import at_objective
 from planner.physics.power import BoardRating
 from planner.physics.promptness import late_curve
 from planner.physics.replica import ReplicaSpec, price_replicas
-from planner.physics.replica_times import Asked
+from planner.physics.replica_times import Asked, ReplicaTimes
 from tests.shipped import shipped_calibration
 
 YEAR_H = 8766.0
@@ -176,7 +176,7 @@ class Machines:
             pooled_replicas=min(64.0, replicas, pool[of(self.doc, "router_pool", "cluster")]),
         )
         cells = lengths or lengths_of(self.scenario.workloads[load], growth)
-        curve = late_curve(price_replicas([spec], shipped_calibration()), 0, speed, cells, asked)
+        curve = late_curve(ReplicaTimes(price_replicas([spec], shipped_calibration()), 0, speed, cells), asked)
         return curve.capacity_requests_per_s / spec.accelerators
 
     def maturity(self, cluster: str, load: str) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
+from planner.compile import in_time
 from planner.compile.apart import separate
 from planner.compile.capacity import _candidates, build_services, service_of
 from planner.compile.in_time import (
@@ -30,7 +31,9 @@ from planner.compile.workloads import queue_outgrown
 from planner.language.workload import Workload
 from planner.physics.memory import memory_fit
 from planner.physics.operating import OperatingPoint, at_objective
+from planner.physics.promptness import Curve, late_curve
 from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.physics.replica_times import Asked, ReplicaTimes
 from planner.results.run import simulate
 from tests.fleet.plans import make_plan, workload_plan
 from tests.shipped import shipped_calibration
@@ -94,6 +97,20 @@ def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(ttft
     assert best == (max(keeping, key=lambda index: rates[index]) if keeping else nearest)
     assert (curve.too_long_fraction, rate) == (curves[best].too_long_fraction, rates[best])
     assert rates[0] > rate or ttft_s == 2.0
+
+
+def test_no_layout_that_keeps_no_objective_is_worked_out_beside_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = workload(tokens={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": 0.8})
+    tried, _ = candidates(asked)
+    worked_out = []
+
+    def curve(times: ReplicaTimes, of: Asked) -> Curve:
+        worked_out.append(times.fixed_s)
+        return late_curve(times, of)
+
+    monkeypatch.setattr(in_time, "late_curve", curve)
+    best, _, _ = tried.best(1.0, asked, lengths_of(asked))
+    assert (best, worked_out) == (3, [float(tried.replicas.fixed_s[3])])
 
 
 def test_a_layout_that_mean_times_rank_low_is_tried_too() -> None:

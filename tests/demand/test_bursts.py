@@ -50,6 +50,22 @@ def test_without_bursts_it_is_the_table_itself_and_beyond_its_end_no_more_is_adm
     assert refused == pytest.approx([0.0, 0.0, 0.0, 0.05, 0.1, 0.55])
 
 
+@pytest.mark.parametrize("lateness", [SHARP, QUEUEING, REFUSING])
+@pytest.mark.parametrize("requests_per_s", [0.05, 5.0, 600.0])
+def test_minutes_left_out_and_those_beyond_the_last_load_make_no_difference(
+    lateness: Lateness, requests_per_s: float
+) -> None:
+    """Each minute by itself, the rarest too: E[G ℓ(ρG)] at all nodes of the quadrature."""
+    loads = np.linspace(0.0, 4.0, 301)
+    bursts = Bursts(requests_per_s=requests_per_s)
+    gauss, weights = np.polynomial.hermite_e.hermegauss(48)
+    rate = np.maximum(1.0 - bursts.minute_rate_cv**2 / 9.0 + bursts.minute_rate_cv * gauss / 3.0, 1e-9) ** 3
+    rate /= weights @ rate / weights.sum()
+    expected = [(share * rate) @ weights / weights.sum() for share in lateness.at(loads[:, None] * rate)]
+    for share, all_minutes in zip(shares_with_bursts(lateness, bursts, loads), expected, strict=True):
+        np.testing.assert_allclose(share, all_minutes, rtol=0.0, atol=1e-14)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.5, 1e4), st.floats(1.0, 100.0), st.sampled_from([SHARP, QUEUEING, REFUSING]))
 def test_more_load_never_misses_less(requests_per_s: float, dispersion: float, lateness: Lateness) -> None:

@@ -19,9 +19,10 @@ from planner.physics.late_shares import (
     late_tokens,
     least_late_tokens,
     prompts_behind,
+    room_for_prefills,
     waits_beyond,
 )
-from planner.physics.promptness import late_curve, refusing, sustains_more
+from planner.physics.promptness import Thinning, late_curve, refusing, sustains_more
 from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
 from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
 from tests.shipped import shipped_calibration
@@ -103,7 +104,7 @@ def test_prompts_beside_a_reply_are_those_of_draws(h200: Replicas) -> None:
 def test_more_load_is_never_more_in_time_and_a_router_that_sees_more_keeps_more(h200: Replicas) -> None:
     rates = []
     for pooled in (1.0, 4.0, 64.0):
-        curve = late_curve(h200, 0, 1.0, lengths(), dataclasses.replace(ASKED, pooled_replicas=pooled))
+        curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, pooled_replicas=pooled))
         assert np.all(np.diff(curve.late_fraction) >= 0.0)
         assert np.all(np.diff(curve.requests_per_s) > 0.0)
         rates.append(curve.capacity_requests_per_s)
@@ -112,15 +113,17 @@ def test_more_load_is_never_more_in_time_and_a_router_that_sees_more_keeps_more(
 
 
 def test_a_stricter_share_serves_less_and_a_prompt_too_long_is_late_at_any_load(h200: Replicas) -> None:
-    curve = late_curve(h200, 0, 1.0, lengths(), ASKED)
+    curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED)
     loose, strict = (
-        late_curve(h200, 0, 1.0, lengths(), dataclasses.replace(ASKED, percentile=share)).capacity_requests_per_s
+        late_curve(
+            ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, percentile=share)
+        ).capacity_requests_per_s
         for share in (0.9, 0.999)
     )
     assert loose > 1.05 * curve.capacity_requests_per_s > strict
     few = lengths()
     few.prompt_tokens[:30] = 100_000.0  # three in a hundred take ten seconds each
-    long = late_curve(h200, 0, 1.0, few, ASKED)
+    long = late_curve(ReplicaTimes(h200, 0, 1.0, few), ASKED)
     assert long.too_long_fraction == pytest.approx(0.03, abs=0.004)
     assert long.late_fraction[0] >= long.too_long_fraction
 
@@ -133,7 +136,8 @@ def test_a_looser_first_token_objective_never_serves_less(
     """Most of all where most prompts are too long for it; a grid of waits is worth three in a hundred."""
     strict, loose = (
         late_curve(
-            h200, 0, 1.0, lengths(), Asked(ttft_s=t, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled)
+            ReplicaTimes(h200, 0, 1.0, lengths()),
+            Asked(ttft_s=t, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled),
         ).capacity_requests_per_s
         for t in (ttft_s, ttft_s * looser)
     )
@@ -141,22 +145,27 @@ def test_a_looser_first_token_objective_never_serves_less(
 
 
 def test_half_of_what_may_be_late_is_left_to_those_that_are_not_too_long(h200: Replicas) -> None:
-    curve = late_curve(h200, 0, 1.0, lengths(), dataclasses.replace(ASKED, ttft_s=0.15))
+    curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, ttft_s=0.15))
     assert curve.too_long_fraction > 0.05
     late = float(np.interp(curve.capacity_requests_per_s, curve.requests_per_s, curve.late_fraction))
     assert 1.0 - late <= (1.0 - curve.late_fraction[0]) * (1.0 - 0.005) * (1.0 + 1e-9)
-    assert curve.capacity_requests_per_s > 0.1 * late_curve(h200, 0, 1.0, lengths(), ASKED).capacity_requests_per_s
-    halved = late_curve(h200, 0, 1.0, lengths(), dataclasses.replace(ASKED, ttft_s=curve.alone_s * 1.001))
+    assert (
+        curve.capacity_requests_per_s
+        > 0.1 * late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED).capacity_requests_per_s
+    )
+    halved = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), dataclasses.replace(ASKED, ttft_s=curve.alone_s * 1.001))
     assert halved.too_long_fraction <= 0.5 * curve.too_long_fraction + 0.002  # what would mend it, does
 
 
 def test_a_replica_twice_as_slow_serves_less_than_half(h200: Replicas) -> None:
-    fast, slow = (late_curve(h200, 0, speed, lengths(), ASKED).capacity_requests_per_s for speed in (1.0, 0.5))
+    fast, slow = (
+        late_curve(ReplicaTimes(h200, 0, speed, lengths()), ASKED).capacity_requests_per_s for speed in (1.0, 0.5)
+    )
     assert 0.0 < slow < 0.5 * fast
 
 
 def test_most_are_in_time_at_all_where_rate_times_share_peaks(h200: Replicas) -> None:
-    curve = late_curve(h200, 0, 1.0, lengths(), ASKED)
+    curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED)
     peak = curve.most_in_time_requests_per_s()
     assert peak > curve.capacity_requests_per_s
     in_time = curve.requests_per_s * (1.0 - curve.late_fraction)
@@ -168,19 +177,19 @@ def test_refused_prompts_are_the_stated_share_and_long(h200: Replicas) -> None:
     """Each refused with min(1, a·length²): thinned by draws of that, the same mean is left."""
     of = lengths()
     for share in (0.01, 0.2, 0.45):
-        left = promptness._thinned(of, share)
+        left = Thinning(of).left(share)
         kept = left * (1.0 - share) / of.prompt_weights  # each one's chance to be admitted
         assert float(of.prompt_weights @ kept) == pytest.approx(1.0 - share)
         partly = (kept > 1e-9) & (of.prompt_tokens > 0)
         odds = (1.0 - kept[partly]) / of.prompt_tokens[partly] ** 2
         assert odds == pytest.approx(odds[0])
-    assert float(promptness._thinned(of, 0.1) @ of.prompt_tokens) < 0.85 * of.prompt_tokens.mean()
+    assert float(Thinning(of).left(0.1) @ of.prompt_tokens) < 0.85 * of.prompt_tokens.mean()
 
 
 def test_refusing_long_prompts_keeps_more_in_time_than_taking_all(h200: Replicas) -> None:
-    curve = late_curve(h200, 0, 1.0, lengths(), ASKED)
+    curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED)
     rates = curve.capacity_requests_per_s * np.array([1.02, 1.2, 1.5, 2.0])
-    refused, late = refusing(h200, 0, 1.0, lengths(), ASKED, rates)
+    refused, late = refusing(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED, rates)
     missed = refused + (1.0 - refused) * late
     taken = np.where(rates > curve.requests_per_s[-1], 1.0, np.interp(rates, curve.requests_per_s, curve.late_fraction))
     assert np.all(np.diff(missed) > 0.0)
@@ -193,15 +202,15 @@ def test_a_replica_by_itself_serves_long_prompts_at_a_low_rate(h200: Replicas) -
     """However seldom they come, as long as they are not too long on an idle replica."""
     long = dataclasses.replace(lengths(), prompt_tokens=10.0 * lengths().prompt_tokens)
     asked = Asked(ttft_s=10.0, tpot_s=0.05, percentile=0.999, pooled_replicas=1.0)
-    curve = late_curve(h200, 0, 1.0, long, asked)
+    curve = late_curve(ReplicaTimes(h200, 0, 1.0, long), asked)
     assert 0.0 < curve.capacity_requests_per_s < curve.requests_per_s[1]
-    slow = late_curve(h200, 0, 1.0, long, dataclasses.replace(asked, tpot_s=1e-3))
+    slow = late_curve(ReplicaTimes(h200, 0, 1.0, long), dataclasses.replace(asked, tpot_s=1e-3))
     assert slow.capacity_requests_per_s == 0.0  # a step alone takes longer
 
 
 def test_where_nothing_fits_everything_is_late(h200: Replicas) -> None:
     none = dataclasses.replace(h200, kv_capacity_tokens=np.full(1, 10.0))
-    assert late_curve(none, 0, 1.0, lengths(), ASKED).capacity_requests_per_s == 0.0
+    assert late_curve(ReplicaTimes(none, 0, 1.0, lengths()), ASKED).capacity_requests_per_s == 0.0
 
 
 def _lognormal(mean: float, sigma: float, cells: int = 400) -> Lengths:
@@ -280,6 +289,25 @@ def test_routers_look_at_waits_beyond_half_the_objective_alone(h200: Replicas) -
     assert pooled[0] == pytest.approx(seen + (1 / 64 + 63 / 64 * 0.6**3) * (alone[0] - until), rel=0.1)
 
 
+@pytest.mark.parametrize("pooled", [1.0, 2.5, 8.0, 64.0])
+def test_prompts_and_rates_that_are_not_looked_at_are_none_that_wait(h200: Replicas, pooled: float) -> None:
+    """Every prompt at every rate by itself: late where all replicas of the pool keep it waiting beyond its slack."""
+    of = dataclasses.replace(
+        _lognormal(100.0, 0.8), prompt_tokens=np.linspace(1.0, 1200.0, 5000), prompt_weights=np.full(5000, 2e-4)
+    )
+    replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
+    rate, step_s = np.array([0.1, 0.2, 0.4, 0.6, 0.9]) / replica.mean_prefill_s, np.full(5, 0.05)
+    over = waits_beyond(replica, 1.0 / CELLS, rate, step_s)
+    place = (1.0 - replica.overhead_s - replica.prefill_s - replica.chunks * 0.05) * CELLS
+    waits = np.array([np.interp(place, np.arange(CELLS + 1), row) for row in over])
+    expected = np.where(place < 0.0, 1.0, np.clip(waits, 0.0, 1.0)) ** pooled @ replica.prompt_weights
+    asked = Asked(ttft_s=1.0, tpot_s=0.05, percentile=0.99, pooled_replicas=pooled)
+    late = late_first(replica, asked, rate, step_s, np.ones(1))[0]
+    alone = [late_first(replica, asked, rate[at : at + 1], step_s[:1], np.ones(1))[0, 0] for at in range(rate.size)]
+    np.testing.assert_allclose(late, expected, rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(alone, expected, rtol=0.0, atol=1e-13)
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0.05, 3.0), st.floats(0.3, 0.99), st.sampled_from([1.0, 8.0]), st.sampled_from([0.9, 0.99]))
 def test_whether_more_is_sustained_is_told_by_the_points_beside_a_rate(
@@ -287,16 +315,19 @@ def test_whether_more_is_sustained_is_told_by_the_points_beside_a_rate(
 ) -> None:
     """By those the whole curve has, so that a layout that is not worked out is none that would have been chosen."""
     asked = Asked(ttft_s=ttft_s, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled)
-    capacity = late_curve(h200, 0, 1.0, lengths(), asked).capacity_requests_per_s
+    capacity = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), asked).capacity_requests_per_s
     for over in (load, 1.0 - 1e-6, 1.0 + 1e-6, 1.0 / load):
-        assert sustains_more(h200, 0, 1.0, lengths(), asked, capacity * over) == (over < 1.0 and capacity > 0.0)
+        assert sustains_more(ReplicaTimes(h200, 0, 1.0, lengths()), asked, capacity * over) == (
+            over < 1.0 and capacity > 0.0
+        )
 
 
 def test_what_steps_alone_make_late_is_part_of_what_is(h200: Replicas) -> None:
     replica = ReplicaTimes(h200, 0, 1.0, lengths())
     batch = np.linspace(1.0, 900.0, 40)
     rate = replica.requests_per_s(batch)
-    least, late = least_late_tokens(replica, ASKED, batch, rate), late_tokens(replica, ASKED, batch, rate)
+    least = least_late_tokens(replica, room_for_prefills(replica, ASKED, batch, rate))
+    late = late_tokens(replica, ASKED, batch, rate)
     assert np.all(least <= late + 1e-9)
     assert least[0] == 0.0
     assert 0.5 < least[-1] <= 1.0 + 1e-4  # the weights of the nodes add up to so much
@@ -315,7 +346,7 @@ def test_nothing_comes_back_from_beyond_a_grid(h200: Replicas) -> None:
 def test_replies_of_one_token_are_late_by_their_first_alone(h200: Replicas) -> None:
     several = lengths()
     one = dataclasses.replace(several, output_tokens=np.ones(1), output_weights=np.ones(1))
-    curve = late_curve(h200, 0, 1.0, one, ASKED)
+    curve = late_curve(ReplicaTimes(h200, 0, 1.0, one), ASKED)
     assert curve.capacity_requests_per_s > 0.0
-    hurried = late_curve(h200, 0, 1.0, one, dataclasses.replace(ASKED, tpot_s=1e-3))
+    hurried = late_curve(ReplicaTimes(h200, 0, 1.0, one), dataclasses.replace(ASKED, tpot_s=1e-3))
     assert hurried.late_fraction[0] == curve.late_fraction[0] < 0.01

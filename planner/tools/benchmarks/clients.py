@@ -23,7 +23,7 @@ from planner.arrays import Floats
 from planner.physics.coefficients import Calibration
 from planner.physics.promptness import Curve, late_curve
 from planner.physics.replica import price_replicas
-from planner.physics.replica_times import Asked, Lengths
+from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
 from planner.records import dataclass
 from planner.simulation.zoom.batching import Replica
 from planner.simulation.zoom.request import Request
@@ -159,7 +159,7 @@ def promised_tokens_per_s(
     curves: list[Curve] = []
     for place, count in enumerate(pooled):
         asked = Asked(ttft_s=objectives_s[0], tpot_s=objectives_s[1], percentile=_PROMISED, pooled_replicas=count)
-        curves.append(late_curve(replicas, place, 1.0, alike, asked))
+        curves.append(late_curve(ReplicaTimes(replicas, place, 1.0, alike), asked))
     rates = [curve.capacity_requests_per_s for curve in curves]
     best = int(np.argmax(np.array(rates) / replicas.accelerators))
     if rates[best] <= 0.0:

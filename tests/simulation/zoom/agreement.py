@@ -178,9 +178,9 @@ def first_token_p99_s(cell: Cell) -> float:
         accelerators_per_node=service.accelerators_per_node,
     )  # fmt: skip
     asked = candidates.asked(0, workload)
-    curve = late_curve(replicas, 0, service.speed, lengths, asked)
-    batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)
     replica = ReplicaTimes(replicas, 0, service.speed, lengths)
+    curve = late_curve(replica, asked)
+    batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)
     at = np.array([batch])
     rate, step_s = at / (replica.output * replica.tpot_s(at)), replica.decode_s(at)
 
