@@ -66,6 +66,45 @@ def service(load: dict[str, Any], **cluster: Any) -> Service:
     return found
 
 
+def candidates(network_bytes_per_s: float | None = None, ttft_s: float = 2.0) -> tuple[Candidates, list[Any], Any]:
+    """Return workers of two accelerators, of a part with a network of its own or one that is stated, and their work."""
+    stated = {**CHAT, "slo": {**CHAT["slo"], "ttft_s": ttft_s}}
+    scenario = scenario_of(merged(long_prompts(1.0, **stated), {"clusters": {"h200": {"tensor_parallel": 2}}}))
+    cluster, load, catalog = scenario.clusters["h200"], scenario.workloads["chat"], load_catalog()
+    part = part_of("H200", catalog)
+    if network_bytes_per_s is not None:
+        part = dataclasses.replace(part, network_bytes_per_s=network_bytes_per_s)
+    specs = _candidates(cluster, part, shape_of(load.model, catalog), "fp8", 1500)
+    replicas = price_replicas(specs, shipped_calibration())
+    nodes = {"router_pool": "cluster", "nodes": 4, "accelerators_per_node": 8}
+    return Candidates(replicas=replicas, mean_rates=np.ones(1), **nodes), specs, load  # type: ignore[arg-type]
+
+
+def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None:
+    """Two accelerators of 0.1 GB/s each take 1,200 tokens of 80 layers, 8 heads of keys and values of 128 at a byte.
+
+    What is left of two seconds is what a network without limits leaves of as much less.
+    """
+    some, specs, load = candidates(1e8)
+    transfer_s = 1200 * 2 * 80 * 8 * 128 / (2 * 1e8)
+    assert apart.separate(specs, some.replicas, load).transfer_s == pytest.approx(transfer_s)
+    assert 0.5 < transfer_s < 1.5
+    _, slow, _ = apart._in_time(some, specs, load, 1.0, 1.0)
+    at_once, specs, load = candidates(1e18, ttft_s=2.0 - transfer_s)
+    _, sooner, _ = apart._in_time(at_once, specs, load, 1.0, 1.0)
+    assert slow.capacity_requests_per_s == pytest.approx(sooner.capacity_requests_per_s)
+    _, free, _ = apart._in_time(*candidates(1e18), 1.0, 1.0)
+    assert slow.capacity_requests_per_s < 0.97 * free.capacity_requests_per_s
+
+
+def test_the_pace_of_pools_is_told_at_the_formulas_speed() -> None:
+    """A stack at half of it that keeps 0.05 s a token would take half of that at its full speed."""
+    some, specs, load = candidates()
+    _, point = apart.apart_point(some, specs, load, 36, (0.5, 1.0))
+    assert 0.01 < point.tpot_s <= 0.5 * 0.05
+    assert point.held_tpot_s == point.tpot_s
+
+
 def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[Curve, Curve]:
     """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts."""
     scenario = scenario_of(merged(long_prompts(1.0, **CHAT), {"clusters": {"h200": {"tensor_parallel": 1}}}))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from planner.fleet.hourly import WindowInput, WindowResult
+from planner.fleet.money import RentPlan
 from planner.fleet.own_work import OwnWork
 from planner.fleet.placement import residence, with_placement
 from planner.fleet.plan import Deployment, Placement, Plan
@@ -371,6 +372,31 @@ def test_work_leaves_a_cluster_to_others_that_have_no_other() -> None:
             assert result.replicas[:2, 0].tolist() == replicas
             assert result.served_requests[:, 0].sum() == pytest.approx(chat * 3600.0)
             assert result.served_requests[:, 1].sum() == pytest.approx((4.0 - chat) * 3600.0)
+
+
+def test_a_model_that_is_hardly_asked_for_has_a_replica_before_another_has_two() -> None:
+    """A request of code in two hours, beside chat for two nodes, of which there are two."""
+    plan = two_models(2, [deployment(0, (0,), load_h=0.0), deployment(0, (1,), load_h=0.0)])
+    result = evaluate_window(plan, window_of(plan, np.array([[7200.0], [0.5]]), np.full((1, 1), 2.0)))
+    assert result.replicas.tolist() == [[1], [1]]
+    assert result.served_requests[0, 1].tolist() == pytest.approx([0.5])
+
+
+def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> None:
+    """Batch waits in chat's pool on what is owned; both are served by the hour too."""
+    rented = cluster_plan("hourly", rent=RentPlan(usd_per_accelerator_h=np.full(1, 3.0), when_used=True, is_hosted=True))
+    work = [
+        workload_plan("chat", [0, 1], rented_tiers=1),
+        workload_plan("batch", [0, 1], priority=2, deadline_h=12, rented_tiers=1),
+    ]
+    held = [deployment(0, (0,), waiting_speed={1: np.ones(1)}), deployment(0, (1,)), deployment(1, (0,)),
+            deployment(1, (1,))]  # fmt: skip
+    placement = with_placement(make_plan([cluster_plan("a"), rented], work, requests_per_s=[1.0, 1.0]), held).placement
+    assert placement is not None
+    chat, batch = placement.pools.workloads
+    at = {d: pool for pool, d in enumerate(placement.pool_deployment) if d is not None}
+    assert (chat.cluster_tiers, chat.rented_tiers) == (((at[0],), (at[2],)), 1)
+    assert (batch.cluster_tiers, batch.rented_tiers) == (((at[1],), (at[0],), (at[3],)), 1)
 
 
 def test_nobody_makes_way_for_others_of_his_own_priority() -> None:

@@ -499,6 +499,19 @@ def test_movable_work_makes_way_for_work_that_waits_on_two_clusters() -> None:
     assert result.served_requests.sum(axis=(0, 2)) / 3600 == pytest.approx([5.0, 8.0])
 
 
+def test_movable_work_makes_way_also_where_other_work_is_not_asked_for() -> None:
+    """Code may go where chat goes, and in this hour there is none: nothing of it is left undone."""
+    work = [
+        workload_plan("chat", [0, 1]),
+        workload_plan("code", [0, 1]),
+        workload_plan("batch", [0], priority=2, deadline_h=1),
+    ]
+    plan = make_plan([cluster_plan("a"), cluster_plan("b")], work)
+    window = window_of(plan, np.array([[5 * 3600.0], [0.0], [8 * 3600.0]]), np.full((2, 1), 10.0))
+    result = evaluate_window(plan, window)
+    assert result.served_requests.sum(axis=(0, 2)) / 3600 == pytest.approx([5.0, 0.0, 8.0])
+
+
 def outgrown_on_the_second(**power: Any) -> Plan:
     """Two workloads on two clusters; in February the first has grown too long for the second cluster."""
     clusters = [cluster_plan("a", nodes=10), cluster_plan("b", nodes=10, **power)]
