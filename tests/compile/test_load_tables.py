@@ -169,6 +169,14 @@ def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> N
     assert not plan_of(grown(10.0, rate=0.0)).burst_tables
 
 
+@pytest.mark.parametrize(("routing", "tables"), [("cheapest-marginal", 0), ("proportional", 1)])
+def test_bursts_that_add_nothing_up_to_where_clusters_are_filled_have_no_tables_by_rate(
+    routing: str, tables: int
+) -> None:
+    """Those of 400 requests/s matter from 85% of capacity on, to which clusters are filled in proportion alone."""
+    assert len(plan_of(merged(grown(2.0, rate=400.0), {"routing": routing})).burst_tables) == tables
+
+
 def test_a_pair_reads_the_same_beside_one_of_longer_tables() -> None:
     """As at its own end wherever the longer table goes on."""
     alone = merged(QUIET, {"workloads": {"nightly": None}, "clusters": {"mi325x": None, "h200": {"nodes": 1}}})

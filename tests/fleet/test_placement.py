@@ -384,7 +384,9 @@ def test_a_model_that_is_hardly_asked_for_has_a_replica_before_another_has_two()
 
 def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> None:
     """Batch waits in chat's pool on what is owned; both are served by the hour too."""
-    rented = cluster_plan("hourly", rent=RentPlan(usd_per_accelerator_h=np.full(1, 3.0), when_used=True, is_hosted=True))
+    rented = cluster_plan(
+        "hourly", rent=RentPlan(usd_per_accelerator_h=np.full(1, 3.0), when_used=True, is_hosted=True)
+    )
     work = [
         workload_plan("chat", [0, 1], rented_tiers=1),
         workload_plan("batch", [0, 1], priority=2, deadline_h=12, rented_tiers=1),
@@ -410,6 +412,24 @@ def test_nobody_makes_way_for_others_of_his_own_priority() -> None:
     after = np.array([[1.0, 0.0, 5.0], [1.0, 0.5, 5.0], [1.0, 0.0, 9.0], [2.0, 0.0, 4.0], [3.0, 0.0, 0.0]]).T
     assert hours._is_less(after, before).tolist() == [True, False, True, True, False]
     assert not hours._is_less(before, before).any()
+
+
+def test_what_is_held_stays_where_work_routed_in_another_order_fits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 requests 50 find no room in the first order and none is left in the second: nothing is loaded for them."""
+    work = [workload_plan("chat", [0, 1]), workload_plan("code", [0])]
+    clusters = [cluster_plan("a", nodes=2), cluster_plan("b", nodes=2)]
+    held = [deployment(0, (0,)), deployment(0, (1,)), deployment(1, (0,))]
+    placement = with_placement(make_plan(clusters, work), held).placement
+    assert placement is not None
+    hours = OwnWork(placement, {}, np.full((2, 1), 2.0), np.full((2, 1), 100.0), np.full((2, 1), 100.0))
+    assert len(hours.orders) == 2
+    for lost, kept in (([50.0, 0.0], True), ([50.0, 50.0], False)):  # by order
+        tried = iter([*lost, 0.0])  # what is held in both orders, and what is placed in the second
+        monkeypatch.setattr(hours, "_left", lambda *_, left=tried: np.array([[0.0], [next(left)]]))
+        monkeypatch.setattr(hours, "_placed", lambda *_: np.array([[0.0], [2.0], [2.0]]))
+        stands = np.array([[1.0], [1.0], [2.0]])
+        best = hours._best(np.zeros(1, dtype=np.intp), stands.copy(), stands, np.ones(1, dtype=np.bool_))
+        assert np.array_equal(best, stands) == kept
 
 
 def serves_less_with_more(seed: int) -> bool:

@@ -150,6 +150,39 @@ _NO_WRONGS = (
     ),
     ("planner/fleet/replicas.py:_serving_share", "1", "2", "any negative number stands for all that there is"),
     ("planner/fleet/scan.py:clamp_scan", "True", "False", "the three have one figure a block"),
+    ("planner/results/mends.py:_Site.__init__", "0.0", "1.0 #3", "a node serves more than one request an hour"),
+    ("planner/results/mends.py:_with_nodes", "True", "False #2", "every window has nodes, a pair"),
+    ("planner/results/mends.py:_Site.first_token", "0", "1", "a load of one in 256 makes nobody wait either"),
+    ("planner/compile/overload.py:module", "6.0", "9.0", "loads at which refusals are worked out, still rising"),
+    (
+        "planner/compile/workloads.py:_is_memory_bound",
+        "tokens.input.mean >= LONG_CONTEXT_TOKENS",
+        "(tokens.input.mean > LONG_CONTEXT_TOKENS)",
+        "at a mean of exactly so many tokens",
+    ),
+    ("planner/fleet/window.py:_loads_together", "1", "2", "a cell more, in which bursts add as little"),
+    ("planner/fleet/routing.py:module", "0", "1", "every way is told how many of its tiers are rented"),
+    ("planner/fleet/routing.py:_offer", "total < left", "(total <= left)", "an hour in which nothing is left over"),
+    ("planner/fleet/routing.py:_spread", "True", "False #3", "every cluster has something free or nothing, a pair"),
+    ("planner/fleet/own_work.py:OwnWork._placed", "True", "False", "what is placed is placed again, and the same"),
+    (
+        "planner/compile/in_time.py:Candidates.best",
+        "1.0",
+        "1.5 #3",
+        "what serves nothing comes after all that does, by whatever number",
+    ),
+    (
+        "planner/compile/in_time.py:Candidates.best",
+        "curve.too_long_fraction <= 1.0 - asked.percentile + _ROUNDING",
+        "(curve.too_long_fraction < 1.0 - asked.percentile + _ROUNDING)",
+        "at the edge of a tolerance",
+    ),
+    (
+        "planner/results/late.py:_enough",
+        "now - _missed_by_month(result, late, shed)[place] >= wanted",
+        "(now - _missed_by_month(result, late, shed)[place] > wanted)",
+        "at exactly what is wanted",
+    ),
 )
 """Where, before, after, and why."""
 EQUIVALENT = {f"{place}: {before} -> {after}": why for place, before, after, why in _NO_WRONGS}

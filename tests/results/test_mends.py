@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from planner.results import late
+from planner.results import late, mends
 from planner.results.late import REASONS, lost_requests, worst_reasons
 from planner.results.result import RunResult
 from planner.results.run import simulate
@@ -155,6 +157,30 @@ def test_where_too_little_is_worked_out_more_is_tried() -> None:
 )
 def test_what_is_said_to_be_enough_is_never_rounded_down(number: float, up: float) -> None:
     assert rounded_up(number, 3) == pytest.approx(up, rel=1e-12)
+
+
+def test_the_cluster_that_serves_best_is_one_that_is_there() -> None:
+    """B200 does more by the node, and comes in February; of two that come then it is the better in January too."""
+    later = {"b200": {"accelerator": "B200", "nodes": 4, "online": "2026-02-01"}}
+    for h200, best in ({}, [0, 1]), ({"online": "2026-02-01"}, [1, 1]):
+        result = simulate(scenario_of(world({"clusters": {**later, "h200": h200}})))
+        assert [cluster.name for cluster in result.plan.clusters] == ["h200", "b200"]
+        assert mends._Site(result, 0).best.tolist() == best
+
+
+def test_nodes_are_added_to_a_cluster_of_one() -> None:
+    result = simulate(scenario_of(world({"clusters": {"h200": {"nodes": 1}}})))
+    inputs, present, scenario = mends._with_nodes(result, 1, 0, 2.0)
+    assert scenario.clusters["h200"].nodes == 3
+    assert {nodes.min() for nodes in present} == {nodes.max() for nodes in present} == {3.0}
+    assert inputs[0].nodes.max() == 3.0
+
+
+def test_a_month_begins_and_ends_within_windows_that_begin_later() -> None:
+    """Of the hours 700 to 799, January has the first 44."""
+    plan: Any = SimpleNamespace(month_edges_h=np.array([0, 744, 1416]))
+    window: Any = SimpleNamespace(first_hour=700, nodes=np.ones((1, 100)))
+    assert [mends._within(plan, month, window) for month in (0, 1)] == [slice(0, 44), slice(44, 100)]
 
 
 def test_a_mend_is_tried_at_the_sizes_that_the_mended_plan_knows() -> None:

@@ -186,13 +186,18 @@ def test_a_regression_slows_until_it_is_fixed() -> None:
         assert end.log_factor == -begun[number].log_factor == pytest.approx(-math.log(0.8))
 
 
-@pytest.mark.parametrize(("contract", "multiplier"), [("none", 1.5), ("standard", 1.0), ("premium", 0.6)])
-def test_a_fix_takes_as_long_as_the_contract_says(contract: str, multiplier: float) -> None:
+@pytest.mark.parametrize(
+    ("contract", "multiplier", "usd"), [("none", 1.5, 0.0), ("standard", 1.0, 300.0), ("premium", 0.6, 900.0)]
+)
+def test_a_fix_takes_as_long_and_costs_as_much_as_the_contract_says(
+    contract: str, multiplier: float, usd: float
+) -> None:
     plans = [
         plan_of({"software": {"support_contract": name, "engineers": 0, "incident_multiplier": 5}})
         for name in (contract, "standard")
     ]
     assert plans[0].software.fix_time_multiplier == multiplier
+    assert plans[0].money.upkeep.support_usd_per_accelerator_year == usd
 
     def lengths(plan: Plan) -> dict[float, float]:
         """Hours from an incident's beginning to its fix, by its beginning."""
