@@ -166,18 +166,6 @@ _NO_WRONGS = (
     ("planner/fleet/routing.py:_spread", "True", "False #3", "every cluster has something free or nothing, a pair"),
     ("planner/fleet/own_work.py:OwnWork._placed", "True", "False", "what is placed is placed again, and the same"),
     (
-        "planner/compile/in_time.py:Candidates.best",
-        "1.0",
-        "1.5 #3",
-        "what serves nothing comes after all that does, by whatever number",
-    ),
-    (
-        "planner/compile/in_time.py:Candidates.best",
-        "curve.too_long_fraction <= 1.0 - asked.percentile + _ROUNDING",
-        "(curve.too_long_fraction < 1.0 - asked.percentile + _ROUNDING)",
-        "at the edge of a tolerance",
-    ),
-    (
         "planner/results/late.py:_enough",
         "now - _missed_by_month(result, late, shed)[place] >= wanted",
         "(now - _missed_by_month(result, late, shed)[place] > wanted)",

@@ -212,10 +212,10 @@ ONCE_UNNOTICED = (
     ("results/tables.py", "others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
     (
         "simulation/driver.py",
-        'quantities.utilisation(total("busy_nodes", 1), in_service)',
-        'quantities.utilisation(total("busy_nodes", 1), 2 * in_service)',
+        "quantities.utilisation(busy, quantities.in_service(present, failed))",
+        "quantities.utilisation(busy, 2 * quantities.in_service(present, failed))",
     ),
-    ("simulation/driver.py", "quantities.shed_share(shed @ tokens,", "quantities.shed_share(refused @ tokens,"),
+    ("simulation/driver.py", "for requests in (shed, demand)", "for requests in (refused, demand)"),
     ("fleet/quantities.py", "hours * accelerators / accelerators_per_node", "hours * accelerators"),
     ("fleet/quantities.py", "slowness @ per_slowness", "(slowness > 0) @ per_slowness"),
     ("results/event_table.py", "in_service[:, hours] @ dark", "in_service[:, hours] @ (dark > 0)"),
