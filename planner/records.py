@@ -1,8 +1,8 @@
 """Frozen dataclasses that share their methods, so that defining hundreds of them is not what a command waits for.
 
 The standard library writes and compiles six methods for each class, which for ours takes a sixth of the time in which a
-scenario is checked. Here a class has its constructor compiled, and shares the rest with all others. A record is to its
-users what ``dataclasses.dataclass`` would make of it.
+scenario is checked. Here a class has its constructor compiled when its first record is made, and shares the rest with
+all others. A record is to its users what ``dataclasses.dataclass`` would make of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ else:
 
         def record(cls: type) -> type:
             made = fielded(cls)
-            made.__init__ = _constructor(made)
+            made.__init__ = _Constructor(made)
             methods = _FROZEN | (_comparison(made) if options.get("eq", True) else {})
             methods |= {"__repr__": _text} if options.get("repr", True) else {}
             for name, method in methods.items():
@@ -37,6 +37,17 @@ else:
             return made
 
         return record
+
+
+class _Constructor:
+    """The ``__init__`` of a record, compiled when somebody asks for it: a command makes none of most records."""
+
+    def __init__(self, cls: Any) -> None:
+        self._cls = cls
+
+    def __get__(self, record: object, kind: type | None = None) -> Any:
+        self._cls.__init__ = compiled = _constructor(self._cls)
+        return compiled.__get__(record, kind)
 
 
 def _constructor(cls: type) -> Callable[..., None]:

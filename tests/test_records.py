@@ -173,6 +173,34 @@ def test_records_are_pickled() -> None:
         assert pickle.loads(pickle.dumps(sent, protocol)) == sent
 
 
+def test_a_constructor_is_compiled_for_the_first_record_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, real = list[str](), records._constructor
+
+    def counted(cls: type) -> Callable[..., None]:
+        compiled.append(cls.__name__)
+        return real(cls)
+
+    monkeypatch.setattr(records, "_constructor", counted)
+
+    @records.dataclass(frozen=True, slots=True)
+    class Pair:
+        """Two."""
+
+        first: int
+        second: int = 2
+
+    @records.dataclass(frozen=True, slots=True)
+    class Triple(Pair):
+        """One more."""
+
+        third: int = 3
+
+    assert compiled == []
+    assert (Pair(1), Pair(1, 5), Triple(1, third=4)) == (Pair(1, 2), Pair(1, 5), Triple(1, 2, 4))
+    assert compiled == ["Pair", "Triple"]
+    assert list(inspect.signature(Triple).parameters) == ["first", "second", "third"]
+
+
 def test_records_are_defined_sooner_than_dataclasses() -> None:
     program = """
 import dataclasses, time
