@@ -23,6 +23,8 @@ MOST_AT_ONCE = 8
 """Processes that work on one thing; assumption: beyond, a second's work is not worth the memory (100 MB each)."""
 _TOKEN_BYTES = 4
 _MOST_TOKENS = 4096  # 16 kB: a quarter of what a pipe takes in before anybody reads
+_at_work: set[int] = set()
+"""Processes that help out just now."""
 
 
 def cores() -> int:
@@ -58,9 +60,9 @@ def begun(work: Sequence[Callable[[], Result]], workers: int | None = None) -> I
     """Have forks of this process begin with pieces of work; the function that is handed out does what is left of them.
 
     What this process does before it calls that function, it does while they work. Where it never does, because of an
-    error say, they are stopped.
+    error say, they are stopped. Work that is shared meanwhile has the cores that they leave.
     """
-    count = min(cores(), MOST_AT_ONCE) if workers is None else workers
+    count = min(cores() - len(_at_work), MOST_AT_ONCE) if workers is None else workers
     helpers = min(count, len(work)) - 1 if may_fork() else 0
     if helpers < 1:
         yield lambda: [piece() for piece in work]
@@ -114,6 +116,7 @@ def _helping(
                 children.append(_fork(help_out))
             except OSError:  # no more processes or files for this user: those that there are do the work
                 break
+            _at_work.add(children[-1][0])
         yield lambda: (_read(read) for _, read in children)
     finally:
         for child, read in children:
@@ -121,6 +124,7 @@ def _helping(
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)  # it has said what it did, or nobody wants to know any more
             os.waitpid(child, 0)
+            _at_work.discard(child)
 
 
 def _fork(help_out: Callable[[], dict[int, Result]]) -> tuple[int, int]:

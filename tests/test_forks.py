@@ -63,6 +63,38 @@ def test_what_is_done_before_the_end_is_awaited_is_done_while_others_work(tmp_pa
     assert told == "['meanwhile'] False 3\n", "a helper had taken all pieces by then"
 
 
+@pytest.mark.parametrize(("cores", "processes"), [(1, 1), (2, 1), (3, 2)])
+def test_work_that_is_shared_while_others_work_has_the_cores_they_leave(
+    tmp_path: Path, cores: int, processes: int
+) -> None:
+    told = alone(
+        f"""
+        from pathlib import Path
+        from planner import forks
+        forks.cores = lambda: {cores}
+        folder = Path({str(tmp_path)!r})
+        def inner(number):
+            (folder / f"inner {{os.getpid()}}").touch()
+            while len(list(folder.glob("inner*"))) < {processes}:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            return os.getpid()
+        def outer(number):
+            while not (folder / "done").exists():
+                time.sleep(0.01)
+            return number
+        with begun([functools.partial(outer, n) for n in range(2)], 2) as finished:
+            print(len(set(shared([functools.partial(inner, n) for n in range(4)]))))
+            (folder / "done").touch()
+            print(finished())
+        for entry in folder.glob("inner*"):
+            entry.unlink()
+        print(forks._at_work)
+        """
+    )
+    assert told == f"{processes}\n[0, 1]\nset()\n"
+
+
 def test_more_pieces_than_a_pipe_holds_numbers_for() -> None:
     told = alone("print(shared([functools.partial(int, n) for n in range(9000)], workers=2) == list(range(9000)))")
     assert told == "True\n"
