@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from planner.disk import sync, sync_all, write_synced
 from planner.errors import Problem, ScenarioError, printable
 
 PRODUCT = "datacenter-planner"
@@ -61,24 +62,6 @@ def is_inside(name: str) -> bool:
 def unwritable(folder: Path, error: OSError, hint: str = "choose another --out") -> ScenarioError:
     """Return the message for a place that takes nothing, or nothing more."""
     return ScenarioError(Problem(file=str(folder), message=f"cannot be written: {error.strerror or error}", hint=hint))
-
-
-def write_synced(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
-    with path.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def sync(path: Path) -> None:
-    """Wait until the disk has a file written by others, or a folder's names; not every system can do the latter."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def replace_synced(path: Path, content: bytes) -> None:
@@ -304,13 +287,15 @@ class Staged:
         self.folder, self._scratch = folder, _beside(folder, "partial")
         self.path = self._scratch / "new"
         self.sums: dict[str, str] = {}
+        self._unsynced: list[Path] = []
         shutil.rmtree(self._scratch, ignore_errors=True)
         self.path.mkdir(parents=True)
 
     def write(self, name: str, content: bytes) -> None:
         """Add a file."""
         (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-        write_synced(self.path / name, content)
+        (self.path / name).write_bytes(content)
+        self._unsynced.append(self.path / name)
         self.sums[name] = hashlib.sha256(content).hexdigest()
 
     def add(self, name: str, sha256: str | None = None) -> None:
@@ -321,6 +306,7 @@ class Staged:
     def commit(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, which says that every file is whole, and put the folder in its place."""
         content = json_text({"product": PRODUCT, **manifest, "files": dict(sorted(self.sums.items()))})
+        sync_all(self._unsynced)
         for within in {(self.path / name).parent for name in self.sums}:
             sync(within)
         write_synced(self.path / MANIFEST, content.encode())

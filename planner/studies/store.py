@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from planner.disk import sync, write_synced
 from planner.errors import Problem, ScenarioError
-from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
+from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of
 from planner.studies.homes import Homes, Numbers
 from planner.studies.identity import Identity, digest_of
 from planner.studies.joined import FURTHER, JOINED, SINGLE, Joined, write_joined
