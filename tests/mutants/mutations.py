@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("compile", "results", "finance", "fleet")
+ROOMS = ("compile", "results", "finance", "fleet", "simulation", "demand", "physics")
 SEED = 12
 SAMPLE = 400
 _OPERATORS: dict[type[ast.AST], type[ast.AST]] = {

@@ -22,7 +22,10 @@ import pytest
 from tests.mutants.forks import forked
 from tests.mutants.mutations import ONCE_UNNOTICED, ROOMS, ROOT, Mutant, unit_at
 
-POOL = ("compile", "results", "finance", "fleet", "simulation", "studies", "reporting", "cli", "test_verbs.py")
+POOL = (
+    *("compile", "results", "finance", "fleet", "simulation", "demand", "physics"),
+    *("oracles", "tools", "studies", "reporting", "cli", "test_verbs.py"),
+)
 """The tests that may tell. What they run in a process of its own is not counted, and would not have the wrong in it."""
 OPTIONS = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow and not prove"),

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from planner.compile.events import expected_failures
-from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
+from planner.fleet.money import RentPlan
+from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures, draw_interruptions
 from tests.fleet.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 
 HOURS = 20_000.0
@@ -83,6 +84,21 @@ def test_nodes_fail_only_while_in_service() -> None:
     assert set(failures.node.tolist()) == {7, 8}
     assert np.all(failures.time_h >= start_h[failures.node - 7])
     assert failures.time_h.max() < 1000.0
+
+
+def test_spot_nodes_are_taken_back_at_their_rate_while_they_are_under_contract() -> None:
+    """A thousand from hour 4,000 to 6,000, once in a hundred hours: 20,000, |z| < 4, for 5 hours in the mean."""
+    rent = RentPlan(
+        usd_per_accelerator_h=np.ones(1), when_used=False, is_hosted=True, interruptions_per_h=0.01, interruption_h=5.0
+    )
+    cluster = cluster_plan(nodes=1000, retire_h=6000.0, rent=rent)
+    plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
+    taken = draw_interruptions(plan, cluster, np.full(1000, 4000.0), 7, HOURS, np.random.default_rng(1))
+    assert abs(taken.time_h.size - 20_000) < 4 * math.sqrt(20_000)
+    assert stats.kstest(taken.time_h, stats.uniform(4000.0, 2000.0).cdf).pvalue > 1e-4
+    assert taken.repair_h.mean() == pytest.approx(5.0, rel=4 / math.sqrt(20_000))
+    assert {*taken.node.tolist()} == set(range(7, 1007))
+    assert {*taken.cause.tolist()} == {1}
 
 
 def test_causes_severities_and_groups_come_in_their_shares() -> None:

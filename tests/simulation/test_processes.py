@@ -12,7 +12,9 @@ import simpy
 
 from planner.errors import ScenarioError
 from planner.results.run import run_engine, simulate
+from planner.simulation.open_shop import OpenShop
 from planner.simulation.processes import Process, World
+from tests.fleet.plans import cluster_plan, reliability_plan
 from tests.simulation.worlds import QUIET, assert_same_months, plan_of, scenario_of
 
 Steps = Generator[simpy.Event, Any, None]
@@ -97,6 +99,17 @@ def test_a_process_sees_the_last_month_and_orders_and_retires_by_it() -> None:
     assert seen[1] == 1
     assert [purchase.nodes for purchase in result.run.log.purchases] == [4, 3, 2]
     assert [c.accelerators for c in result.run.log.changes if c.kind == "retired"] == [-8]
+
+
+def test_the_reserve_is_a_share_of_the_nodes_that_are_still_there() -> None:
+    """Of ten nodes four have left."""
+    env = simpy.Environment()
+    shop = OpenShop(env, reliability_plan(), [cluster_plan(nodes=10)])
+    shop.admit(0, np.zeros(10))
+    env.run(until=5.0)
+    assert shop.count(0) == len(shop.nodes(0)) == 10
+    shop.drop(0, 0, 4, 5.0)
+    assert shop.count(0) == len(shop.nodes(0)) == 6
 
 
 def test_random_numbers_are_its_own() -> None:

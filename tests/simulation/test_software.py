@@ -160,6 +160,25 @@ def test_a_new_model_has_more_incidents_that_cease() -> None:
     assert abs(early - first) < 4 * math.sqrt(first)
 
 
+@pytest.mark.parametrize("launch_h", [-2000.0, 4000.0])
+def test_a_models_further_incidents_come_from_its_launch_on(launch_h: float) -> None:
+    """Rate λ·(m − 1)·exp(−(t − launch)/τ) from the launch, or the first day, to the last: its integral, |z| < 4."""
+    stack = {"incidents": incident_plans(regression=40.0), "maturity": COURSE, "new_model_incident_multiplier": 3.0}
+    load = workload_plan("new", launch_h=launch_h)
+    plan = plan_with(12, workloads=[load], stack={**stack, "bring_up_weeks": certain(0.0)}, engineers=1e6)
+    desk = Simulation(plan, streams(1, 0)).desk
+    (young,), pairs, draw = plan.software.stacks, [(0, 0)], np.random.default_rng(1)
+    times = [time_h for _ in range(50) for time_h in desk._youth(young, pairs, 40.0, draw)]
+    tau_h = 0.5 * HOURS_PER_YEAR
+    first_h = max(launch_h, 0.0)
+    ages = (math.exp(-(at_h - launch_h) / tau_h) for at_h in (first_h, float(plan.hours)))
+    begun, ended = ages
+    expected = 50 * 40.0 * 2.0 * tau_h / HOURS_PER_YEAR * (begun - ended)
+    assert abs(len(times) - expected) < 4 * math.sqrt(expected)
+    assert first_h <= min(times) < first_h + 50.0
+    assert max(times) < plan.hours
+
+
 def test_a_pinned_stack_takes_no_releases() -> None:
     assert speeds_of(plan_with(36, stack={"releases_per_year": 4.0, "release_delay_h": None})) == []
 

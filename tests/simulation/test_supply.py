@@ -11,9 +11,11 @@ import pytest
 import simpy
 
 from planner.fleet.plan import Plan, Triangle
+from planner.fleet.software_plan import Headcount
 from planner.results.run import run_engine
 from planner.simulation.log import ChangeLog
 from planner.simulation.repair_shop import RepairShop
+from planner.simulation.staffing import Staffing
 from planner.simulation.streams import streams
 from planner.simulation.supply import Supply
 from tests.fleet.plans import (
@@ -53,6 +55,15 @@ def test_a_cluster_of_no_nodes_is_never_there() -> None:
     plan = make_plan([cluster_plan("a", nodes=0), cluster_plan("b", nodes=3)])
     assert deliveries(plan) == [(0.0, "b", 3)]
     assert deliveries(make_plan([cluster_plan("a", nodes=0)])) == []
+
+
+def test_crews_come_with_the_nodes_that_need_them() -> None:
+    """One for every 80 accelerators begun: with the first, eleventh and twenty-first node of 8, by count of each."""
+    plan = reliability_plan(crews=Headcount(per_accelerator=1 / 80, rounding="up"))
+    staff = Staffing(plan, [cluster_plan(nodes=25)])
+    assert staff.crews_from(0, 100.0 + np.arange(25.0)) == [100.0, 110.0, 120.0]
+    staff.on_site = [5]
+    assert staff.crews_from(0, 100.0 + np.arange(25.0)) == [105.0, 115.0]
 
 
 def test_an_order_arrives_after_its_lead_and_is_commissioned_by_crews() -> None:
