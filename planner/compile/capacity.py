@@ -10,8 +10,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.catalog.load import Catalog
-from planner.catalog.physics import part_of, shape_of
-from planner.compile.apart import Apart, apart_point
+from planner.compile.apart import apart_point
 from planner.compile.in_time import (
     POOL_STEPS,
     Candidates,
@@ -21,6 +20,7 @@ from planner.compile.in_time import (
     stated_over_formula,
     traffic_of,
 )
+from planner.compile.layouts import layout_in_words, layouts_of
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.errors import CapacityError, Problem, ScenarioError
@@ -28,13 +28,11 @@ from planner.fleet.quantities import matured
 from planner.language.cluster import Cluster
 from planner.language.scenario import Scenario
 from planner.language.workload import Workload
-from planner.physics.coefficients import SERVING, Calibration, roofline_calibration
-from planner.physics.memory import candidate_degrees, memory_fit, smallest_fit
-from planner.physics.model_shape import ModelShape
+from planner.physics.coefficients import SERVING, Calibration
+from planner.physics.memory import memory_fit
 from planner.physics.operating import at_concurrency, at_objective
-from planner.physics.part import Part, wider_precision
-from planner.physics.replica import ReplicaSpec, ReplicaWork, describe, joined, price_replicas, price_work
-from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
+from planner.physics.replica import ReplicaSpec, ReplicaWork
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 
 
 def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> str:
@@ -58,9 +56,9 @@ Factors = Mapping[tuple[str, str, str], float]
 
 
 def build_services(
-    scenario: Scenario, reuse: Reuse, factors: Factors, only: str | None = None
+    scenario: Scenario, reuse: Reuse, factors: Factors
 ) -> tuple[dict[tuple[str, str], Service], list[str]]:
-    """Return the service of each (cluster, workload) that works, and why others do not; of all workloads or of one.
+    """Return the service of each (cluster, workload) that works, and why others do not.
 
     A workload that no cluster can serve is an error.
     """
@@ -68,31 +66,15 @@ def build_services(
     refused: list[str] = []
     problems: list[Problem] = []
     bought = [as_first_bought(scenario, name) for name in scenario.clusters]
-    wanted = {name: load for name, load in scenario.workloads.items() if only in (None, name)}
-    reuse.work_out(dict(_to_serve(c, w, scenario, reuse) for c in bought for w in wanted.values()))
-    for workload_name, workload in wanted.items():
+    reuse.work_out(dict(_to_serve(c, w, scenario, reuse) for c in bought for w in scenario.workloads.values()))
+    for workload_name, workload in scenario.workloads.items():
         reasons = []
         for cluster_name, cluster in zip(scenario.clusters, bought, strict=True):
-            service = _among_its_own(cluster, workload, scenario, reuse)
+            service = served_by(cluster, workload, scenario, reuse, factors)
             if isinstance(service, CapacityError):
                 reasons.append(f"{cluster_name}: {service}")
-                continue
-            dated = dated_log_gain(cluster, workload, reuse.calibration, reuse.catalog)
-            factor = cluster.throughput_multiplier * min(
-                math.exp(dated), max(service.roofline_factor / service.speed, 1.0)
-            )
-            for accelerator, model in (
-                (cluster.accelerator, workload.model),
-                ("", workload.model),
-                (cluster.accelerator, ""),
-            ):
-                factor *= factors.get((accelerator, cluster.engine, model), 1.0)
-            services[cluster_name, workload_name] = dataclasses.replace(
-                service,
-                speed=service.speed * factor,
-                requests_per_s=service.requests_per_s * factor,
-                yearly=tuple(rate * factor for rate in service.yearly),
-            )
+            else:
+                services[cluster_name, workload_name] = service
         refused += [f"workload {workload_name} cannot run on {reason}" for reason in reasons]
         if len(reasons) == len(scenario.clusters):
             message = "no cluster can serve it: " + "; ".join(reasons)
@@ -100,6 +82,25 @@ def build_services(
     if problems:
         raise ScenarioError(problems)
     return services, refused
+
+
+def served_by(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, factors: Factors
+) -> Service | CapacityError:
+    """Return how a cluster, as first bought, serves a workload of a scenario, or why it cannot."""
+    service = _among_its_own(cluster, workload, scenario, reuse)
+    if isinstance(service, CapacityError):
+        return service
+    dated = dated_log_gain(cluster, workload, reuse.calibration, reuse.catalog)
+    factor = cluster.throughput_multiplier * min(math.exp(dated), max(service.roofline_factor / service.speed, 1.0))
+    for accelerator, model in ((cluster.accelerator, workload.model), ("", workload.model), (cluster.accelerator, "")):
+        factor *= factors.get((accelerator, cluster.engine, model), 1.0)
+    return dataclasses.replace(
+        service,
+        speed=service.speed * factor,
+        requests_per_s=service.requests_per_s * factor,
+        yearly=tuple(rate * factor for rate in service.yearly),
+    )
 
 
 def as_first_bought(scenario: Scenario, name: str) -> Cluster:
@@ -213,20 +214,11 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
     ``pool`` says what a router chooses between: what the scenario states, and how many replicas there are at most.
     """
     catalog, calibration = reuse.catalog, reuse.calibration
-    part = reuse.once(("part", cluster.accelerator), lambda: part_of(cluster.accelerator, catalog))
-    shape = reuse.once(("shape", workload.model), lambda: shape_of(workload.model, catalog))
-    precision = served_precision(cluster, workload, catalog)
     tokens = workload.tokens.input.mean + workload.tokens.output.mean
-    specs = _candidates(cluster, part, shape, precision, tokens)
-    work = describe(specs)
-    replicas = price_work(work, specs, calibration)
-    wides = [dataclasses.replace(spec, precision=wider_precision(part, shape, precision)) for spec in specs]
-    # Beside each layout the same under perfect software, and in the next wider precision.
-    others = price_work(work, specs, roofline_calibration()), price_replicas(wides, calibration)
-    slo = workload.slo
-    point = at_objective(
-        joined(replicas, *others), np.arange(3 * len(specs)), traffic_of(workload), slo.ttft_s, slo.tpot_s
-    )
+    layouts = layouts_of(cluster, workload.model, served_precision(cluster, workload, catalog), tokens, reuse)
+    specs, work, replicas, slo = layouts.specs, layouts.work, layouts.replicas, workload.slo
+    part, shape = specs[0].part, specs[0].shape
+    point = at_objective(layouts.beside_others, np.arange(3 * len(specs)), traffic_of(workload), slo.ttft_s, slo.tpot_s)
     rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0).reshape(3, -1)
     rate, roofline, wide = rates / replicas.accelerators
     best = int(np.argmax(rate))
@@ -265,7 +257,7 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
     yearly = held.yearly * part.accelerators_per_node
     compute_s = float(work.flops_s_per_token[best])
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
-    wide_fits = memory_fit(part, shape, wides[best].precision, spec.accelerators, spec.attention_data_parallel).fits
+    wide_fits = memory_fit(part, shape, layouts.wider, spec.accelerators, spec.attention_data_parallel).fits
     return Service(
         spec=spec,
         speed=speed,
@@ -284,7 +276,7 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
         prefill_compute_fraction=min(1.0, compute_s / float(replicas.prefill_s_per_token[best])),
         wide_factor=min(1.0, float(wide[best] / rate[best])) if rate[best] > 0 and wide_fits else 0.0,
         roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
-        layout=_layout_in_words(spec, apart),
+        layout=layout_in_words(spec, apart),
         is_apart=apart is not None,
         doubt=calibration.doubt(spec.groups(SERVING), shape.experts > 0),
         held_tpot_s=held.held_tpot_s,
@@ -306,62 +298,6 @@ def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload
     experts_s = work.routed_stream_s[best] * -np.expm1(batch * work.log_expert_missed[best])
     seconds: list[float] = (work.shared_stream_s[best] + experts_s + batch * cache_s).tolist()
     return seconds
-
-
-def _candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str, tokens: float) -> list[ReplicaSpec]:
-    """Return the layouts a cluster may serve a model in; raise CapacityError where none holds it."""
-    smallest = smallest_fit(part, shape, precision, tokens).accelerators
-    degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
-    if cluster.tensor_parallel is not None:
-        if cluster.tensor_parallel not in degrees:
-            raise CapacityError(
-                f"{shape.name} at {precision} runs on {', '.join(map(str, degrees))} x {cluster.accelerator}, "
-                f"not on {cluster.tensor_parallel}"
-            )
-        degrees = [cluster.tensor_parallel]
-    layouts = [(degree, 1) for degree in degrees if cluster.attention != "data-parallel" or not shape.experts]
-    if shape.experts and cluster.attention != "tensor-parallel":
-        # Each of the groups holds its own sequences: one must fit in a group's share of the cache.
-        layouts += [
-            (degree, degree)
-            for degree in degrees
-            if degree > 1 and memory_fit(part, shape, precision, degree, degree).kv_capacity_tokens >= degree * tokens
-        ]
-    if not layouts:
-        raise CapacityError(
-            f"{shape.name} at {precision} does not fit with attention in data parallel on {max(degrees)} x "
-            f"{cluster.accelerator}; tensor-parallel would hold it"
-        )
-    drafts = [(0, 1.0)] if cluster.speculation is None or cluster.speculation.use == "auto" else []
-    drafts += [(cluster.speculation.drafted_tokens, cluster.speculation.accepted_tokens)] if cluster.speculation else []
-    return [
-        ReplicaSpec(
-            part=part,
-            shape=shape,
-            precision=precision,
-            accelerators=degree,
-            engine=cluster.engine,
-            attention_data_parallel=groups,
-            expert_parallel=groups > 1,
-            max_sequences=cluster.max_sequences,
-            drafted_tokens=drafted,
-            accepted_tokens=accepted,
-        )
-        for drafted, accepted in drafts
-        for degree, groups in layouts
-    ]
-
-
-def _layout_in_words(spec: ReplicaSpec, apart: Apart | None) -> str:
-    """Say how a replica is laid out, for those who set it up."""
-    words = f"{counted(spec.accelerators, 'accelerator')} a replica"
-    if spec.attention_data_parallel > 1:
-        words += f", attention in {spec.attention_data_parallel} groups"
-    if apart is not None:
-        words += f", prompts on a pool of {apart.prefill_share:.0%} in replicas of {apart.prefill_accelerators}"
-    if spec.drafted_tokens:
-        words += f", {spec.drafted_tokens} tokens drafted"
-    return words
 
 
 def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:

@@ -50,18 +50,17 @@ def load_tables(
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         if workload.requests_per_s <= 0 or workload.priority == "deferrable":
             continue
+        rates, bursts = demand.rates(name), workload.bursts
         for c, cluster in enumerate(scenario.clusters):
             if (service := services.get((cluster, name))) is not None:
                 ends = _most_load(service.lateness)
                 upto = grid[: math.ceil(max(ends, MOST_LOAD) / MOST_LOAD) * LOAD_CELLS + 1]
-                pair = _Pair(service.lateness, workload.bursts, upto, reuse)
+                pair = _Pair(service.lateness, bursts, upto, reuse)
                 # As at the end of its own loads wherever it is not known beyond.
-                tables[:, :, c, w] = lengthened(np.stack([pair.bursty(workload.bursts), pair.calm()]), grid.size)
+                tables[:, :, c, w] = lengthened(np.stack([pair.bursty(bursts), pair.calm()]), grid.size)
                 most[c, w] = ends
                 alone_s[c, w] = service.lateness.alone_s
-                known = pair.by_rate(
-                    demand.rates(name), 1.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION
-                )
+                known = pair.by_rate(rates, 1.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION)
                 if known is not None:
                     by_rate[c, w] = known.lengthened(grid.size)
     return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s, by_rate)
@@ -100,18 +99,13 @@ class _Pair(NamedTuple):
         return self.reuse.once(key, lambda: self.at_octaves(first, last))
 
     def add_little(self, bursts: Bursts, cells: int) -> bool:
-        """Return whether bursts add next to nothing in the first cells of a table: mostly the last of them tells."""
+        """Return whether bursts add next to nothing in the first cells of a table."""
 
-        def added(loads: Floats) -> Floats:
-            shares = np.array(shares_with_bursts(self.lateness, bursts, loads)) - np.array(self.lateness.at(loads))
-            return np.asarray(shares.sum(axis=0))
+        def add_little() -> bool:
+            late, refused = shares_with_bursts(self.lateness, bursts, self.loads[:cells])
+            return bool((late + refused - self.calm()[:, :cells].sum(axis=0)).max() < LITTLE_LATE)
 
-        def least() -> bool:
-            if added(self.loads[cells - 1 : cells])[0] >= LITTLE_LATE:
-                return False
-            return bool(added(self.loads[:cells]).max() < LITTLE_LATE)
-
-        return self.reuse.once(("add little", self.lateness, bursts, cells), least)
+        return self.reuse.once(("add little", self.lateness, bursts, cells), add_little)
 
     def at_octaves(self, first: int, last: int) -> BurstTables:
         """Return what bursts add at powers of two."""

@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.compile.capacity import Factors, as_first_bought, build_services, capacity_table
+from planner.compile.capacity import Factors, as_first_bought, build_services, capacity_table, served_by
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
-from planner.errors import ScenarioError
+from planner.errors import CapacityError
 from planner.fleet.plan import Deployment, Plan
 from planner.language.scenario import Scenario
 from planner.physics.memory import USABLE_FRACTION, MemoryFit, memory_fit
@@ -180,14 +180,9 @@ def laid_out(
     scenario: Scenario, factors: Factors, reuse: Reuse, cluster: str, workload: str, layout: Mapping[str, object]
 ) -> Service | None:
     """Return how a cluster serves a workload at a layout; None where that does not fit or no batch is fast enough."""
-    stated = scenario.clusters[cluster].model_copy(update=layout)
-    try:
-        services, _ = build_services(
-            scenario.model_copy(update={"clusters": {cluster: stated}}), reuse, factors, only=workload
-        )
-    except ScenarioError:
-        return None
-    return services[cluster, workload]
+    stated = as_first_bought(scenario, cluster).model_copy(update=layout)
+    service = served_by(stated, scenario.workloads[workload], scenario, reuse, factors)
+    return None if isinstance(service, CapacityError) else service
 
 
 def _engines(

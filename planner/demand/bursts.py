@@ -16,6 +16,7 @@ weighted by G because requests see their own crowd.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Literal
@@ -33,6 +34,7 @@ BURST_S = 60.0
 _MAX_RATE_CV = 3.0
 """Most variation that Wilson and Hilferty's cube root can carry: beyond it every quadrature point is clipped to zero.
 A stream that varies more has less than a request a minute, and no burst of it fills a machine."""
+_NODES = 48  # of the quadrature over the minutes of an hour
 _BLOCK = 192  # loads at a time, so that the arrays between stay in the cache: fresh memory would cost as much again
 _NO_LOAD = 1e-12  # over capacity
 _NO_REQUEST = 1e-16  # share of requests, of which the last digit of a share knows nothing
@@ -150,6 +152,25 @@ def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
 
 @cache
 def _normal() -> tuple[Floats, Floats]:
-    """Return nodes of the normal distribution and their weights, which add up to 1."""
-    gauss, weights = np.polynomial.hermite_e.hermegauss(48)
-    return np.asarray(gauss), np.asarray(weights / weights.sum())
+    """Return nodes of the normal distribution and their weights, which add up to 1: Gauss and Hermite's.
+
+    Nodes are the eigenvalues of the polynomials' recurrence (Golub and Welsch, 1969), mended by a step of Newton's, and
+    weights go with one over the square of the polynomial before the last. numpy's own needs 13 ms to be imported.
+    """
+    steps = np.sqrt(np.arange(1.0, _NODES))
+    nodes = np.linalg.eigvalsh(np.diag(steps, -1))  # which reads what lies below the diagonal
+    before, last = _hermite(nodes)
+    nodes -= last / (before * math.sqrt(_NODES))
+    nodes = 0.5 * (nodes - nodes[::-1])  # they lie alike on both sides, to the last digit
+    before, _ = _hermite(nodes)
+    weights = 1.0 / (before * before)
+    weights = weights + weights[::-1]
+    return nodes, weights / weights.sum()
+
+
+def _hermite(at: Floats) -> tuple[Floats, Floats]:
+    """Return the polynomials of the normal distribution of the last two degrees, normed to a mean square of 1."""
+    before, last = np.zeros_like(at), np.ones_like(at)
+    for degree in range(_NODES):
+        before, last = last, (at * last - math.sqrt(degree) * before) / math.sqrt(degree + 1.0)
+    return before, last

@@ -12,7 +12,7 @@ from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
 from planner.compile import in_time
 from planner.compile.apart import separate
-from planner.compile.capacity import _candidates, build_services, service_of
+from planner.compile.capacity import build_services, service_of
 from planner.compile.in_time import (
     Candidates,
     _prefill_fraction,
@@ -23,6 +23,7 @@ from planner.compile.in_time import (
     pooled_nodes,
     traffic_of,
 )
+from planner.compile.layouts import candidates as candidates_of
 from planner.compile.overload import queueing
 from planner.compile.placement import _speed
 from planner.compile.reuse import Reuse
@@ -213,11 +214,11 @@ def test_in_data_parallel_attention_each_group_holds_a_sequence_and_experts_are_
     room = memory_fit(part, shape, "fp8", 8, 8).kv_capacity_tokens / 8
     for tokens, groups in ((0.99 * room, [1, 8]), (1.01 * room, [1])):
         wide = cluster.model_copy(update={"tensor_parallel": 8})
-        specs = _candidates(wide, part, shape, "fp8", tokens)
+        specs = candidates_of(wide, part, shape, "fp8", tokens)
         assert [spec.attention_data_parallel for spec in specs] == groups
     small = shape_of("gpt-oss-120b", catalog)
     pairs = {(spec.accelerators, spec.attention_data_parallel, spec.expert_parallel)
-             for spec in _candidates(cluster, part, small, "fp4", 1000.0)}  # fmt: skip
+             for spec in candidates_of(cluster, part, small, "fp4", 1000.0)}  # fmt: skip
     assert {(2, 1, False), (2, 2, True), (8, 8, True)} <= pairs
 
 
