@@ -17,7 +17,7 @@ from planner.catalog.physics import part_of, shape_of
 from planner.compile import apart
 from planner.compile.capacity import service_of
 from planner.compile.in_time import Candidates, traffic_of
-from planner.compile.layouts import candidates
+from planner.compile.layouts import candidates as candidates_of
 from planner.compile.reuse import Reuse
 from planner.compile.service import Service
 from planner.physics.promptness import Curve
@@ -75,7 +75,7 @@ def candidates(network_bytes_per_s: float | None = None, ttft_s: float = 2.0) ->
     part = part_of("H200", catalog)
     if network_bytes_per_s is not None:
         part = dataclasses.replace(part, network_bytes_per_s=network_bytes_per_s)
-    specs = _candidates(cluster, part, shape_of(load.model, catalog), "fp8", 1500)
+    specs = candidates_of(cluster, part, shape_of(load.model, catalog), "fp8", 1500)
     replicas = price_replicas(specs, shipped_calibration())
     nodes = {"router_pool": "cluster", "nodes": 4, "accelerators_per_node": 8}
     return Candidates(replicas=replicas, mean_rates=np.ones(1), **nodes), specs, load  # type: ignore[arg-type]
