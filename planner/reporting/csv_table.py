@@ -90,11 +90,10 @@ def _cents_cells(cells: NDArray[np.int64], decimal_mark: str) -> list[str]:
     if not np.issubdtype(cells.dtype, np.integer):
         msg = f"money must come in whole cents, not {cells.dtype}"
         raise ConservationError(msg)
-    written = []
-    for amount in cells.tolist():
-        dollars, rest = divmod(abs(amount), 100)
-        written.append(f"{'-' if amount < 0 else ''}{dollars}{decimal_mark}{rest:02d}")
-    return written
+    signs = ["-" if is_below else "" for is_below in (cells < 0).tolist()]
+    dollars, rests = (part.tolist() for part in np.divmod(np.abs(cells), 100))
+    parts = zip(signs, dollars, rests, strict=True)
+    return [f"{sign}{dollar}{decimal_mark}{rest:02d}" for sign, dollar, rest in parts]
 
 
 def _decimal_cells(cells: Sequence[float | None], column: Column, decimal_mark: str, names: Cells | None) -> list[str]:
@@ -147,7 +146,8 @@ def format_cells(
         case ColumnKind.BOOLEAN:
             return ["" if truth is None else "true" if truth else "false" for truth in listed]
         case ColumnKind.DATE:
-            return [_date_cell(day) for day in cells]
+            known = {day: _date_cell(day) for day in dict.fromkeys(listed)}
+            return [known[day] for day in listed]
         case ColumnKind.TEXT | ColumnKind.MONTH:
             return _text_cells(listed, form.separator)
 

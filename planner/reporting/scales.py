@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -51,6 +52,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return [t for p in powers for m in steps if low - 1e-9 <= (t := math.log10(m) + p) <= high + 1e-9]
 
 
+@functools.lru_cache(maxsize=8192)  # the lines of a chart have their days in common
 def shortened(number: float) -> str:
     """Return a coordinate: a hundredth of a pixel is enough."""
     return f"{number:.2f}".rstrip("0").rstrip(".")

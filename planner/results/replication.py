@@ -18,6 +18,7 @@ from planner.fleet.rented import Rented
 from planner.language.scenario import Scenario
 from planner.records import dataclass
 from planner.results.cohorts import Cohort, opening_of
+from planner.results.kept import per_run
 from planner.results.monthly import Monthly
 from planner.results.parts import overloaded
 from planner.simulation.driver import Run
@@ -46,6 +47,7 @@ class Replication:
     """The user's own, that ran with it."""
 
     @property
+    @per_run
     def warnings(self) -> tuple[str, ...]:
         """What is hardly meant: nearly all work shed, odd figures, machines that never served, overloaded crews.
 

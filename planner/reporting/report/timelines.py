@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -39,9 +40,7 @@ class Calendar:
 
     def day(self, stamp: str) -> float:
         """Return a date or time as days since start."""
-        return (
-            datetime.fromisoformat(stamp) - datetime.combine(self.start, datetime.min.time())
-        ).total_seconds() / 86400
+        return _days_between(self.start, stamp)
 
     def chart(self, texts: tuple[str, str, str, str], series: Sequence[Series], **more: Any) -> TimeChart:
         """Return a chart over these months, with key, title, summary and unit, and whatever else a chart may have."""
@@ -49,6 +48,11 @@ class Calendar:
         return TimeChart(
             key=key, title=title, summary=summary, unit=unit, start=self.start, days=self.days, series=series, **more
         )
+
+
+@functools.lru_cache(maxsize=4096)  # every cluster and workload has the same days
+def _days_between(start: date, stamp: str) -> float:
+    return (datetime.fromisoformat(stamp) - datetime.combine(start, datetime.min.time())).total_seconds() / 86400
 
 
 def _first(month: str) -> date:
