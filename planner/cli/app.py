@@ -165,13 +165,14 @@ def main() -> None:
 def command() -> NoReturn:
     """Be the program ``planner``: run the command line, and end the process with its memory as it is.
 
-    To take modules and objects apart first took a fiftieth of a run. Where threads are left, or standard output takes
-    no more, Python ends the process as it ends any other.
+    To take modules and objects apart first took a fiftieth of a run. Where threads are left, somebody measures or
+    debugs it, or standard output takes no more, Python ends the process as it ends any other.
     """
     try:
         main()
     except SystemExit as ended:
-        if threading.active_count() > 1 or not isinstance(ended.code, int | None):
+        is_watched = sys.getprofile() is not None or sys.gettrace() is not None
+        if is_watched or threading.active_count() > 1 or not isinstance(ended.code, int | None):
             raise
         with contextlib.suppress(OSError, ValueError, AttributeError):  # as of a standard output that is closed
             atexit._run_exitfuncs()

@@ -207,6 +207,12 @@ def test_a_command_ends_at_once_and_leaves_nothing_undone(
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
 
 
+def test_whoever_measures_a_command_has_the_last_word(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cProfile", "-m", "planner.cli.app", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "function calls" in done.stdout
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full"])
 def test_a_command_ends_with_a_word_where_nobody_hears_it(tmp_path: Path, closed: str) -> None:
     command = f"{sys.executable} -m planner.cli.app --version {closed}"
