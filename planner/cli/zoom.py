@@ -20,7 +20,12 @@ def zoom(
     minutes: Annotated[int, typer.Option("--minutes", min=1, max=60, help="Minutes to simulate.")] = 60,
     requests: Annotated[
         int,
-        typer.Option("--requests", min=100, max=10_000_000, help="About how many requests; a larger fleet is sampled."),
+        typer.Option(
+            "--requests",
+            min=100,
+            max=10_000_000,
+            help="About how many requests, deferrable ones too; a larger fleet is sampled.",
+        ),
     ] = 100_000,
     trace: Annotated[
         Path | None,

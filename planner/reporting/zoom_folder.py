@@ -17,11 +17,13 @@ from planner.reporting.report.build import with_report
 from planner.reporting.run_folder import scenario_identity
 from planner.reporting.text_table import text_table
 from planner.simulation.zoom.outcome import PERCENTILES, QUANTITIES, Outcome, outcomes
+from planner.simulation.zoom.stands import LEAST_REPLICAS
 from planner.simulation.zoom.zoom import Zoom
 
 SAMPLED_REQUESTS = 2000
 """Requests of requests.csv: enough to draw, few enough to open."""
 _CURVE_POINTS = 100
+_MANY_MORE = 1.5  # times the requests asked for, which are met about
 _WORDS = {"ttft_s": "first token", "tpot_s": "per token", "total_s": "whole request"}
 ZOOM_TABLES = tables_of("zoom", sampled=f"{SAMPLED_REQUESTS:,}")
 """The tables of every zoom by their names."""
@@ -151,7 +153,13 @@ def zoom_summary(zoom: Zoom, by_workload: Sequence[Outcome]) -> dict[str, Any]:
         "seed": zoom.seed,
         "replication": zoom.asked.replication,
         "simulated_share_fraction": zoom.share,
-        "requests": {"arrived": arrived, "finished": finished, "refused": refused, "in_flight": in_flight},
+        "requests": {
+            "asked_for": zoom.asked.requests,
+            "arrived": arrived,
+            "finished": finished,
+            "refused": refused,
+            "in_flight": in_flight,
+        },
         "replicas": [
             {"name": name, "simulated": simulated, "in_service": stand.replicas}
             for name, simulated, stand in zip(group_names(zoom), zoom.replicas, zoom.hour.stands, strict=True)
@@ -182,8 +190,13 @@ def summary_text(summary: Mapping[str, Any]) -> str:
         f"replicas simulated ({share:.3g} of the fleet and its traffic): {groups}",
         f"{counts['arrived']:,} requests arrived, {counts['finished']:,} finished, {counts['refused']:,} refused, "
         f"{counts['in_flight']:,} in flight at the end",
-        "",
     ]
+    if counts["arrived"] > _MANY_MORE * counts["asked_for"]:
+        lines.append(
+            f"{counts['asked_for']:,} were asked for: a sample has {LEAST_REPLICAS} replicas of its busiest group at "
+            "the least, and one of each other; fewer --minutes take fewer"
+        )
+    lines.append("")
     header = ("workload", "in time", "95% interval", "late", "shed", "hourly model", "why not in time")
     rows = []
     for name, one in summary["workloads"].items():

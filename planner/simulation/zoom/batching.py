@@ -70,25 +70,21 @@ class Replica:
         self._chunk_s = 0.0
         self._can_stop = False
         self._epoch = 0
-        self._alarm: simpy.Event | None = None
+        self.alarm: simpy.Event | None = None
+        """What wakes it where it sleeps until work comes."""
         self._process = env.process(self._live())
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it sleeps until work comes."""
-        return self._alarm is not None
 
     @property
     def running(self) -> int:
         """Sequences decoding."""
-        return sum(level.sequences for level in self.levels)
+        return sum([level.sequences for level in self.levels])
 
     @property
     def cached_tokens(self) -> float:
         """Tokens of cache in use."""
         if self.times.reserves_output:
             return self.held_tokens
-        return self.held_tokens + sum(level.context_tokens for level in self.levels)
+        return self.held_tokens + sum([level.context_tokens for level in self.levels])
 
     def decoding_share(self, level: int) -> float:
         """Return the share of recent time that prompts down to a priority have left for decoding."""
@@ -98,8 +94,10 @@ class Replica:
         """Return when a request taken now would answer: the step under way, prompts ahead, its own."""
         times, level = self.times, request.level
         prefill_s = sum(self.pending_prefill_s[: level + 1]) + self._prefill_s(request)
-        sequences = sum(one.sequences for one in self.levels[: level + 1])
-        step_s = times.decode_s(sequences, sum(one.context_tokens for one in self.levels[: level + 1]))
+        sequences, context = 0, 0.0
+        for one in self.levels[: level + 1]:
+            sequences, context = sequences + one.sequences, context + one.context_tokens
+        step_s = times.decode_s(sequences, context)
         steps = math.ceil(prefill_s / max(times.prefill_s_per_token * times.chunk_tokens, 1e-12))
         return self.step_left_s() + prefill_s + steps * step_s + times.overhead_s
 
@@ -121,9 +119,9 @@ class Replica:
 
     def wake(self) -> None:
         """Look for work now, or when the step under way ends."""
-        if self._alarm is not None:
-            self._alarm.succeed()
-            self._alarm = None
+        if self.alarm is not None:
+            self.alarm.succeed()
+            self.alarm = None
         elif self._can_stop:
             self._can_stop = False
             self._process.interrupt()
@@ -151,8 +149,8 @@ class Replica:
             epoch = self._epoch
             if not (self.is_up and self._next_steps()):
                 self._steps = 0
-                self._alarm = env.event()
-                yield self._alarm
+                self.alarm = env.event()
+                yield self.alarm
                 continue
             self._began_s = env.now
             self._can_stop = self._steps > 1
@@ -173,6 +171,8 @@ class Replica:
     def _steps_by(self, elapsed_s: float) -> int:
         """Return the steps that have ended once the one under way at a moment has: the root of the span, rounded up."""
         first, growth = self._first_s, self._growth_s
+        if self._steps == 1:
+            return 1
         if growth <= 0.0:
             steps = elapsed_s / first
         else:
@@ -186,11 +186,13 @@ class Replica:
         self._chunks, self._chunk_s = [], 0.0
         prompts = self.prefilling
         sequences, context, growth = self._shares(prompts[0].level if prompts else len(self.levels))
-        step_s = self.times.decode_s(sequences, context) if sequences or not prompts else self.times.decode_s(1.0, 0.0)
+        if not sequences and not prompts:
+            return False
+        step_s = self.times.decode_s(sequences, context) if sequences else self.times.decode_s(1.0, 0.0)
         if prompts:
             self._fill_step(sequences, step_s)
-        if not sequences and not self._chunks:
-            return False
+            if not sequences and not self._chunks:
+                return False
         self._first_s = step_s + self._chunk_s
         if self._chunks:
             self._steps, self._growth_s = 1, 0.0
@@ -214,7 +216,8 @@ class Replica:
             if sequences:
                 room_s = self._allowed_s(place) - times.decode_s(sequences, context)
                 cost_s = times.sequences_s(level.sequences, level.context_tokens)
-                share = min(max(room_s / cost_s, 0.0), 1.0) if cost_s > 0.0 else 1.0
+                if 0.0 < cost_s > room_s:
+                    share = max(room_s / cost_s, 0.0)
             level.share = share
             sequences += share * level.sequences
             context += share * level.context_tokens
@@ -235,7 +238,8 @@ class Replica:
         for request in self.prefilling:
             if request.level > top or budget <= 0:
                 break
-            tokens = min(request.needed_tokens - request.prefilled_tokens, budget)
+            tokens = request.needed_tokens - request.prefilled_tokens
+            tokens = min(tokens, budget)
             if pace_s < math.inf:
                 within = (pace_s - step_s - self._chunk_s) / max(self.times.prefill_s_per_token, 1e-12)
                 if tokens > within:
@@ -255,7 +259,9 @@ class Replica:
             steps, written = math.inf, 0.0
             for level in self.levels:
                 if level.share > 0.0:
-                    steps = min(steps, max(math.ceil((level.ends[0][0] - level.clock) / level.share - 1e-9), 1))
+                    left = math.ceil((level.ends[0][0] - level.clock) / level.share - 1e-9)
+                    if left < steps:
+                        steps = left if left > 1 else 1
                     written += level.share * level.growth
             for place in range(1, len(self.levels)):
                 if self.debt_s[place] > 0.0 and (self.levels[place].sequences or self.prefilling):
@@ -272,9 +278,7 @@ class Replica:
     def _admit(self) -> None:
         """Move waiting requests into prefill while cache and places last; lower priorities make room."""
         times = self.times
-        while True:
-            if not self.waiting and (self.more is None or not self.more(self)):
-                return
+        while self.waiting or (self.more is not None and self.more(self)):
             request = self.waiting[0]
             ahead = self.prefilling[-1] if self.prefilling else None
             if ahead is not None and ahead < request and self._prefilling_tokens() >= times.chunk_tokens:
@@ -291,7 +295,8 @@ class Replica:
             request.kept_tokens = need
             self.held_tokens += need
             self.prefilling.append(request)
-            self.prefilling.sort()
+            if ahead is not None and request < ahead:
+                self.prefilling.sort()
 
     def _prefilling_tokens(self) -> int:
         return sum(request.needed_tokens - request.prefilled_tokens for request in self.prefilling)
@@ -328,34 +333,31 @@ class Replica:
 
     def _end_steps(self) -> None:
         """Carry out the steps slept over: tokens, ends, and first tokens of the prompts computed."""
-        span_s = self._span_s(self._steps)
+        span_s, chunks, levels = self._span_s(self._steps), self._chunks, self.levels
         weight = math.exp(-span_s / _SHARE_MEMORY_S)
-        for place in range(len(self.levels)):
-            self.prefill_share[place] *= weight
-        if self._chunks:
-            top = self._chunks[0][0].level
+        self.prefill_share = [share * weight for share in self.prefill_share]
+        if chunks:
+            top = chunks[0][0].level
             self.prefill_share[top] += (1.0 - weight) * self._chunk_s / span_s
             self.pending_prefill_s[top] = max(self.pending_prefill_s[top] - self._chunk_s, 0.0)
         steps, self._steps = self._steps, 0
-        above = 0
-        for place, level in enumerate(self.levels):
-            if above:  # none to fall behind: no debt
-                behind_s = self.debt_s[place] + span_s - steps * self.pace_s[place]
-                self.debt_s[place] = min(max(behind_s, 0.0), _MOST_DEBT_S)
-            else:
-                self.debt_s[place] = 0.0
-            above += level.sequences
-        for level in self.levels:
+        above = levels[0].sequences  # the highest has none to fall behind: no debt
+        for place in range(1, len(levels)):
+            debt_s = self.debt_s[place] + span_s - steps * self.pace_s[place] if above else 0.0
+            self.debt_s[place] = min(max(debt_s, 0.0), _MOST_DEBT_S)
+            above += levels[place].sequences
+        for level in levels:
             if level.share <= 0.0:
                 continue
             tokens = level.share * steps
             level.clock += tokens
             level.context_tokens += level.growth * tokens
-            while level.ends and level.ends[0][0] <= level.clock + 1e-9:
-                entry = heapq.heappop(level.ends)
+            ends, reached = level.ends, level.clock + 1e-9
+            while ends and ends[0][0] <= reached:
+                entry = heapq.heappop(ends)
                 self._leave(level, entry, entry[0] - level.clock)
                 self._finish(entry[2])
-        for request, end in self._chunks:
+        for request, end in chunks:
             request.prefilled_tokens = end
             if end >= request.needed_tokens:
                 self.prefilling.remove(request)

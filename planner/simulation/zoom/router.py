@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -51,7 +52,7 @@ class Pool:
         self.router, self.times = router, times
         served = list(held_s)
         promises = [router.promises[workload] for workload in served]
-        levels = range(1 + max(promise.level for promise in router.promises))
+        levels = range(1 + max((promise.level for promise in promises), default=0))
 
         def tightest_s(reaches: Callable[[int], bool]) -> float:
             return min((p.tpot_s for p in promises if reaches(p.level)), default=math.inf)
@@ -79,15 +80,16 @@ class Pool:
     def offer(self, request: Request, promise: Promise) -> bool:
         """Take a request, at once or in the queue; False where it would be late and late requests are refused."""
         place = self.loads.index(min(self.loads))
-        if self.up and self.replicas[place].expected_ttft_s(request) > 0.5 * promise.ttft_s:
+        ttft_s = self.replicas[place].expected_ttft_s(request) if self.up else math.inf
+        if self.up and ttft_s > 0.5 * promise.ttft_s:
             # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
             up = [place for place, load in enumerate(self.loads) if load < _DOWN]
-            place = min(up, key=lambda place: self.replicas[place].expected_ttft_s(request))
+            ttft_s, place = min((self.replicas[place].expected_ttft_s(request), place) for place in up)
         replica = self.replicas[place]
         at_once = self.up > 0 and not self.queue and self._has_room(replica, request)
         if promise.refuses:
             wait_s = 0.0 if at_once else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
-            if not self.up or wait_s + replica.expected_ttft_s(request) > promise.ttft_s:
+            if not self.up or wait_s + ttft_s > promise.ttft_s:
                 return False
         if at_once:
             self.loads[place] += 1
@@ -212,15 +214,20 @@ class Group:
         What was taken t seconds ago counts e^(−t/τ), in all τ·(1 − e^(−T/τ)) seconds since the beginning, T ago.
         """
         self._fade(now_s)
-        up = sum(pool.up for pool in self.pools)
+        up = sum([pool.up for pool in self.pools])
         remembered_s = -math.expm1((began_s - now_s) / self.memory_s) * self.memory_s
-        taken = sum(part for other, part in self.taken.items() if other <= rank)
+        taken = sum([part for other, part in self.taken.items() if other <= rank])
         return taken / max(remembered_s, 1e-9) / up if up else math.inf
 
     def _fade(self, now_s: float) -> None:
+        if self.faded_s == now_s:  # it is asked several times for each request
+            return
         kept = math.exp((self.faded_s - now_s) / self.memory_s)
         self.taken = {rank: kept * part for rank, part in self.taken.items()}
         self.faded_s = now_s
+
+
+_use = operator.itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -285,12 +292,12 @@ class Router:
         if len(tiers) <= 1 and sum(map(len, tiers)) <= 1:
             return tiers[0] if tiers else []
         rank = self.ranks[workload]
-        used = [
-            (use, use < self.preferred_use, at, group)
-            for at, tier in enumerate(tiers)
-            for group, use in ((group, group.use(rank, self.env.now, self.began_s)) for group in tier)
-        ]
-        used.sort(key=lambda row: row[0])
+        used, now_s = [], self.env.now
+        for at, tier in enumerate(tiers):
+            for group in tier:
+                use = group.use(rank, now_s, self.began_s)
+                used.append((use, use < self.preferred_use, at, group))
+        used.sort(key=_use)
         first = min((row for row in used if row[1]), key=lambda row: row[2], default=used[0])
         paid = self.paid_tiers.get(workload, len(tiers))
         if first[2] >= paid:
@@ -303,7 +310,7 @@ class Router:
         for group in groups:
             for pool in group.pools:
                 for replica in pool.replicas:
-                    if replica.is_idle and replica.is_up:
+                    if replica.alarm is not None and replica.is_up:
                         replica.wake()
                         return
 

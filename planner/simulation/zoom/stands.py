@@ -27,7 +27,8 @@ from planner.simulation.zoom.steps import StepTimes
 from planner.units import SECONDS_PER_HOUR
 
 Services = dict[tuple[str, str], Service]
-_LEAST_REPLICAS = 4  # of the busiest stand in a sample: fewer pool worse than a real router does
+LEAST_REPLICAS = 4
+"""Of the busiest stand in a sample: fewer pool worse than a real router does."""
 _TRIED_SHARES = 400
 
 
@@ -240,7 +241,7 @@ def sample_share(stands: Sequence[Stand], expected_requests: float, wanted_reque
     """Return the share of the fleet to simulate, chosen near the wanted one so that whole replicas match it best."""
     wanted = wanted_requests / expected_requests if expected_requests > 0.0 else 1.0
     busiest = max(stands, key=lambda stand: stand.busy_nodes, default=None)
-    least = max(wanted, _LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
+    least = max(wanted, LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
     if least >= 1.0:
         return 1.0
     tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)

@@ -74,8 +74,10 @@ class StepTimes:
 
     def sequences_s(self, sequences: float, context_tokens: float) -> float:
         """Return what sequences add to a step, each its own work and its share of the cache read."""
-        read = min(context_tokens, sequences * self.attended_tokens) if sequences else 0.0
-        return self.sequence_s * sequences + self.kv_s_per_token * read
+        if not sequences:
+            return 0.0
+        most = sequences * self.attended_tokens
+        return self.sequence_s * sequences + self.kv_s_per_token * (context_tokens if context_tokens < most else most)
 
     def growth_s(self, sequences: float, context_tokens: float, growth_tokens: float) -> float:
         """Return by how much each step is longer than the one before, as contexts grow by so many tokens a step."""

@@ -7,6 +7,7 @@ open is printed as an interval.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -56,7 +57,8 @@ class Asked:
     seed: int | None = None
     replication: int = 0
     requests: int = DEFAULT_REQUESTS
-    """About how many requests to simulate, deferrable work not counted: a larger fleet is sampled."""
+    """About how many requests to simulate, of all workloads and from the minutes before those that count on: a larger
+    fleet is sampled, of whose busiest stand a few replicas are the least."""
     log: RequestLog | None = None
     """Requests to replay in the place of one workload's."""
     log_workload: str | None = None
@@ -113,7 +115,14 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
 
 def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, seed: int) -> Zoom:
     """Simulate an hour as it stands, request by request."""
-    return _Simulation(scenario, plan, hour, asked, streams(seed, asked.replication)).run(seed)
+    # Every request is kept to the end: looking for garbage among a million of them, again and again, takes a tenth.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _Simulation(scenario, plan, hour, asked, streams(seed, asked.replication)).run(seed)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def promises_of(scenario: Scenario, plan: Plan) -> tuple[Promise, ...]:
@@ -140,11 +149,9 @@ class _Simulation:
         self.span = self._span()
         self.env = simpy.Environment(initial_time=-self.span.before * BURST_S)
         self.router = Router(self.env, self.promises, plan.by_priority, plan.preferred_utilisation)
-        urgent = np.array([not promise.is_deferrable for promise in self.promises])
-        if not urgent.any():
-            urgent[:] = True
-        expected = float(urgent @ hour.demand_requests_per_s) * asked.minutes * BURST_S
-        self.share = sample_share(hour.stands, expected, asked.requests)
+        coming = float(hour.demand_requests_per_s.sum()) * (self.span.before + self.span.minutes) * BURST_S
+        ready = sum(self._ready_requests(w) for w in range(len(plan.workloads)))
+        self.share = sample_share(hour.stands, coming + ready, asked.requests)
         self.replicas = tuple(max(round(self.share * stand.replicas), 1) for stand in hour.stands)
         self.shares = [capacity_share(w, hour.stands, self.replicas, self.share) for w in range(len(plan.workloads))]
         """Of each workload's traffic that is simulated."""
@@ -280,10 +287,7 @@ class _Simulation:
 
     def _backlog(self, w: int, coming: Arrivals) -> list[tuple[float, int, int, tuple[int, int, int], float]]:
         """Return deferrable work that lies ready when the simulation begins, with lengths of the hour's own."""
-        waiting = float(self.hour.backlog_requests[w]) * self.shares[w]
-        served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w])
-        served *= self.shares[w]
-        count = int(min(waiting, _BACKLOG_HOURS * served * self.asked.minutes * BURST_S))
+        count = int(self._ready_requests(w) * self.shares[w])
         if not count or not coming.times_s.size:
             return []
         pick = np.arange(count) % coming.times_s.size
@@ -291,6 +295,12 @@ class _Simulation:
         start_s = -self.span.before * BURST_S
         level = self.promises[w].level
         return [(start_s - 1e-6, w, level, length, 0.0) for length in zip(*(c.tolist() for c in columns), strict=True)]
+
+    def _ready_requests(self, w: int) -> float:
+        """Return how much deferrable work of the whole fleet lies ready: no more than could be served."""
+        served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w])
+        most = _BACKLOG_HOURS * served * self.asked.minutes * BURST_S
+        return min(float(self.hour.backlog_requests[w]), most)
 
     def _arrive(self, requests: Sequence[Request]) -> Generator[simpy.Event, Any, None]:
         env, arrive = self.env, self.router.arrive

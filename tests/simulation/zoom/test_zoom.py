@@ -16,6 +16,7 @@ from planner.demand.bursts import BURST_S
 from planner.errors import ScenarioError
 from planner.language.loading import load_scenario
 from planner.language.scenario import Scenario
+from planner.reporting.zoom_folder import summary_text, zoom_summary
 from planner.results.run import run_engine
 from planner.simulation.streams import streams
 from planner.simulation.zoom.arrivals import Span, minute_factors
@@ -71,9 +72,32 @@ def hour(
     return found, {outcome.name: outcome for outcome in outcomes(found)}
 
 
+def beside_batch(folder: Path, chat: float, nodes: int, minutes: int) -> list[dict[str, Outcome]]:
+    """Zoom at all of some of ten nodes, with as much of their chat, alone and beside a batch that fills them."""
+    share, there = nodes / 10, f"clusters.h200.nodes={nodes}"
+    scenarios = (chat_scenario(folder, chat * share, batch * share, there) for batch in (0.0, 170.0))
+    return [hour(scenario, requests=10**6, minutes=minutes)[1] for scenario in scenarios]
+
+
+def test_about_as_many_requests_are_simulated_as_are_asked_for(tmp_path: Path) -> None:
+    """Of chat and batch together; a few more come while the last replies end. All of them where they are fewer."""
+    found, _ = hour(chat_scenario(tmp_path, 16.0, 32.0), requests=6000, minutes=6)
+    assert found.share < 0.5
+    assert 0.8 * 6000 < found.counts[0] < 1.4 * 6000
+    assert "asked for" not in summary_text(zoom_summary(found, outcomes(found)))
+    complete, _ = hour(chat_scenario(tmp_path, 4.0, 12.0), requests=12_000, minutes=1)
+    assert complete.share == 1.0
+
+
+def test_a_sample_that_has_to_be_larger_than_asked_for_says_so(tmp_path: Path) -> None:
+    """Of eighty replicas four are the least."""
+    found, _ = hour(chat_scenario(tmp_path, 70.9, 0.0), requests=100, minutes=1)
+    assert found.counts[0] > 500
+    assert "100 were asked for: a sample has 4 replicas" in summary_text(zoom_summary(found, outcomes(found)))
+
+
 def test_deferrable_work_does_not_make_chat_late(tmp_path: Path) -> None:
-    _, alone = hour(chat_scenario(tmp_path, 70.9, 0.0), requests=4000, minutes=3)
-    _, beside = hour(chat_scenario(tmp_path, 70.9, 170.0), requests=4000, minutes=3)
+    alone, beside = beside_batch(tmp_path, 70.9, nodes=3, minutes=3)
     shares = [float((~found["chat"].in_time).mean()) for found in (alone, beside)]
     assert shares[1] - shares[0] < 0.001
     assert np.array_equal(alone["chat"].arrived_s[:50], beside["chat"].arrived_s[:50])  # the same requests
@@ -124,8 +148,7 @@ def test_in_the_hourly_model_an_overloaded_hour_refuses_some_and_a_queue_fails_a
 @pytest.mark.prove
 @pytest.mark.parametrize("chat", [70.9, 140.0, 180.0])
 def test_deferrable_work_does_not_make_chat_late_at_length(tmp_path: Path, chat: float) -> None:
-    _, alone = hour(chat_scenario(tmp_path, chat, 0.0), requests=60_000, minutes=10)
-    _, beside = hour(chat_scenario(tmp_path, chat, 170.0), requests=60_000, minutes=10)
+    alone, beside = beside_batch(tmp_path, chat, nodes=5, minutes=10)
     shares = [float((~found["chat"].in_time).mean()) for found in (alone, beside)]
     assert shares[1] - shares[0] < 0.001
 
