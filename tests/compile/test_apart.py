@@ -110,7 +110,7 @@ def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[Curve
     """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts."""
     scenario = scenario_of(merged(long_prompts(1.0, **CHAT), {"clusters": {"h200": {"tensor_parallel": 1}}}))
     cluster, load, catalog = scenario.clusters["h200"], scenario.workloads["chat"], load_catalog()
-    specs = candidates(cluster, part_of("H200", catalog), shape_of(load.model, catalog), "fp8", 1500)
+    specs = candidates_of(cluster, part_of("H200", catalog), shape_of(load.model, catalog), "fp8", 1500)
     replicas = price_replicas(specs, shipped_calibration())
     whole, by_mean = Candidates(
         replicas=replicas, mean_rates=np.ones(1), router_pool="cluster", nodes=1, accelerators_per_node=8
