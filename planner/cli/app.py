@@ -135,7 +135,6 @@ def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # our matrices are small: threads cost more than they give
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looked for in every package that is installed
-    gc.set_threshold(100_000, 50, 50)  # tables of half a million rows hold no cycles to look for, at a fifth of a run
     atexit.register(gc.freeze)  # nor does what ends with the process: to look for cycles in it took a tenth of a second
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets escapes, not a traceback

@@ -81,6 +81,19 @@ print(json.dumps(sorted(set(sys.modules) - before)))
     assert json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout) == []
 
 
+def test_no_command_looks_for_cycles_while_it_starts() -> None:
+    watch = """
+import gc, sys
+looked = []
+gc.callbacks.append(lambda phase, _: looked.append(phase) if phase == "start" else None)
+import planner.cli
+before = len(looked)
+import planner.cli.app
+print(len(looked) - before)
+"""
+    assert subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=True).stdout == "0\n"
+
+
 def test_no_command_looks_for_cycles_in_what_ends_with_it() -> None:
     cycle = """
 class Cycle:
