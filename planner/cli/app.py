@@ -135,7 +135,7 @@ def main() -> None:
     """Run the command line; errors the planner raises on purpose become one message and an exit code."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # our matrices are small: threads cost more than they give
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looked for in every package that is installed
-    atexit.register(gc.freeze)  # nor does what ends with the process: to look for cycles in it took a tenth of a second
+    atexit.register(gc.freeze)  # to look for cycles in what ends with the process took a tenth of a second
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal without UTF-8 gets escapes, not a traceback
             stream.reconfigure(errors="backslashreplace")
