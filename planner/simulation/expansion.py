@@ -52,11 +52,14 @@ class Review:
         """Return until when no review to come can change the fleet, whatever the months until then show.
 
         A rule acts at the earliest when its months are complete and its rest is over, and an order comes its lead time
-        after that. A cluster that retires changes what the site has power for, and so what a review may buy.
+        after that; one that has bought all it may, or all there is power for, does not until nodes retire. A cluster
+        that retires changes what the site has power for, and so what a review may buy.
         """
         month, edges_h = len(self.history), self.plan.month_edges_h
         retirements_h = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
         for acted, rule in zip(self.acted, self.plan.expansion.rules, strict=True):
+            if rule.when != "utilisation_below" and not self._may_buy(rule):
+                continue
             soonest = month + max(1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month)
             if soonest < edges_h.size:
                 retirements_h.append(
@@ -93,18 +96,23 @@ class Review:
         within = nameplate_kw <= self.plan.expansion.power_envelope_kw and full_kw <= site.most_it_kw
         return within and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1])
 
+    def _may_buy(self, rule: RulePlan) -> int:
+        """Return the nodes that a rule may buy by its own limit and the site's power; 0 for none."""
+        there = self.ordered[rule.cluster] - self.supply.retired[rule.cluster]
+        nodes = int(min(rule.nodes, rule.most_nodes - there))
+        return nodes if nodes > 0 and self._has_power(rule.cluster, nodes) else 0
+
     def _act(self, rule: RulePlan, now_h: float) -> bool:
         if rule.when == "utilisation_below":
             return self.supply.retire(rule.cluster, rule.nodes) > 0
         cluster, expansion = self.plan.clusters[rule.cluster], self.plan.expansion
-        there = self.ordered[rule.cluster] - self.supply.retired[rule.cluster]
-        nodes = int(min(rule.nodes, rule.most_nodes - there))
-        if nodes <= 0:
+        nodes = self._may_buy(rule)
+        if not nodes:
             return False
         price_factor = (1.0 + expansion.price_change_per_year) ** (now_h / HOURS_PER_YEAR)  # agreed with the order
         prices = cluster.order_prices_usd(now_h, nodes, price_factor)
         cost = nodes * sum(prices)
-        if self.spent_usd + cost > expansion.budget_usd or not self._has_power(rule.cluster, nodes):
+        if self.spent_usd + cost > expansion.budget_usd:
             return False
         self.ordered[rule.cluster] += nodes
         self.spent_usd += cost

@@ -205,6 +205,9 @@ def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -
         ([], [rule(when="utilisation_below", months=3)], "3+0"),  # who retires does so at once
         ([], [rule(lead_h=100.0, months=5), rule(lead_h=9000.0)], "5+100"),
         ([0.1] * 12, [rule()], "never"),
+        ([0.9, 0.9], [rule(most_nodes=12)], "never"),  # it has bought all it may
+        ([0.9, 0.9], [rule(most_nodes=13)], "6+100"),  # one more
+        ([0.9, 0.9], [rule(most_nodes=12), rule(when="utilisation_below", months=3)], "5+0"),  # until some retire
     ],
 )
 def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
@@ -219,6 +222,18 @@ def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
     assert review.unmoved_until_h() == expected
 
 
+def test_a_rule_that_there_is_no_power_for_moves_nothing() -> None:
+    """Ten nodes and two more are 12 of what each may draw; a second two are not."""
+    cluster = make_plan(months=12).clusters[0]
+    plan = plan_with(rule(), power_envelope_kw=13 * cluster.nameplate_kw)
+    review = Review(plan, Recorder())  # type: ignore[arg-type]
+    assert review.unmoved_until_h() == float(plan.month_edges_h[2]) + 100.0
+    for _ in range(2):
+        review.close_month(MonthFigures(utilisation=(0.9,), shed_fraction=0.0, missed_fraction=0.0))
+    assert review.ordered == [12]
+    assert review.unmoved_until_h() == np.inf
+
+
 BUYS = {"when": "utilisation_above", "threshold_fraction": 0.02, "cluster": "h200", "nodes": 1}
 OVERFLOWS = BUYS | {"cluster": "cloud", "watch": "h200", "nodes": 2, "most_nodes": 3, "lead_weeks": 6}
 SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "mi325x", "nodes": 1, "months": 4}
@@ -230,6 +245,7 @@ SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "m
         ([BUYS | {"lead_weeks": 9}, SHRINKS], 115),
         ([BUYS | {"lead_weeks": 17}], 95),  # room when the old ones have gone
         ([OVERFLOWS, SHRINKS], 10),  # a provider's need none
+        ([BUYS | {"lead_weeks": 5, "most_nodes": 6}, OVERFLOWS], 1000),  # each has soon bought all it may
     ],
 )
 def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any]], envelope_kw: float) -> None:
