@@ -104,7 +104,7 @@ def test_a_process_sees_the_last_month_and_orders_and_retires_by_it() -> None:
 def test_the_reserve_is_a_share_of_the_nodes_that_are_still_there() -> None:
     """Of ten nodes four have left."""
     env = simpy.Environment()
-    shop = OpenShop(env, reliability_plan(), [cluster_plan(nodes=10)])
+    shop = OpenShop(env, reliability_plan(), (cluster_plan(nodes=10),))
     shop.admit(0, np.zeros(10))
     env.run(until=5.0)
     assert shop.count(0) == len(shop.nodes(0)) == 10

@@ -167,7 +167,7 @@ def test_a_models_further_incidents_come_from_its_launch_on(launch_h: float) -> 
     load = workload_plan("new", launch_h=launch_h)
     plan = plan_with(12, workloads=[load], stack={**stack, "bring_up_weeks": certain(0.0)}, engineers=1e6)
     desk = Simulation(plan, streams(1, 0)).desk
-    (young,), pairs, draw = plan.software.stacks, [(0, 0)], np.random.default_rng(1)
+    (young,), pairs, draw = plan.software.stacks, ((0, 0),), np.random.default_rng(1)
     times = [time_h for _ in range(50) for time_h in desk._youth(young, pairs, 40.0, draw)]
     tau_h = 0.5 * HOURS_PER_YEAR
     first_h = max(launch_h, 0.0)
