@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from planner.errors import CapacityError
 from planner.physics.memory import (
+    PREFILL_CHUNK_TOKENS,
     USABLE_FRACTION,
+    activation_bytes,
     candidate_degrees,
     kv_shards,
     memory_fit,
@@ -19,7 +21,7 @@ from planner.physics.memory import (
 )
 from planner.physics.part import Part
 from planner.units import GIB
-from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MI300X
+from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MI300X, MIXTRAL
 
 H100 = dataclasses.replace(H200, name="H100", hbm_bytes=80 * GIB)
 
@@ -91,6 +93,15 @@ def test_more_accelerators_never_hold_less(degree: int, context: float) -> None:
     more = memory_fit(H200, LLAMA_70B, "fp8", 2 * degree)
     assert more.kv_capacity_tokens > fewer.kv_capacity_tokens
     assert more.largest_batch(context) >= fewer.largest_batch(context)
+
+
+def test_activations_of_a_chunk_are_whole_residuals_and_split_halves() -> None:
+    """Of two bytes a number: 2 · 2 · 4,096 of the residual stream and its copy, 2 · 14,336 of gate and up over ranks."""
+    for ranks in (1, 4):
+        width = 4 * 4096 + 2 * 14336 / ranks
+        assert activation_bytes(LLAMA_8B, ranks) == PREFILL_CHUNK_TOKENS * width * 2
+    routed = dataclasses.replace(MIXTRAL, moe_intermediate=14336)  # two experts a token
+    assert activation_bytes(routed, 2) == PREFILL_CHUNK_TOKENS * (4 * 4096 + 2 * 28672 / 2) * 2
 
 
 def test_what_does_not_fit_has_no_batch() -> None:

@@ -47,6 +47,13 @@ def test_latent_attention_caches_one_vector() -> None:
     assert DEEPSEEK.kv_bytes_per_token(2.0) == 61 * (512 + 64) * 2  # 70 kB (DeepSeek-V3 report, table 1)
 
 
+def test_queries_and_output_of_low_rank_over_stored_keys() -> None:
+    """Of 32 heads of 128 beside a hidden width of 4,096: down to rank 512 and up, twice; keys and values of 8 heads."""
+    low_rank = dataclasses.replace(LLAMA_8B, q_lora_rank=512)
+    assert low_rank.attention_parameters_per_layer == 2 * (4096 * 512 + 512 * 4096) + 2 * 4096 * 1024
+    assert LLAMA_8B.attention_parameters_per_layer == 2 * 4096 * 4096 + 2 * 4096 * 1024
+
+
 def test_one_shared_vector_serves_as_key_and_value() -> None:
     shape = dataclasses.replace(LLAMA_8B, kv_heads=1, head_dim=512, q_lora_rank=1024)
     assert shape.kv_bytes_per_token(1.0) == 32 * 512

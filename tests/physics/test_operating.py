@@ -33,27 +33,40 @@ def _at(concurrency: float, replica: int = 0, replicas: Replicas = REPLICAS, **t
     return at_concurrency(replicas, np.array([replica]), asked, np.array([concurrency]))
 
 
-def _context(spec: ReplicaSpec, prompt: float, output: float) -> float:
-    tokens = prompt + output / 2
+def _context(spec: ReplicaSpec, prompt: float, output: float, output_cv: float) -> float:
+    tokens = prompt + output / 2 * (1 + output_cv**2)  # of a token of a reply: those of long replies are more
     windowed = spec.shape.sliding_layers_fraction
     return tokens - windowed * max(tokens - spec.shape.sliding_window, 0)
 
 
+spreads = st.floats(0.0, 2.5)
+
+
 @settings(deadline=None)
-@given(replica=replica_index, concurrency=st.floats(1, 300), prompt=lengths, output=lengths)
+@given(
+    replica=replica_index,
+    concurrency=st.floats(1, 300),
+    prompt=lengths,
+    output=lengths,
+    spread=st.tuples(spreads, spreads),
+    cached=st.floats(0.0, 0.9),
+)
 def test_the_step_is_the_sum_written_in_the_documentation(
-    replica: int, concurrency: float, prompt: float, output: float
+    replica: int, concurrency: float, prompt: float, output: float, spread: tuple[float, float], cached: float
 ) -> None:
-    point = _at(concurrency, replica, input_tokens=prompt, output_tokens=output)
+    stated = {"input_tokens": prompt, "output_tokens": output, "input_cv": spread[0], "output_cv": spread[1]}
+    point = _at(concurrency, replica, **stated, cached_fraction=cached)
     batch = point.running_sequences[0]
     column = {name: getattr(REPLICAS, name)[replica] for name in REPLICAS.__dataclass_fields__}
     half = prompt / 2 - column["windowed_fraction"] * max(prompt / 2 - column["window_tokens"], 0)
-    prefill = prompt * (column["prefill_s_per_token"] + column["attention_s_per_token2"] * half)
+    attention = column["attention_s_per_token2"] * half * (1 + spread[0] ** 2) * (1 - cached**2)
+    prefill = prompt * (column["prefill_s_per_token"] * (1 - cached) + attention)
     missed = np.exp(column["log_expert_missed"]) ** batch
+    context = _context(SPECS[replica], prompt, output, spread[1])
     step = (
         column["fixed_s"]
         + column["routed_s"] * (1 - missed)
-        + batch * (column["sequence_s"] + column["kv_s_per_token"] * _context(SPECS[replica], prompt, output))
+        + batch * (column["sequence_s"] + column["kv_s_per_token"] * context)
         + batch / output * prefill
     )
     assert point.tpot_s[0] == pytest.approx(step, rel=1e-9)
