@@ -42,7 +42,7 @@ HOST_IDLE_W = 1800.0
 # Prefill of 2,048 tokens on an H200 (shipped table): all but pure arithmetic, at the board's limit.
 PREFILL_MEMORY_FRACTION = 0.08
 _H200_PREFILL_COMPUTE_FRACTION = 0.59
-_LOAD_INTERVALS = 8192
+_LOADS = np.linspace(0.0, 1.0, 8193)
 _CAP_POINTS = 65
 _FRONTIER_STEPS = 5  # four straight lines are within 0.3% of a clock curve
 _BLOCK = 8192
@@ -62,7 +62,12 @@ class NodeRating:
     def wall_w(self, board_w: ArrayLike) -> Array:
         """Return wall power for boards that each draw ``board_w``."""
         drawn_w = np.asarray(board_w, dtype=np.float64)
-        return np.asarray(self.host_idle_w + self.boards * (drawn_w + self.host_slope * (drawn_w - self.board.idle_w)))
+        wall_w = drawn_w - self.board.idle_w
+        wall_w *= self.host_slope
+        wall_w += drawn_w
+        wall_w *= self.boards
+        wall_w += self.host_idle_w
+        return np.asarray(wall_w)
 
     def board_w(self, wall_w: ArrayLike) -> Array:
         """Return the power of each board for a wall power: the inverse of ``wall_w``."""
@@ -123,8 +128,10 @@ class ServingMix:
         """Return the fractions of datasheet bandwidth and rate that a decode step of a batch takes."""
         sequences = np.asarray(batch, dtype=np.float64)
         step_s = self.step_s(sequences)
-        memory = (self.stream_fixed_s + sequences * self.stream_per_sequence_s) / step_s
-        compute = sequences * self.compute_per_sequence_s / step_s
+        memory, compute = sequences * self.stream_per_sequence_s, sequences * self.compute_per_sequence_s
+        memory += self.stream_fixed_s
+        memory /= step_s
+        compute /= step_s
         # A step time taken from a fitted model can be a little shorter than the datasheet allows.
         return np.minimum(memory, 1.0), np.minimum(compute, 1.0)
 
@@ -159,8 +166,12 @@ class ServingMix:
         load = np.asarray(load_fraction, dtype=np.float64)
         share = self.prefill_time_fraction
         full_rate = (1.0 - share) * self.batch / float(self.step_s(self.batch))
-        rate = load * full_rate / (1.0 - share * load)
-        return np.asarray(rate * self.step_fixed_s / (1.0 - rate * self.step_per_sequence_s))
+        rate = load * full_rate
+        rate /= 1.0 - share * load
+        left = 1.0 - rate * self.step_per_sequence_s
+        rate *= self.step_fixed_s
+        rate /= left
+        return np.asarray(rate)
 
 
 def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: ArrayLike) -> Array:
@@ -174,13 +185,17 @@ def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: A
     """
     load = np.asarray(load_fraction, dtype=np.float64)
     sequences = mix.sequences_at(load)
-    busy = -np.expm1(-sequences)
+    busy = np.asarray(np.expm1(-sequences))
+    busy *= -1.0
     batch = np.divide(sequences, busy, out=np.ones_like(sequences), where=busy > 0.0)
-    activity = mix.decode_activity(np.minimum(batch, mix.hottest_batch()))
+    activity = mix.decode_activity(np.minimum(batch, mix.hottest_batch(), out=batch))
     decode_w = board_power_w(rating, *activity, busy_fraction=busy)
-    prefill_w = np.maximum(board_power_w(rating, *mix.prefill_activity), decode_w)
+    power_w = np.maximum(board_power_w(rating, *mix.prefill_activity), decode_w)
     prefill = mix.prefill_time_fraction * load
-    return np.asarray(prefill * prefill_w + (1.0 - prefill) * decode_w)
+    power_w *= prefill
+    decode_w *= 1.0 - prefill
+    power_w += decode_w
+    return np.asarray(power_w)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,8 +262,8 @@ class NodePower:
 
 def load_table_kw(node: NodeRating, mix: ServingMix) -> Array:
     """Return a node's wall power on the even grid of loads of :class:`NodePower`."""
-    load_fraction = np.linspace(0.0, 1.0, _LOAD_INTERVALS + 1)
-    load_kw = node.wall_w(board_power_at_load_w(node.board, mix, load_fraction)) / KILO
+    load_kw = node.wall_w(board_power_at_load_w(node.board, mix, _LOADS))
+    load_kw /= KILO
     # At the boards' limit the curve is level but for the last digit of its sums, which must not fall either.
     return np.maximum.accumulate(load_kw)
 

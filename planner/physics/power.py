@@ -87,10 +87,11 @@ def power_fraction(
 ) -> Array:
     """Return power over TDP at a given clock, before any limit acts: p(m, c, f) of the module's formula."""
     clock = np.asarray(clock_fraction, dtype=np.float64)
-    work_per_cycle = np.asarray(compute_fraction, dtype=np.float64) / clock
-    cores = coefficients.active + coefficients.compute * work_per_cycle**coefficients.compute_exponent
-    memory = coefficients.memory * np.asarray(memory_fraction, dtype=np.float64)
-    return np.asarray(memory + cores * clock**coefficients.clock_exponent)
+    cores = (np.asarray(compute_fraction, dtype=np.float64) / clock) ** coefficients.compute_exponent
+    cores *= coefficients.compute
+    cores += coefficients.active
+    cores = cores * clock**coefficients.clock_exponent
+    return np.asarray(cores + coefficients.memory * np.asarray(memory_fraction, dtype=np.float64))
 
 
 def board_power_w(
@@ -106,9 +107,11 @@ def board_power_w(
     is drawn; ``throughput_fraction_at_cap`` gives what it costs.
     """
     limit_w = rating.tdp_w if limit_w is None else min(limit_w, rating.tdp_w)
-    busy_w = np.minimum(power_fraction(memory_fraction, compute_fraction) * rating.tdp_w, limit_w)
-    busy = np.asarray(busy_fraction, dtype=np.float64)
-    return np.asarray(rating.idle_w + busy * (np.maximum(busy_w, rating.idle_w) - rating.idle_w))
+    busy_w = power_fraction(memory_fraction, compute_fraction)
+    busy_w *= rating.tdp_w
+    np.clip(busy_w, rating.idle_w, max(limit_w, rating.idle_w), out=busy_w)
+    busy_w -= rating.idle_w
+    return np.asarray(rating.idle_w + busy_w * np.asarray(busy_fraction, dtype=np.float64))
 
 
 def clock_bound_fraction(memory_fraction: ArrayLike, compute_fraction: ArrayLike) -> Array:
