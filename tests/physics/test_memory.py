@@ -96,7 +96,7 @@ def test_more_accelerators_never_hold_less(degree: int, context: float) -> None:
 
 
 def test_activations_of_a_chunk_are_whole_residuals_and_split_halves() -> None:
-    """Of two bytes a number: 2 · 2 · 4,096 of the residual stream and its copy, 2 · 14,336 of gate and up over ranks."""
+    """Of two bytes a number: 4 · 4,096 of the residual stream and its copy, 2 · 14,336 of gate and up over ranks."""
     for ranks in (1, 4):
         width = 4 * 4096 + 2 * 14336 / ranks
         assert activation_bytes(LLAMA_8B, ranks) == PREFILL_CHUNK_TOKENS * width * 2

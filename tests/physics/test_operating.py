@@ -55,7 +55,7 @@ def test_the_step_is_the_sum_written_in_the_documentation(
     replica: int, concurrency: float, prompt: float, output: float, spread: tuple[float, float], cached: float
 ) -> None:
     stated = {"input_tokens": prompt, "output_tokens": output, "input_cv": spread[0], "output_cv": spread[1]}
-    point = _at(concurrency, replica, **stated, cached_fraction=cached)
+    point = _at(concurrency, replica, REPLICAS, **stated, cached_fraction=cached)
     batch = point.running_sequences[0]
     column = {name: getattr(REPLICAS, name)[replica] for name in REPLICAS.__dataclass_fields__}
     half = prompt / 2 - column["windowed_fraction"] * max(prompt / 2 - column["window_tokens"], 0)
