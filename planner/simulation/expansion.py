@@ -52,13 +52,14 @@ class Review:
         """Return until when no review to come can change the fleet, whatever the months until then show.
 
         A rule acts at the earliest when its months are complete and its rest is over, and an order comes its lead time
-        after that; one that has bought all it may, or all there is power for, does not until nodes retire. A cluster
-        that retires changes what the site has power for, and so what a review may buy.
+        after that; one that has bought all it may, or all there is power for, does not until nodes retire, and one that
+        has retired all there were not until some are bought. A cluster that retires changes what the site has power
+        for, and so what a review may buy.
         """
         month, edges_h = len(self.history), self.plan.month_edges_h
         retirements_h = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
         for acted, rule in zip(self.acted, self.plan.expansion.rules, strict=True):
-            if rule.when != "utilisation_below" and not self._may_buy(rule):
+            if not self._may_act(rule):
                 continue
             soonest = month + max(1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month)
             if soonest < edges_h.size:
@@ -95,6 +96,12 @@ class Review:
         nameplate_kw = sum(count * cluster.nameplate_kw for count, cluster in here)
         within = nameplate_kw <= self.plan.expansion.power_envelope_kw and full_kw <= site.most_it_kw
         return within and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1])
+
+    def _may_act(self, rule: RulePlan) -> bool:
+        """Say whether there is anything for a rule to do, should it hold: nodes to retire, or to buy."""
+        if rule.when == "utilisation_below":
+            return self.supply.retired[rule.cluster] < self.ordered[rule.cluster]
+        return self._may_buy(rule) > 0
 
     def _may_buy(self, rule: RulePlan) -> int:
         """Return the nodes that a rule may buy by its own limit and the site's power; 0 for none."""

@@ -208,6 +208,8 @@ def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -
         ([0.9, 0.9], [rule(most_nodes=12)], "never"),  # it has bought all it may
         ([0.9, 0.9], [rule(most_nodes=13)], "6+100"),  # one more
         ([0.9, 0.9], [rule(most_nodes=12), rule(when="utilisation_below", months=3)], "5+0"),  # until some retire
+        ([0.1, 0.1], [rule(when="utilisation_below", nodes=10)], "never"),  # it has retired all there were
+        ([0.1, 0.1], [rule(when="utilisation_below", nodes=9)], "6+0"),  # one is left
     ],
 )
 def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
@@ -246,6 +248,7 @@ SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "m
         ([BUYS | {"lead_weeks": 17}], 95),  # room when the old ones have gone
         ([OVERFLOWS, SHRINKS], 10),  # a provider's need none
         ([BUYS | {"lead_weeks": 5, "most_nodes": 6}, OVERFLOWS], 1000),  # each has soon bought all it may
+        ([BUYS | {"lead_weeks": 9}, SHRINKS | {"nodes": 50, "months": 2}], 1000),  # all of them are gone soon
     ],
 )
 def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any]], envelope_kw: float) -> None:
