@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from planner.catalog.physics import part_of, shape_of
@@ -22,6 +23,7 @@ from planner.physics.replica import (
     joined,
     price_replicas,
     price_work,
+    taken,
 )
 from planner.units import counted
 
@@ -37,19 +39,42 @@ class Layouts(NamedTuple):
     wider: str
     """That precision."""
 
+    def only(self, places: list[int]) -> Layouts:
+        """Return some of the layouts."""
+        beside = [place + turn * len(self.specs) for turn in range(3) for place in places]
+        return Layouts(
+            [self.specs[place] for place in places],
+            taken(self.work, places),
+            taken(self.replicas, places),
+            taken(self.beside_others, beside),
+            self.wider,
+        )
+
 
 def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reuse: Reuse) -> Layouts:
     """Return the layouts in which a cluster may serve requests of some tokens; raise CapacityError where none holds it.
 
-    Workloads of one model mostly share them, whatever is asked.
+    Workloads of one model mostly share them, whatever is asked, and one of them that is tried by itself is among all.
     """
     catalog = reuse.catalog
     part = reuse.once(("part", cluster.accelerator), lambda: part_of(cluster.accelerator, catalog))
     shape = reuse.once(("model", model), lambda: shape_of(model, catalog))
-    specs = candidates(cluster, part, shape, precision, tokens)
     stated = (cluster.accelerator, cluster.engine, model, precision, cluster.max_sequences, cluster.speculation)
-    wide = tuple((spec.accelerators, spec.attention_data_parallel) for spec in specs)
-    return reuse.once(("layouts", stated, wide), lambda: _priced(specs, reuse.calibration))
+
+    def priced(of: Cluster) -> Layouts:
+        specs = candidates(of, part, shape, precision, tokens)
+        return reuse.once(("layouts", stated, _widths(specs)), lambda: _priced(specs, reuse.calibration))
+
+    if cluster.tensor_parallel is None and cluster.attention == "auto":
+        return priced(cluster)
+    wanted = _widths(candidates(cluster, part, shape, precision, tokens))
+    known = priced(cluster.model_copy(update={"tensor_parallel": None, "attention": "auto"}))
+    return known.only([place for place, wide in enumerate(_widths(known.specs)) if wide in wanted])
+
+
+def _widths(specs: Sequence[ReplicaSpec]) -> tuple[tuple[int, int, int], ...]:
+    """Return what layouts of a model on a part of a cluster differ by."""
+    return tuple((spec.accelerators, spec.attention_data_parallel, spec.drafted_tokens) for spec in specs)
 
 
 def _priced(specs: list[ReplicaSpec], calibration: Calibration) -> Layouts:

@@ -12,7 +12,7 @@ and one request's prefill of I tokens takes ``per token · I + per token² · I�
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from planner.physics.model_shape import ModelShape
     from planner.physics.part import Part
 
+Columns = TypeVar("Columns", "ReplicaWork", "Replicas")
 ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
 FEWEST_VISITS = (
     4  # the fixed cost of a mixture's layer follows the experts a token visits; no rows have fewer than four
@@ -330,3 +331,8 @@ def joined(*parts: Replicas) -> Replicas:
     return Replicas(
         **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Replicas)}
     )
+
+
+def taken(columns: Columns, places: Sequence[int]) -> Columns:
+    """Return some of the replicas, by their places."""
+    return type(columns)(**{field.name: getattr(columns, field.name)[places] for field in fields(columns)})
