@@ -94,6 +94,8 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     """
     tz = zone(timezone)
     start = horizon.start_utc
+    if (fixed := tz.utcoffset(None)) is not None:  # a zone whose clocks never change, as UTC
+        return np.full(horizon.hours, int(fixed.total_seconds()), dtype=np.int64)
 
     def offset(hour: int) -> int:
         instant = (start + timedelta(hours=hour)).astimezone(tz)

@@ -109,19 +109,20 @@ def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
     """Return the hour-of-horizon factor, shape (hours,); read-only."""
     hour = local_hour_index(horizon, shape.timezone)
     factor = np.asarray(shape.weekly_profile, dtype=np.float64)[hour % HOURS_PER_WEEK]
-    day = hour // 24
-    if shape.season.amplitude_fraction > 0.0:
+    first = int(hour[0]) // 24
+    day = hour // 24 - first
+    if shape.season.amplitude_fraction > 0.0:  # worked out by the day, since a cosine of each hour takes the longest
         new_year = local_day_index(date(horizon.start.year, 1, 1))
-        phase = 2.0 * np.pi * (day - new_year + 1.0 - shape.season.peak_day) / DAYS_PER_YEAR
-        factor = factor * (1.0 + shape.season.amplitude_fraction * np.cos(phase))
+        days = np.arange(first, first + int(day[-1]) + 1)
+        phase = 2.0 * np.pi * (days - new_year + 1.0 - shape.season.peak_day) / DAYS_PER_YEAR
+        factor *= (1.0 + shape.season.amplitude_fraction * np.cos(phase))[day]
     if shape.holidays:
-        first = int(day[0])
-        by_day = np.ones(int(day[-1]) - first + 1)
+        by_day = np.ones(int(day[-1]) + 1)
         for holiday, holiday_factor in shape.holidays:
             index = local_day_index(holiday) - first
             if 0 <= index < by_day.size:
                 by_day[index] = holiday_factor
-        factor = factor * by_day[day - first]
+        factor *= by_day[day]
     factor.flags.writeable = False
     return factor
 
