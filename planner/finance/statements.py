@@ -29,7 +29,7 @@ import numpy as np
 from planner.arrays import Cents, Floats
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_ORDER, LEASE_PAYMENTS, Account, Category, Position, View
-from planner.finance.ledger import Dimension, Ledger
+from planner.finance.ledger import Dimension, Ledger, view_cents
 from planner.finance.months import MonthGrid
 from planner.finance.unit_costs import ratio
 from planner.records import dataclass
@@ -219,13 +219,16 @@ def _tied(ledger: Ledger, opening: Opening, lines: dict[str, Cents]) -> Statemen
     if np.any(lines["assets_usd"] != lines["liabilities_usd"] + lines["equity_usd"]):
         off = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
         problems.append(f"assets are off from liabilities and equity by up to {np.abs(off).max()} cents")
-    paid = opening.cash_cents - np.cumsum(ledger.monthly_cents(View.CASH) + ledger.monthly_cents(View.FINANCING))
+    by_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
+    flow = view_cents(by_account, View.CASH) + view_cents(by_account, View.FINANCING)
+    paid = opening.cash_cents - np.cumsum(flow)
     if np.any(lines["cash_usd"].sum(axis=1) != paid):
         problems.append("closing cash is not opening cash and the ledger's cash flow")
     if problems:
         raise ConservationError("the statements do not tie: " + "; ".join(problems))
-    totals = {name: np.column_stack((lines[name], lines[name].sum(axis=1))) for name in LINES}
-    return Statements(periods=ledger.labels.months, lines_cents=totals)
+    table = np.stack([lines[name] for name in LINES])
+    table = np.concatenate((table, table.sum(axis=2, keepdims=True)), axis=2)
+    return Statements(periods=ledger.labels.months, lines_cents=dict(zip(LINES, table, strict=True)))
 
 
 def cover_ratio(statements: Statements) -> Floats:
