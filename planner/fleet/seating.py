@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,11 @@ class Seating:
         np.floor(room, out=room)
         return room
 
+    def _any_fits(self, c: int, some: Sequence[int]) -> bool:
+        """Say whether the smallest of some deployments of a cluster finds room for a replica in any hour."""
+        smallest = min((float(self.size[d]) for d in some), default=np.inf)
+        return bool(self.left[c].size and self.left[c].max() / smallest + ROUNDING >= 1.0)
+
     def _add(self, c: int, d: int, wanted: Floats) -> None:
         """Place as many more replicas of a deployment as are wanted and find room; part of one is wanted whole."""
         is_wanted = wanted > 0.0
@@ -182,6 +187,8 @@ class Seating:
             there = [d for d, deployment in enumerate(self.placement.deployments) if placed and deployment.cluster == c]
             if waiting:
                 there = [d for d in there if any(self.workloads[w].deadline_h for w in self._members(d))]
+            if not self._any_fits(c, there):
+                continue
             held = self.replicas[there] * self.size[there, None]
             total = held.sum(axis=0)
             empty = np.flatnonzero(total <= 0.0)
@@ -192,10 +199,12 @@ class Seating:
             share = held / divisor(total)
             for d, offered in zip(there, share * self.left[c], strict=True):
                 self._add(c, d, np.floor(offered / self.size[d] + ROUNDING))
-            for d in () if waiting else there:  # of what is left one for each that has none, and then by priority
+            if waiting or not self._any_fits(c, there):
+                continue
+            for d in there:  # of what is left one for each that has none, and then by priority
                 asked = requests[list(self._members(d))].any(axis=0)
                 self._add(c, d, (asked & (self.replicas[d] < 1.0)).astype(np.float64))
-            for d in () if waiting else there:
+            for d in there:
                 self._add(c, d, self._fitting(c, d))
 
     def _asked(self, d: int, requests: Floats, hours: NDArray[np.intp]) -> Floats:
