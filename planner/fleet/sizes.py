@@ -6,6 +6,7 @@ a load, follow the number of nodes. They are worked out for a few sizes; between
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,11 +29,26 @@ def sizes_by_hour(plan: Plan, present: Floats) -> Ints:
     return which
 
 
+_kept: deque[tuple[Plan, dict[tuple[int, ...], Plan]]] = deque(maxlen=1)
+"""The last plan that was asked for, and what it is at the sizes that it had: its replications go through the same."""
+
+
 def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
     """Return the plan with clusters of some sizes, as :func:`sizes_by_hour` numbers them, one for each cluster."""
-    chosen = {c: plan.sizes[c][size] for c, size in enumerate(which) if size >= 0}
-    if not chosen:
+    if all(size < 0 for size in which):
         return plan
+    by_sizes = next((sized for known, sized in tuple(_kept) if known is plan), None)
+    if by_sizes is None:
+        by_sizes = {}
+        _kept.append((plan, by_sizes))
+    if which not in by_sizes:
+        by_sizes[which] = _sized(plan, which)
+    return by_sizes[which]
+
+
+def _sized(plan: Plan, which: tuple[int, ...]) -> Plan:
+    """Work out the plan at some sizes."""
+    chosen = {c: plan.sizes[c][size] for c, size in enumerate(which) if size >= 0}
     most = max(plan.late_tables.shape[-1], *(size.late_table.shape[-1] for size in chosen.values()))
     rows: dict[str, Any] = {
         "requests_per_node_h": plan.requests_per_node_h.copy(),

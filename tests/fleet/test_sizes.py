@@ -43,6 +43,13 @@ def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(
     assert at_sizes(plan, (-1, -1)) is plan
 
 
+def test_a_plan_is_worked_out_once_at_each_size() -> None:
+    """Its windows and replications ask again and again; another plan has sizes of its own."""
+    one, other = (make_plan([cluster_plan("a")], sizes={0: (size(LOAD_CELLS, late),)}) for late in (0.3, 0.6))
+    assert at_sizes(one, (0,)) is at_sizes(one, (0,))
+    assert [at_sizes(plan, (0,)).late_tables[0, 0, 0] for plan in (one, other, one)] == [0.3, 0.6, 0.3]
+
+
 def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> None:
     def by_rate(share: float, cells: int) -> BurstTables:
         added = np.full((2, 3, cells + 1), share)
