@@ -332,7 +332,9 @@ def _read(table: Floats, load: Floats) -> Floats:
     below = np.floor(place)
     place -= below
     cell = below.astype(np.intp)
-    share = np.append(np.diff(table), 0.0).take(cell, mode="clip")  # beyond its end a table stays as it is
+    rise = np.zeros_like(table)  # beyond its end a table stays as it is
+    np.subtract(table[1:], table[:-1], out=rise[:-1])
+    share = rise.take(cell, mode="clip")
     share *= place
     share += table.take(cell, mode="clip", out=below)
     return share
