@@ -267,14 +267,14 @@ class _Site:
         return self.of_month(needed[before].sum(axis=0), lost[self.w])
 
     def against_bursts(self, lost: Floats) -> Floats:
-        """Return the nodes at whose load bursts take half as much: N·(ρ / ρ½ − 1); NaN where no load does."""
+        """Return the nodes at whose load bursts take half as much; NaN where no load does."""
         share = np.nan_to_num(ratio(lost, self.result.monthly.demand_requests[:, self.w]))
         loads, more = load_grid(CAPACITY_CELL), np.full(lost.size, np.nan)
         for m, c in enumerate(self.main.tolist()):
             taken = np.maximum.accumulate(self.added_by_bursts(m, c)[: CAPACITY_CELL + 1])
-            at, halved = np.interp([share[m], 0.5 * share[m]], taken, loads).tolist()
-            if halved > 0.0 and taken[0] <= 0.5 * share[m]:
-                more[m] = self.present[m, c] * (at - halved) / halved
+            at, halved = np.interp([share[m], 0.5 * share[m]], taken, loads)
+            if taken[0] <= 0.5 * share[m]:
+                more[m] = _to_lower(self.present[m, c], at, halved)
         return more
 
     def added_by_bursts(self, month: int, c: int) -> Floats:
@@ -337,11 +337,14 @@ def power_mend(result: Replication, ladder: Ladder) -> Mend:
 
 
 def nodes_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> Floats:
-    """Return the nodes of a cluster that halve what a month has late by queueing, shape (months,): N·(ρ / ρ½ − 1)."""
-    at, halved = _loads_to_halve(result, cluster, w, late)
+    """Return the nodes of a cluster that halve what a month has late by queueing, shape (months,)."""
     nodes = result.monthly.present_node_h[:, cluster] / np.diff(result.plan.month_edges_h)
-    more = np.divide(nodes * (at - halved), halved, out=np.full(at.size, np.nan), where=halved > 0.0)
-    return np.asarray(more)
+    return _to_lower(nodes, *_loads_to_halve(result, cluster, w, late))
+
+
+def _to_lower(nodes: Floats, load: Floats, lower: Floats) -> Floats:
+    """Return the nodes more that bring a load to a lower one: N·(ρ / ρ½ − 1); NaN where that is none at all."""
+    return np.asarray(np.divide(nodes * (load - lower), lower, out=np.full(np.shape(lower), np.nan), where=lower > 0.0))
 
 
 def _loads_to_halve(result: Replication, cluster: int, w: int, late: Floats) -> tuple[Floats, Floats]:
