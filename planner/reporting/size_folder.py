@@ -182,12 +182,13 @@ def _family_sentences(sized: Sized) -> list[str]:
         if family.name == MIXED:  # the part whose price would have to change least
             nearest = min(changes, key=lambda part: abs(changes[part]), default="")
         change = changes.get(nearest)
-        more = family.plan.cost / sized.plan.cost - 1.0
+        more = family.plan.cost - sized.plan.cost
+        apart = f"{abs(more) / sized.plan.cost:.1%}" if sized.plan.cost > 0.0 else money(sized, abs(more))
         if more < 0.0:
-            cheaper = f"{-more:.1%} less ({money(sized, family.plan.cost)})"
+            cheaper = f"{apart} less ({money(sized, family.plan.cost)})"
             said.append(f"A plan of {family.name} would cost {cheaper}, but was not confirmed on fresh replications.")
             continue
-        dearer = f"costs {more:.1%} more ({money(sized, family.plan.cost)})"
+        dearer = f"costs {apart} more ({money(sized, family.plan.cost)})"
         wins = "; no price of one part alone would let it win" if change is None else (
             f"; it wins where a {nearest} costs {abs(change):.0%} {'less' if change < 0 else 'more'}")  # fmt: skip
         said.append(f"The best plan of {family.name} {dearer}{wins}.")

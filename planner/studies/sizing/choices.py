@@ -104,14 +104,10 @@ class Choices:
         ``day`` is the place of the day on which retirements leave.
         """
         few = [
-            int(most) if self._has_tiers(purchase) else min(int(most), _FEW_NODES)
-            for purchase, most in zip(self.purchases, self.nodes_allowed()[1][self.group_of], strict=True)
+            int(most) if self.tiers(place) else min(int(most), _FEW_NODES)
+            for place, most in enumerate(self.nodes_allowed()[1][self.group_of])
         ]
         return (*few, *(min(day, len(retirement.dates)) for retirement in self.retirements))
-
-    def _has_tiers(self, purchase: Purchase) -> bool:
-        cluster = self.scenario.clusters[purchase.name]
-        return bool(cluster.volume_discounts) or any(quote.volume_discounts for quote in cluster.quotes)
 
     def capital_usd(self, counts: Counts) -> float:
         """Return what the purchases cost at the prices stated, volume discounts included."""
@@ -129,9 +125,23 @@ class Choices:
         cluster = self.plan.clusters[self.place(self.purchases[purchase].name)]
         if cluster.price_book is None or cluster.lease is not None:
             return 0.0, 0.0, 0.0, 0.0
+        return (self.accelerators_usd(purchase, nodes), *cluster.prices_usd[1:])
+
+    def accelerators_usd(self, purchase: int, nodes: int) -> float:
+        """Return what the accelerators of one node cost in a purchase of so many, leased or not; 0 where rented."""
+        cluster = self.plan.clusters[self.place(self.purchases[purchase].name)]
+        if cluster.price_book is None:
+            return 0.0
         day = order_date(self.scenario, self.scenario.clusters[cluster.name])
         unit_usd = cluster.price_book.accelerator_usd(day, max(nodes, 1) * cluster.accelerators_per_node)
-        return (unit_usd * cluster.accelerators_per_node, *cluster.prices_usd[1:])
+        return unit_usd * cluster.accelerators_per_node
+
+    def tiers(self, purchase: int) -> tuple[int, ...]:
+        """Return the numbers of nodes from which a purchase has another discount, rising."""
+        cluster = self.scenario.clusters[self.purchases[purchase].name]
+        each_node = self.plan.clusters[self.place(self.purchases[purchase].name)].accelerators_per_node
+        offers = (cluster.volume_discounts, *(quote.volume_discounts for quote in cluster.quotes))
+        return tuple(sorted({-(-tier.from_accelerators // each_node) for offer in offers for tier in offer}))
 
     def power_kw(self, counts: Counts) -> Floats:
         """Return nameplate IT power on site after each delivery as scheduled, shape (moments,)."""

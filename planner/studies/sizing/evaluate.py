@@ -126,9 +126,11 @@ class Evaluator:
             return simulate_plan(*self._plans[counts], trial.seed, replication)
         return simulate_plan(*self._compiled(counts, replication, changes or {}), trial.seed, replication)
 
-    def unrouted(self, counts: Counts, replication: int) -> RunResult:
+    def unrouted(
+        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
+    ) -> RunResult:
         """Run a choice for what does not hang on routing: whole replicas and a power cap, which cost time, left out."""
-        scenario, plan = self._compiled(counts, replication, {})
+        scenario, plan = self._compiled(counts, replication, changes or {})
         free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
         return simulate_plan(scenario, free, self.trial.seed, replication)
 

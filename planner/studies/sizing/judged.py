@@ -64,6 +64,11 @@ class Judged:
         return float(np.sort(self.worst)[::-1][enough - 1])
 
 
+def gap_fraction(cost: float, bound: float) -> float:
+    """Return how much less than a cost a plan could cost at most, as a share of it; 0 where it costs nothing."""
+    return max(0.0, cost - bound) / abs(cost) if cost else 0.0
+
+
 def judged(counts: Counts, outcomes: Sequence[Outcome]) -> Judged:
     """Return a choice over its outcomes."""
     return Judged(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,8 +14,10 @@ from planner.studies.sizing.search import Search
 
 _COMPARED = 4  # replications in which two choices' costs are held against each other: they meet the same chance
 _NEAR = 1.1  # times what the best is predicted to cost: further off, no error of a prediction makes up for it
+_MOST_ALIKE = 8  # times the nodes: where a part serves next to nothing, no number of it stands in for another
 _MOST_NEAR = 12  # choices that are run beside it
 _MOST_ROUNDS = 4
+_LEAST_SAVED = 1e-6  # of the cost: less is no difference
 
 
 def fullest(choices: Choices) -> Iterator[Counts]:
@@ -46,34 +50,44 @@ def _with(choices: Choices, nodes: list[int], place: int, more: int) -> Counts:
 def cheaper_as_run(search: Search, counts: Counts) -> Counts:
     """Return a choice near one that keeps the promise and costs less as it is run, or itself.
 
-    A search goes by predictions. Where hours at work are rented these are off by some hundredths, since who works when
-    is a matter of each hour, and so may be their order.
+    A search goes by predictions. These leave out what is no figure of a node, such as energy of work and people who
+    come whole; and where hours at work are rented they are off by some hundredths, since who works when is a matter of
+    each hour.
     """
-
-    def cost(choice: Counts) -> float:
-        few = range(min(_COMPARED, len(search.surveyed.surveys)))
-        return float(np.mean([outcome.cost for outcome in search.outcomes(choice, few)]))
-
+    few = range(min(_COMPARED, len(search.surveyed.surveys)))
     for _ in range(_MOST_ROUNDS):
-        limit = _NEAR * search.surveyed.predicted(counts)
+        before, limit = counts, _NEAR * search.surveyed.predicted(counts)
         near = sorted((search.surveyed.predicted(other), other) for other in _neighbours(search, counts))
-        ranked = sorted((cost(other), other) for predicted, other in near[:_MOST_NEAR] if predicted <= limit)
-        below = cost(counts) * (1.0 - 1e-6)
-        better = next((other for usd, other in ranked if usd < below and search.holds(other, fully=True)), None)
-        if better is None:
-            return counts
-        counts = better
+        tried = [other for predicted, other in near[:_MOST_NEAR] if predicted <= limit]
+        search.archive.outcomes([search.surveyed.run_of(run, at) for run in (counts, *tried) for at in few])
+        ranked = sorted((search.dearer_by(other, before), other) for other in tried)
+        least = -_LEAST_SAVED * abs(search.surveyed.predicted(counts))
+        better = (other for dearer, other in ranked if dearer < least and search.holds(other, fully=True))
+        counts = next(better, counts)
+        if counts == before:
+            break
     return counts
 
 
 def _neighbours(search: Search, counts: Counts) -> set[Counts]:
-    """Return the choices of one node more or less, or one exchanged, that limits allow."""
-    places = range(len(search.choices.purchases))
-    changes = [{place: step} for place in places for step in (1, -1)]
-    changes += [{out: -1, into: 1} for out in places for into in places if out != into]
+    """Return the choices near one that limits allow and that nothing which was run refutes.
+
+    They have one node more or less, or one exchanged; all of a purchase left out, or as much of another in its place;
+    nodes up to a discount; or a retirement on another day.
+    """
+    places, around = range(len(search.choices.purchases)), search.around
+    changes = [{place: step} for place in places for step in (1, -1, -counts[place])]
+    for out, into in itertools.permutations(places, 2):
+        alike = counts[out] * around.worth((out,)) / max(around.worth((into,)), 1e-12)
+        changes += [{out: -1, into: 1}, {out: -counts[out], into: min(math.ceil(alike), _MOST_ALIKE * sum(counts))}]
     near = {
         moved(counts, change)
         for change in changes
         if all(step < 0 or search.allowed[place] for place, step in change.items())
     }
-    return {other for other in near if min(other) >= 0 and search.choices.within_limits(other)}
+    near |= {*around.up_to_a_discount(counts), *around.retired(counts)}
+    return {
+        other
+        for other in near - {counts}
+        if min(other) >= 0 and search.choices.within_limits(other) and not search.is_refuted(other)
+    }

@@ -48,6 +48,10 @@ class Policies:
         """Return the place of a cluster in the compiled plan."""
         return self.plain.place(name)
 
+    def tiers(self, purchase: int) -> tuple[int, ...]:
+        """Return the numbers of nodes from which a purchase has another discount, rising."""
+        return self.plain.tiers([plain.name for plain in self.plain.purchases].index(self.purchases[purchase].name))
+
     def places(self, level: int) -> list[int]:
         """Return, for each purchase of the plain choices, its place in a policy at a level."""
         later = {place: len(self.now) + level * len(self.later) + at for at, place in enumerate(self.later)}

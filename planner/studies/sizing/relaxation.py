@@ -35,7 +35,8 @@ from planner.studies.sizing.program import Places, Rows, rows_of
 from planner.studies.sizing.survey import BINS, Survey, running_factors
 
 _NO_REQUESTS = 1e-6  # stands for none, of which none are served either
-_ROUNDING = 1e-7  # of a solver's bound
+_MARGIN_STEP = 1.02  # on demand: margins nearer to each other than this are not told apart
+_RAISED = 1.12  # what is added to a margin that was short where none is known to be enough
 
 
 class Relaxation:
@@ -347,3 +348,13 @@ def _groups(choices: Choices) -> list[list[int]]:
     for place, cluster in enumerate(choices.plan.clusters):
         groups.setdefault(owner.get(cluster.name, f"={cluster.name}"), []).append(place)
     return list(groups.values())
+
+
+def margins_between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
+    """Return the margins to try next, each between one that was short and one that was enough, as far as these are."""
+    known = (short_at > 0) & np.isfinite(enough_at)
+    middle = np.sqrt(short_at * np.where(known, enough_at, 1.0))
+    apart = enough_at > _MARGIN_STEP * short_at
+    tried = np.where(known, np.where(apart, middle, enough_at), margin)
+    tried = np.where((short_at > 0) & ~known, short_at * _RAISED, tried)
+    return np.where((short_at == 0) & np.isfinite(enough_at), enough_at / _RAISED, tried)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -13,12 +14,12 @@ from planner.fleet.plan import load_grid
 from planner.fleet.promise import Promise
 from planner.fleet.router import allowed_loads
 from planner.studies.sizing.choices import Choices, Counts
-from planner.studies.sizing.evaluate import Evaluator, Run, Trial, Workers
+from planner.studies.sizing.evaluate import Evaluator, Outcome, Run, Trial, Workers
 from planner.studies.sizing.policies import Policies
 from planner.studies.sizing.prices import Prices, prices_of, weights_of, with_work
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.solved import Relaxed, solve_together
-from planner.studies.sizing.survey import Survey, averaged, running_factors, survey
+from planner.studies.sizing.survey import Survey, averaged, cost_of_a_dollar, running_factors, survey
 from planner.units import SECONDS_PER_HOUR
 
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
@@ -59,9 +60,30 @@ class Surveyed:
         self.rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))
         """Whether hours at work cost rent."""
         self._rent: dict[tuple[float, ...], float] = {}
+        self._priced: dict[int, Prices] = {}
+        self._tiers = self._tiers_of(reference)
         self._waits = np.array([workload.deadline_h > 0 for workload in choices.plan.workloads])
         mean_requests = choices.plan.demand.expected_requests_per_s.mean(axis=1, keepdims=True) * SECONDS_PER_HOUR
         self._allowed = allowed_loads(choices.plan, mean_requests)[:, 0]
+
+    def _tiers_of(self, reference: Counts) -> dict[int, tuple[float, float]]:
+        """Return, by purchase with volume discounts, what is paid for a node's accelerators, and a dollar's cost.
+
+        The price is that of the choice from which figures of a node are taken; the cost is as the objective has it.
+        """
+        choices = self.trial.choices
+        tiered = [place for place in range(len(choices.purchases)) if choices.tiers(place)]
+        if not tiered:
+            return {}
+        of_a_dollar = self.workers.all(cost_of_a_dollar, [(reference,)])[0]
+        if self.trial.objective == "capital":
+            of_a_dollar = np.array([0.0 if cluster.lease else 1.0 for cluster in choices.plan.clusters])
+        of_a_dollar = of_a_dollar * np.mean(weights_of(self.trial, self.surveys))
+        return {
+            place: (choices.accelerators_usd(place, reference[place]),
+                    float(of_a_dollar[choices.place(choices.purchases[place].name)]))
+            for place in tiered
+        }  # fmt: skip
 
     @property
     def choices(self) -> Choices | Policies:
@@ -149,8 +171,50 @@ class Surveyed:
         return float(np.sort(self._solved(priced, allowed))[:kept].mean())
 
     def predicted(self, counts: Sequence[float]) -> float:
-        """Return about what a choice costs: its nodes as the relaxation counts them, and rent of hours at work."""
-        return self.standing(counts) + (self._hourly(tuple(counts)) if self.rents else 0.0)
+        """Return about what a choice costs: its nodes as the relaxation counts them, and what is no figure of a node.
+
+        That is rent of hours at work, and volume discounts that are not reached.
+        """
+        return self.standing(counts) + self.undiscounted(counts) + (self._hourly(tuple(counts)) if self.rents else 0.0)
+
+    def predicted_in(self, counts: Counts, replication: int) -> float:
+        """Return about what a choice costs in one replication, at its own prices."""
+        variants = self.surveys[replication]
+        if replication not in self._priced:
+            self._priced[replication] = prices_of(self.trial, [variants], bound=False)
+        cost = self._nodes_and_days(counts, self._priced[replication]) + self._undiscounted(counts)
+        if self.rents:
+            cost += weights_of(self.trial, [variants])[0] * self._rent_usd(variants[0], self._there(variants, counts))
+        return cost
+
+    def dearer_by(self, one: Counts, other: Counts, known: Mapping[Run, Outcome]) -> float:
+        """Return what a choice costs more than another, as both were run: predicted, and what predictions leave out.
+
+        That is energy of work, carbon, people who come whole, credits; it is taken from the replications in which both
+        are known. What is left of a run's cost over its own prediction hardly differs between replications, where
+        costs do by the prices that each draws.
+        """
+        dearer = self.predicted(one) - self.predicted(other)
+        pairs = [
+            [self.run_of(counts, replication) for counts in (one, other)] for replication in range(len(self.surveys))
+        ]
+        beyond = [
+            [known[run].cost - self.predicted_in(*run) for run in runs]
+            for runs in pairs
+            if all(run in known for run in runs)
+        ]
+        return dearer + (float(np.mean([of_one - of_other for of_one, of_other in beyond])) if beyond else 0.0)
+
+    def undiscounted(self, counts: Sequence[float]) -> float:
+        """Return what a choice costs beyond its nodes' figures, for volume discounts that it does not reach."""
+        return self._undiscounted(counts)
+
+    def _undiscounted(self, counts: Sequence[float]) -> float:
+        usd = self.trial.choices.accelerators_usd
+        return sum(
+            counts[place] * of_a_dollar * (usd(place, math.ceil(counts[place])) - paid)
+            for place, (paid, of_a_dollar) in self._tiers.items()
+        )
 
     def _hourly(self, counts: tuple[float, ...]) -> float:
         """Return the rent of hours at work: of what machines that are paid anyway leave, bin by bin of all hours.
@@ -159,7 +223,9 @@ class Surveyed:
         """
         if counts not in self._rent:
             read = self.surveys[:_RENT_READ]
-            rents = [self._rent_usd(variants[0], self._there(variants, counts)) for variants in read]
+            whatever = cast(Counts, counts)  # parts of nodes are bought whatever is seen
+            chosen = [self.run_of(whatever, replication)[0] for replication in range(len(read))]
+            rents = [self._rent_usd(of[0], self._there(of, nodes)) for of, nodes in zip(read, chosen, strict=True)]
             self._rent[counts] = float(np.mean(np.array(weights_of(self.trial, read)) * rents))
         return self._rent[counts]
 
@@ -214,15 +280,18 @@ class Surveyed:
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a choice cost, as the relaxation counts it, whether or not they work."""
-        bought = len(self.trial.choices.purchases)
-        nodes = self.prices.fixed + float(np.dot(counts[:bought], self.prices.column[:bought]))
-        return self._with_days(nodes, counts[bought:])
+        return self._nodes_and_days(counts, self.prices)
 
-    def _with_days(self, cost: float, days: Sequence[float]) -> float:
+    def _nodes_and_days(self, counts: Sequence[float], prices: Prices) -> float:
+        bought = len(self.trial.choices.purchases)
+        nodes = prices.fixed + float(np.dot(counts[:bought], prices.column[:bought]))
+        return self._with_days(nodes, counts[bought:], prices)
+
+    def _with_days(self, cost: float, days: Sequence[float], prices: Prices) -> float:
         """Add what the days of retirements cost."""
         place = len(self.trial.choices.purchases)
         for retirement, day in zip(self.trial.choices.retirements, days, strict=True):
-            cost += float(self.prices.column[place + int(day)])
+            cost += float(prices.column[place + int(day)])
             place += 1 + len(retirement.dates)
         return cost
 

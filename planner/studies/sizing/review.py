@@ -20,6 +20,7 @@ from planner.studies.intervals import Estimate, half_width
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome, Run
 from planner.studies.sizing.judged import Judged, judged
+from planner.studies.sizing.nearby import cheaper_as_run
 from planner.studies.sizing.policies import Policies
 from planner.studies.sizing.prices import prices_of
 from planner.studies.sizing.replications import Surveyed
@@ -100,8 +101,8 @@ class Reviewed(Surveyed):
 
     def __init__(self, surveyed: Surveyed, archive: Archive, fixed: Counts, review: datetime.date) -> None:
         """Part the replications by what they show at the review, as the run of a choice tells it."""
-        self.trial, self.workers, self.surveys = surveyed.trial, surveyed.workers, surveyed.surveys
-        self.prices, self.bound_prices, self.rents = surveyed.prices, surveyed.bound_prices, False
+        vars(self).update(vars(surveyed))  # all that was surveyed is the same; what is bought differs
+        self._rent = {}
         self.archive, self.fixed = archive, fixed
         plain = self.trial.choices
         review_h = (review - plain.scenario.start).days * float(HOURS_PER_DAY)
@@ -120,6 +121,7 @@ class Reviewed(Surveyed):
         )
         self.policies = Policies.of(plain, review, self.levels.count)
         level = np.array([self.level(replication) for replication in every])
+        self.shares = [float((level == at).mean()) for at in range(self.levels.count)]
         by_level = [
             prices_of(
                 self.trial, [self.surveys[replication] for replication in np.flatnonzero(level == at)], bound=False
@@ -180,15 +182,18 @@ class Reviewed(Surveyed):
         """Return 0, as :meth:`least_costs`."""
         return 0.0
 
-    def predicted(self, counts: Sequence[float]) -> float:
-        """Return what a policy costs, about: its nodes, in the mean over the levels."""
-        return self.standing(counts)
+    def undiscounted(self, counts: Sequence[float]) -> float:
+        """Return what volume discounts that a policy does not reach cost, in the mean over the levels."""
+        policy = tuple(int(nodes) for nodes in counts)
+        return sum(
+            share * self._undiscounted(self.policies.at(policy, level)) for level, share in enumerate(self.shares)
+        )
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""
         bought = len(self.policies.purchases)
         return self._with_days(
-            self.prices.fixed + float(np.dot(counts[:bought], self.column[:bought])), counts[bought:]
+            self.prices.fixed + float(np.dot(counts[:bought], self.column[:bought])), counts[bought:], self.prices
         )
 
 
@@ -285,8 +290,11 @@ def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: C
     search = Search(reviewed, main.archive, main.clock, parts, like=main)
     start = reviewed.policies.same(fixed)
     counts = search.run()
-    if counts is None or reviewed.predicted(start) < reviewed.predicted(counts):
-        search.best = search.run(start) or start
+    if counts is None or search.dearer_by(start, counts) < 0.0:
+        same = search.run(start) or start
+        search.best = same if counts is None or search.dearer_by(same, counts) < 0.0 else counts
+    if search.best is not None:
+        search.best = cheaper_as_run(search, search.best)
     return search
 
 

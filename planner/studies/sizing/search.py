@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -20,15 +21,14 @@ from planner.arrays import Bools, Floats, Ints
 from planner.fleet.promise import LEAST_SHORTFALL
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome
-from planner.studies.sizing.judged import Clock
-from planner.studies.sizing.moves import Neighbourhood, moved
+from planner.studies.sizing.judged import Clock, gap_fraction
+from planner.studies.sizing.moves import Neighbourhood, carried_on, moved
+from planner.studies.sizing.relaxation import margins_between
 from planner.studies.sizing.replications import Surveyed, spared
 
 _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
 _CALM = 4  # replications in a row that must keep the promise before the easier ones are taken as kept
 _MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
-_MARGIN_STEP = 1.02
-_RAISED = 1.12  # what is added to a margin that was short where none is known to be enough
 _MOST_STARTS = 14  # margins that are tried
 _MENDED_BY = 0.01  # of the nodes: what is added for a stretch that is short
 _MENDED_FASTER = 1.2  # by how much more at the next try
@@ -36,6 +36,8 @@ _MOST_MENDED = 20
 _LEAP_FROM = 0.92  # of the cost: about where a leap begins, to be mended from there
 _LEAST_SAVED = 0.002  # of the cost: what a leap must save to be worth its runs
 _MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
+_MOST_LEAST = 4  # choices that keep the promise and are predicted to cost less: of those the cheapest is taken
+_SAME = 1e-9  # of the cost: what is no difference
 RIVAL_TRIES = 4  # the same where only a comparison is wanted
 
 
@@ -88,9 +90,9 @@ class Search:
 
     def holds(self, counts: Counts, *, fully: bool = False) -> bool:
         """Say whether a choice keeps the promise in enough replications, hardest first."""
-        inferred = self._inferred(counts)
-        if len(inferred) > self.spared or (not fully and self._breaks_more(counts)):
+        if self.is_refuted(counts) or (not fully and self._breaks_more(counts)):
             return False
+        inferred = self._inferred(counts)
         if fully or self.best is None:  # a start is mended by what its own runs show
             inferred = set()
         broken, calm = len(inferred), 0
@@ -106,6 +108,10 @@ class Search:
             if not fully and first + _BATCH >= 2 * self.spared + _CALM and calm >= _CALM:
                 return True
         return True
+
+    def is_refuted(self, counts: Counts) -> bool:
+        """Say whether too many replications break the promise with a choice, as those show that were run."""
+        return len(self._inferred(counts)) > self.spared
 
     def _inferred(self, counts: Counts) -> set[int]:
         """Return the replications that need not be run: one with as much at every date, or more, broke the promise."""
@@ -174,11 +180,18 @@ class Search:
         least = self.bound - self.surveyed.bound_prices.fixed + self.surveyed.prices.fixed
         least = -math.inf if self.surveyed.rents else least - 1e-6 * abs(least)
         below = sorted((self.surveyed.predicted(counts), counts) for counts in self.around.below(held) or [])
-        allowed = (counts for cost, counts in below if cost > least)
-        return next((counts for counts in allowed if self.holds(counts, fully=True)), held)
+        kept = (counts for cost, counts in below if cost > least and self.holds(counts, fully=True))
+        return min([held, *itertools.islice(kept, _MOST_LEAST)], key=lambda counts: self.dearer_by(counts, held))
 
     def _cheaper(self, one: Counts, other: Counts) -> bool:
-        return self.surveyed.predicted(one) < self.surveyed.predicted(other)
+        """Say whether a choice costs less than another, or has fewer nodes at the same cost."""
+        dearer, nodes = self.dearer_by(one, other), [sum(of[: len(self.choices.purchases)]) for of in (one, other)]
+        same = _SAME * abs(self.surveyed.predicted(other))
+        return dearer < -same or (dearer <= same and nodes[0] < nodes[1])
+
+    def dearer_by(self, one: Counts, other: Counts) -> float:
+        """Return what a choice costs more than another, as far as both were run."""
+        return self.surveyed.dearer_by(one, other, self.archive.known)
 
     def learn(self, counts: Counts) -> None:
         """Rank the replications by what a choice keeps in each: better than by what the relaxation thought.
@@ -231,7 +244,7 @@ class Search:
             else:
                 short = self._short(made, stretches)
                 short_at = np.where(short, np.maximum(short_at, margin), short_at)
-            margin = _between(margin, short_at, enough_at)
+            margin = margins_between(margin, short_at, enough_at)
             if np.array_equal(margin, enough_at):
                 break
             made = self._relaxed(margin[stretches])
@@ -335,8 +348,9 @@ class Search:
         while step:
             tried, moves = 0, self.around.near(counts, step)
             while (move := next(moves, None)) is not None and tried < self.tries:
-                if self.holds(move):
-                    counts, tried = move, 0
+                if self._improves(counts, move):
+                    self.best = move
+                    counts, tried = carried_on(counts, move, functools.partial(self._improves, counts)), 0
                     self.best = counts
                     if self._tell() <= self.gap:
                         return counts
@@ -345,6 +359,13 @@ class Search:
                     tried += 1
             step //= 2
         return counts
+
+    def _improves(self, counts: Counts, other: Counts) -> bool:
+        """Say whether another choice is allowed, keeps the promise and is better than one, as both were run.
+
+        What a prediction leaves out may turn it: a plan of which one more engineer has to be paid, say.
+        """
+        return self.choices.within_limits(other) and self.holds(other) and self._cheaper(other, counts)
 
     def leap(self, counts: Counts) -> Counts:
         """Return a cheaper choice without one of the purchases of a choice; the same where none keeps the promise.
@@ -371,19 +392,9 @@ class Search:
         """Say what the best so far costs, about; return how far it is from the bound."""
         assert self.best is not None
         cost = self.surveyed.predicted(self.best)
-        gap = max(0.0, 1.0 - self.bound / cost)
+        gap = gap_fraction(cost, self.bound)
         self.clock.say(
             f"{self.archive.workers.runs:,} runs: {self.choices.words(self.best)}; about {cost / 1e6:,.2f} M, "
             f"bound {self.bound / 1e6:,.2f} M, gap {gap:.1%}"
         )
         return gap
-
-
-def _between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
-    """Return the margins to try next, each between one that was short and one that was enough, as far as these are."""
-    known = (short_at > 0) & np.isfinite(enough_at)
-    middle = np.sqrt(short_at * np.where(known, enough_at, 1.0))
-    apart = enough_at > _MARGIN_STEP * short_at
-    tried = np.where(known, np.where(apart, middle, enough_at), margin)
-    tried = np.where((short_at > 0) & ~known, short_at * _RAISED, tried)
-    return np.where((short_at == 0) & np.isfinite(enough_at), enough_at / _RAISED, tried)

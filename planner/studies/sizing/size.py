@@ -25,7 +25,7 @@ from planner.studies.sizing.confirm import FEWER_TRIES, Confirmation, Effort, an
 from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, SizeWork, Trial, workers_of
 from planner.studies.sizing.explain import Explanation, explain
 from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
-from planner.studies.sizing.judged import Clock, Judged, TimeUp, judged
+from planner.studies.sizing.judged import Clock, Judged, TimeUp, gap_fraction, judged
 from planner.studies.sizing.nearby import cheaper_as_run, fullest
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import Review, review_of
@@ -86,7 +86,7 @@ class Sized:
     @property
     def gap(self) -> float:
         """How much less than the answer a plan could cost at most, as a share of it."""
-        return max(0.0, 1.0 - self.bound / self.plan.cost)
+        return gap_fraction(self.plan.cost, self.bound)
 
     @property
     def family(self) -> str:
@@ -138,7 +138,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
         except (TimeUp, KeyboardInterrupt) as reason:
             stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
         clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
-        best = main.best or _cheapest(rivals, surveyed)
+        best = main.best or _cheapest(rivals, main)
         if best is None:
             if stopped:
                 raise CapacityError(f"no plan that keeps the promise was found before {stopped}")
@@ -176,10 +176,10 @@ def _search(main: Search, rivals: dict[str, Search]) -> None:
         if start is not None:
             main.run(start)
     _families(main, rivals)
-    cheapest = _cheapest({"": main, **rivals}, main.surveyed)
+    cheapest = _cheapest({"": main, **rivals}, main)
     if cheapest != main.best:
         main.run(cheapest)
-    if main.best is not None and main.surveyed.rents:
+    if main.best is not None:
         main.best = cheaper_as_run(main, main.best)
 
 
@@ -220,9 +220,11 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
         search.best = search.descend(start)
 
 
-def _cheapest(rivals: Mapping[str, Search], surveyed: Surveyed) -> Counts | None:
+def _cheapest(rivals: Mapping[str, Search], main: Search) -> Counts | None:
+    """Return the best of some searches that costs least as it was run."""
+    every = range(len(main.surveyed.surveys))
     plans = [rival.best for rival in rivals.values() if rival.best is not None]
-    return min(plans, key=surveyed.predicted, default=None)
+    return min(plans, key=lambda counts: judged(counts, main.outcomes(counts, every)).cost, default=None)
 
 
 def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:

@@ -125,6 +125,26 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
     )
 
 
+def cost_of_a_dollar(evaluator: Evaluator, counts: Counts) -> Floats:
+    """Return what a dollar on the price of a node's accelerators adds to its present cost, shape (clusters,).
+
+    As volume discounts tell it, with which and without which a choice is run; 0 where it has none.
+    """
+    choices, changes = evaluator.trial.choices, dict[tuple[str, str], object]()
+    for purchase in choices.purchases:
+        changes[purchase.name, "volume_discounts"] = ()
+        changes[purchase.name, "quotes"] = tuple(
+            {**quote.model_dump(), "volume_discounts": ()} for quote in choices.scenario.clusters[purchase.name].quotes
+        )
+    plain, without = (evaluator.unrouted(counts, 0, made) for made in ({}, changes))
+    nodes = np.array([cluster.nodes for cluster in plain.plan.clusters], dtype=np.float64)
+    paid, list_usd = (
+        nodes * [cluster.upkeep_prices_usd[0] for cluster in result.plan.clusters] for result in (plain, without)
+    )
+    more = _standing_usd(without) - _standing_usd(plain)
+    return np.divide(more, list_usd - paid, out=np.zeros_like(more), where=list_usd > paid)
+
+
 def _standing_usd(result: RunResult) -> Floats:
     """Return the present cost of each cluster that no load moves: what hours at work cost is none of it."""
     by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])

@@ -1,0 +1,164 @@
+"""Sizing where predictions leave something out: discounts, people who come whole, hours that are rented at a review."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.language.loading import load_scenario
+from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.evaluate import Archive, Outcome, Workers
+from planner.studies.sizing.judged import Clock
+from planner.studies.sizing.moves import carried_on
+from planner.studies.sizing.nearby import cheaper_as_run
+from planner.studies.sizing.replications import Surveyed
+from planner.studies.sizing.review import policy_search
+from planner.studies.sizing.search import Search
+from planner.studies.sizing.size import _search, trial_of
+from tests.studies.test_size import CALM, exhaustive, keeps, toy, ways, whole
+from tests.studies.test_size_review import REVIEW, cost, fixed_search, uncertain
+from tests.studies.test_size_review import keeps as policy_keeps
+
+
+def searched(content: dict[str, Any]) -> Search:
+    """Return a search among all plans and those of each part alone, at its end."""
+    trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
+    workers = Workers(trial, 1)
+    main = Search(Surveyed(trial, workers, 3), Archive(workers), Clock(), [True] * len(trial.choices.purchases))
+    _search(main, {})
+    return main
+
+
+def discounted(from_accelerators: int, fraction: float, **changes: Any) -> dict[str, Any]:
+    """Return a problem in which H200 has a discount from a number of accelerators on, and little else costs much."""
+    content = toy(("2026-01-01",), 7, horizon_months=24, **changes)
+    content["workloads"]["chat"]["growth"]["per_year"] = 0.0
+    content["site"] = {**CALM["site"], "colocation_usd_per_kw_month": 0}
+    tier = {"from_accelerators": from_accelerators, "discount_fraction": fraction}
+    content["clusters"]["h200"] |= {"volume_discounts": [tier], "host_usd_per_node": 10_000}
+    return content
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("from_accelerators", "fraction", "bought"), [(48, 0.5, (6, 0)), (48, 0.3, (3, 1)), (56, 0.5, (3, 1))]
+)
+def test_a_discount_counts_from_where_it_holds(from_accelerators: int, fraction: float, bought: Counts) -> None:
+    """Six nodes at half the price cost less than four at all of it; at 30% off, or from seven nodes on, they do not.
+
+    Every choice was predicted at the best price: four H200 were the answer each time, 5% and more above the best.
+    """
+    search = searched(discounted(from_accelerators, fraction))
+    assert search.best == bought == exhaustive(search, 7).counts
+
+
+@pytest.mark.parametrize("contract", [None, {"kind": "finance-lease", "rate_per_year": 0.1, "term_months": 12}])
+@pytest.mark.parametrize("is_quoted", [False, True])
+def test_what_a_discount_is_worth_is_predicted_to_the_dollar(contract: dict[str, Any] | None, is_quoted: bool) -> None:
+    """What a prediction leaves out is the same of two nodes and of three, though a discount begins between them."""
+    content = discounted(24, 0.4)
+    h200 = content["clusters"]["h200"]
+    if is_quoted:
+        tiers = h200.pop("volume_discounts")
+        h200["quotes"] = [{"name": "offer", "unit_price_usd": 30_000, "volume_discounts": tiers}]
+    h200["contract"] = contract
+    search = searched(content)
+    plans = [(count, 0) for count in (2, 3, 4)]
+    a_node, as_run = (
+        [later - earlier for earlier, later in itertools.pairwise(costs)]
+        for costs in (map(search.surveyed.predicted, plans), [whole(search, counts).cost for counts in plans])
+    )
+    assert a_node[0] - a_node[1] == pytest.approx(as_run[0] - as_run[1], abs=0.02 * abs(as_run[0] - as_run[1]))
+
+
+def test_people_who_come_whole_are_counted() -> None:
+    """From 25 MI325X on an engineer is paid, of whom the few nodes that figures were read off had none.
+
+    All MI325X were the answer, at 2.42 million dollars, beside a plan of H200 alone that it told to cost 2.37.
+    """
+    content = toy(("2026-01-01",), 80, horizon_months=6)
+    content["workloads"]["chat"] |= {"requests_per_s": 180, "growth": {"kind": "compound", "per_year": 0.3}}
+    content["clusters"]["mi325x"]["unit_price_usd"] = 8000
+    search = searched(content)
+    assert search.best is not None
+    answer = whole(search, search.best)
+    assert keeps(search, answer)
+    others = [whole(search, counts) for counts in ((18, 0), (0, 25), (3, 21), (2, 23), (4, 20))]
+    assert answer.cost <= min(plan.cost for plan in others if keeps(search, plan))
+
+
+@pytest.mark.slow
+def test_a_policy_counts_the_rent_of_hours(tmp_path: Path) -> None:
+    """Machines by the hour cost nothing until they work, so that a search which saw no rent took all that it could.
+
+    It divided by a cost of nothing then. A policy may buy the same whatever is seen, so it is never dearer than that.
+    """
+    content, study = uncertain(tmp_path)
+    hourly = {"accelerator": "H200", "nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 20}}
+    content["clusters"]["hourly"] = hourly
+    content["choose"]["clusters"]["hourly"] = {"dates": ["2026-01-01"], "most_nodes": 20}
+    main = fixed_search(content, study)
+    assert main.best is not None
+    fixed = cheaper_as_run(main, main.best)
+    policy = policy_search(main, fixed, REVIEW, lambda _: True)
+    assert policy.best is not None
+    assert policy_keeps(policy, policy.best)
+    assert cost(policy, policy.best) <= cost(main, fixed)
+    assert sum(nodes for nodes in policy.best) < 20
+    assert policy.surveyed.predicted(policy.best) == pytest.approx(cost(policy, policy.best), rel=0.06)
+
+
+def test_where_nothing_is_paid_at_once_the_fewest_nodes_are_taken(tmp_path: Path) -> None:
+    """Of what is reserved nothing is capital, so any number costs the same of it, and the gap is one of nothing."""
+    content = ways(reserved="{kind: reserved, usd_per_accelerator_h: 2, term_months: 12}")
+    answer = planner.size(
+        content, tmp_path / "out", objective="capital", replications=2, confirmations=2, workers=1
+    ).summary()
+    assert answer["capital_usd"] == answer["gap_fraction"] == 0.0
+    assert answer["plan"] == "5 × H200 (reserved) 2026-01-01"
+    assert answer["purchases"][0]["kept_fewer_fraction"] == 0.0
+
+
+def test_a_step_is_taken_as_often_as_single_steps_would_be() -> None:
+    for start, least, step in itertools.product((0, 1, 7, 80), (0, 1, 6, 50), (1, 3)):
+        asked: list[int] = []
+
+        def may(counts: Counts, least: int = least, asked: list[int] = asked) -> bool:
+            asked.append(counts[1])
+            return counts[1] >= least
+
+        single = start
+        while single - step >= least:
+            single -= step
+        assert carried_on((5, start + step, 0), (5, start, 0), may) == (5, single if start >= least else start, 0)
+        assert len(asked) <= 2 * max(1, (start // step).bit_length())
+
+
+@pytest.mark.parametrize(("before", "after"), [((3, 1), (2, 2)), ((3, 1), (3, 1)), ((3, 1), (4, 1))])
+def test_only_what_takes_nodes_away_is_carried_on(before: Counts, after: Counts) -> None:
+    assert carried_on(before, after, lambda _: pytest.fail("asked")) == after
+
+
+def test_a_start_that_is_far_too_large_is_soon_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 60 nodes of H200 to the five that do, one node at a time was 55 choices and more."""
+    content = toy(("2026-01-01",), 60)
+    del content["clusters"]["mi325x"], content["choose"]["clusters"]["mi325x"]
+    trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
+    workers = Workers(trial, 1)
+    search = Search(Surveyed(trial, workers, 3), Archive(workers), Clock(), [True])
+    tried: set[Counts] = set()
+    outcomes = Archive.outcomes
+
+    def noted(archive: Archive, runs: Any) -> list[Outcome]:
+        tried.update(counts for counts, _ in runs)
+        return outcomes(archive, runs)
+
+    monkeypatch.setattr(Archive, "outcomes", noted)
+    assert search.run((60,)) == (5,)
+    assert keeps(search, whole(search, (5,)))
+    assert not keeps(search, whole(search, (4,)))
+    assert len(tried) < 16
