@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import planner
+from planner.finance.accounts import Account
 from planner.language.loading import load_scenario
+from planner.results.ownership import present_cost_usd
 from planner.studies.sizing.choices import Counts
 from planner.studies.sizing.evaluate import Archive, Outcome, Workers
 from planner.studies.sizing.judged import Clock
@@ -89,6 +91,67 @@ def test_people_who_come_whole_are_counted() -> None:
     assert keeps(search, answer)
     others = [whole(search, counts) for counts in ((18, 0), (0, 25), (3, 21), (2, 23), (4, 20))]
     assert answer.cost <= min(plan.cost for plan in others if keeps(search, plan))
+
+
+def test_a_team_that_is_paid_whatever_is_bought_is_no_cost_of_a_node() -> None:
+    """One MI325X beside six H200 takes three engineers: that was the answer, 39% above the seven H200 that do."""
+    content = toy(("2026-01-01",), 80, horizon_months=12)
+    content["workloads"]["chat"] |= {"requests_per_s": 60, "growth": {"kind": "compound", "per_year": 0.3}}
+    content["clusters"]["mi325x"]["unit_price_usd"] = 15_000
+    content["software"] = {**CALM["software"], "engineers": {"amd": 3, "nvidia": 2}}
+    search = searched(content)
+    assert search.best == (7, 0)
+    # Three engineers at 280,000 dollars a year, from month to month at 10% a year.
+    engineers = 3 * 280_000 / 12 * sum(1.1 ** -((month + 0.5) / 12) for month in range(12))
+    more = search.surveyed.lumps((7, 1)) - search.surveyed.lumps((7, 0))
+    assert more == pytest.approx(engineers, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "people",
+    [
+        {"software": {"engineers_per_800": {"amd": 30, "nvidia": 12}}},
+        {"software": {"engineers": 4}},
+        {"finance": {"repair_crew_usd_per_year": 150_000}, "reliability": {"repair_crews": 2}},
+    ],
+)
+def test_people_are_predicted_as_the_ledger_has_them(people: dict[str, Any]) -> None:
+    content = toy(("2026-01-01", "2026-03-01"), 8, horizon_months=5)
+    content |= {key: {**CALM.get(key, {}), **figures} for key, figures in people.items()}
+    trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
+    workers = Workers(trial, 1)
+    surveyed = Surveyed(trial, workers, 1)
+    for counts in ((3, 0, 2, 1), (0, 5, 0, 0), (1, 1, 8, 8)):
+        result = workers.subject.simulate(counts, 0)
+        accounts = (Account.SOFTWARE_ENGINEERS, Account.OPERATIONS_STAFF)
+        others = () if "finance" in people else accounts[:1]
+        paid = present_cost_usd(result).sum() - present_cost_usd(result, others or accounts).sum()
+        assert surveyed.lumps(counts) == pytest.approx(paid, rel=1e-6, abs=1.0)
+
+
+def test_where_a_budget_leaves_one_mix_it_is_found() -> None:
+    """Three B200 and one MI325X are too few, as one and four are: of what the money buys, two and three alone do."""
+    order = {"placed": "2026-01-01", "lead_weeks": 5, "slip_weeks": {"low": 0, "base": 0, "high": 2}}
+    content = toy(("2025-11-02",), 4, horizon_months=3, seed=3, reliability={"failure_multiplier": 10})
+    shipments = {"deliveries": 2, "delivery_interval_weeks": 2}
+    content["clusters"] = {
+        "b200": {"accelerator": "B200", "nodes": 0, "order": order},
+        "mi325x": {"accelerator": "MI325X", "nodes": 0, "order": order | shipments},
+    }
+    content["choose"] = {
+        "clusters": {name: {"dates": ["2025-11-02"], "most_nodes": 4} for name in content["clusters"]},
+        "budget_usd": 1.6e6,
+    }
+    content["promise"] = {"each": "horizon"}
+    chat = content["workloads"]["chat"] | {"model": "llama-3.1-8b", "requests_per_s": 240}
+    content["workloads"] = {
+        "chat": chat,
+        "new": chat | {"requests_per_s": 120, "model_launch": "2026-02-01"},
+        "std": chat | {"requests_per_s": 72, "priority": "standard"},
+    }
+    del content["software"]
+    search = searched(content)
+    assert search.best == exhaustive(search, 4).counts == (2, 3)
 
 
 @pytest.mark.slow

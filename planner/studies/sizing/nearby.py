@@ -17,18 +17,23 @@ _NEAR = 1.1  # times what the best is predicted to cost: further off, no error o
 _MOST_ALIKE = 8  # times the nodes: where a part serves next to nothing, no number of it stands in for another
 _MOST_NEAR = 12  # choices that are run beside it
 _MOST_ROUNDS = 4
+_SHARES = (1.0, 0.5, 0.75, 0.25)  # of the most of one purchase
 _LEAST_SAVED = 1e-6  # of the cost: less is no difference
 
 
 def fullest(choices: Choices) -> Iterator[Counts]:
-    """Yield the choices that have as much as limits allow of one purchase, then of each other; nothing is retired."""
+    """Yield the choices that have as much as limits allow of one purchase, then of each other; nothing is retired.
+
+    Then those that have a part of that of the one, and as much of the others: where a budget allows much of a part that
+    serves little, or little of one that serves much, what does may lie between.
+    """
     groups, (least, most) = choices.group_of, choices.nodes_allowed()
     places = range(len(choices.purchases))
-    for first in places:
+    for share, first in itertools.product(_SHARES, places):
         nodes = [0] * len(places)
         for group, fewest in enumerate(least.astype(int).tolist()):
             nodes[int(np.argmax(groups == group))] = fewest
-        for place in sorted(places, key=lambda at: at != first):
+        for turn, place in enumerate((*sorted(places, key=lambda at: at != first), first)):
             taken = sum(nodes[at] for at in places if groups[at] == groups[place])
             low, high = 0, int(most[groups[place]]) - taken
             while low < high:  # limits that forbid some nodes forbid more of them
@@ -37,7 +42,7 @@ def fullest(choices: Choices) -> Iterator[Counts]:
                     low = middle
                 else:
                     high = middle - 1
-            nodes[place] += low
+            nodes[place] += low if turn else int(share * low)
         if choices.within_limits(made := _with(choices, nodes, first, 0)):
             yield made
 

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.arrays import Floats
+from planner.finance.recurring import yearly_cost_usd
+from planner.fleet.plan import Plan
+from planner.fleet.software_plan import Headcount
 from planner.records import dataclass
 from planner.studies.sizing.evaluate import Trial
-from planner.studies.sizing.survey import Survey
+from planner.studies.sizing.survey import Survey, running_factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,9 @@ def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool)
     def node(variant: int) -> Floats:
         if objective == "capital":
             return mean([survey[variant].capital_usd for survey in surveys])
-        return mean([survey[variant].owned_usd + survey[variant].idle_usd for survey in surveys])
+        figures = [survey[variant] for survey in surveys]
+        # In a bound people are what they were in the survey's run; else they are counted for what is bought.
+        return mean([figure.owned_usd + figure.idle_usd - (0.0 if bound else figure.people_usd) for figure in figures])
 
     stays = node(0)
     column = [stays[names.index(purchase.name)] for purchase in choices.purchases]
@@ -90,3 +95,34 @@ def _least_energy(trial: Trial, surveys: Sequence[Sequence[Survey]]) -> float:
         least.append(weight * float(np.where(np.isfinite(usd), usd * owed, 0.0).sum()))
     kept = math.ceil(promise.in_replications_fraction * len(least) - 1e-9)
     return float(np.sort(least)[:kept].sum() / len(least))
+
+
+def staffed_usd(plan: Plan, there: Floats) -> float:
+    """Return the present cost of people with some nodes of each cluster, shape (clusters, months).
+
+    They are those of a survey's ``people_usd``: as many as the accelerators there in each month need, whole people.
+    """
+    upkeep, accelerators = plan.money.upkeep, there * plan.accelerators_per_node[:, None]
+    bought, paid = there.max(axis=1) > 0, np.zeros(there.shape[1])
+    for team in plan.software.teams:
+        if bought[list(team.clusters)].any():
+            paid += upkeep.engineer_usd_per_year * _numbers(team.engineers, accelerators[list(team.clusters)])
+    here = np.flatnonzero(plan.on_site)
+    if upkeep.crew_usd_per_year and bought[here].any():
+        paid += upkeep.crew_usd_per_year * _numbers(plan.reliability.crews, accelerators[here])
+        paid += upkeep.staff_usd_per_year * upkeep.staff_per_accelerator * accelerators[here].sum(axis=0)
+    usd = yearly_cost_usd(paid[:, None], 1.0, plan.months, upkeep.escalator_per_year)[:, 0]
+    return float(usd @ running_factors(plan))
+
+
+def _numbers(headcount: Headcount, accelerators: Floats) -> Floats:
+    """Return how many people there are in each month, shape (months,)."""
+    return np.array([headcount.number(count) for count in accelerators.sum(axis=0).tolist()], dtype=np.float64)
+
+
+def people_share(surveys: Sequence[Sequence[Survey]]) -> float:
+    """Return the most that people who come whole are of a node's cost, of any cluster in any replication."""
+    figures = [survey for variants in surveys for survey in variants]
+    cost = np.array([survey.owned_usd + survey.idle_usd for survey in figures])
+    people = np.array([survey.people_usd for survey in figures])
+    return float(np.divide(people, cost, out=np.zeros_like(cost), where=cost > 0).max(initial=0.0))

@@ -16,7 +16,7 @@ from planner.fleet.router import allowed_loads
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Evaluator, Outcome, Run, Trial, Workers
 from planner.studies.sizing.policies import Policies
-from planner.studies.sizing.prices import Prices, prices_of, weights_of, with_work
+from planner.studies.sizing.prices import Prices, people_share, prices_of, staffed_usd, weights_of, with_work
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.solved import Relaxed, solve_together
 from planner.studies.sizing.survey import Survey, averaged, cost_of_a_dollar, running_factors, survey
@@ -55,6 +55,8 @@ class Surveyed:
         self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
+        self.people_share = people_share(self.surveys)
+        """The most of a bound that may be people who come whole, and so fewer in a plan with fewer nodes."""
         self._by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in choices.plan.clusters])
         burst = choices.plan.money.market.burst is not None
         self.rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))
@@ -62,6 +64,7 @@ class Surveyed:
         self._rent: dict[tuple[float, ...], float] = {}
         self._priced: dict[int, Prices] = {}
         self._tiers = self._tiers_of(reference)
+        self._lumped: dict[tuple[float, ...], float] = {}
         self._waits = np.array([workload.deadline_h > 0 for workload in choices.plan.workloads])
         mean_requests = choices.plan.demand.expected_requests_per_s.mean(axis=1, keepdims=True) * SECONDS_PER_HOUR
         self._allowed = allowed_loads(choices.plan, mean_requests)[:, 0]
@@ -173,16 +176,16 @@ class Surveyed:
     def predicted(self, counts: Sequence[float]) -> float:
         """Return about what a choice costs: its nodes as the relaxation counts them, and what is no figure of a node.
 
-        That is rent of hours at work, and volume discounts that are not reached.
+        That is rent of hours at work, volume discounts that are not reached, and people who come whole.
         """
-        return self.standing(counts) + self.undiscounted(counts) + (self._hourly(tuple(counts)) if self.rents else 0.0)
+        return self.standing(counts) + self.lumps(counts) + (self._hourly(tuple(counts)) if self.rents else 0.0)
 
     def predicted_in(self, counts: Counts, replication: int) -> float:
         """Return about what a choice costs in one replication, at its own prices."""
         variants = self.surveys[replication]
         if replication not in self._priced:
             self._priced[replication] = prices_of(self.trial, [variants], bound=False)
-        cost = self._nodes_and_days(counts, self._priced[replication]) + self._undiscounted(counts)
+        cost = self._nodes_and_days(counts, self._priced[replication]) + self._lumps(tuple(counts))
         if self.rents:
             cost += weights_of(self.trial, [variants])[0] * self._rent_usd(variants[0], self._there(variants, counts))
         return cost
@@ -205,16 +208,24 @@ class Surveyed:
         ]
         return dearer + (float(np.mean([of_one - of_other for of_one, of_other in beyond])) if beyond else 0.0)
 
-    def undiscounted(self, counts: Sequence[float]) -> float:
-        """Return what a choice costs beyond its nodes' figures, for volume discounts that it does not reach."""
-        return self._undiscounted(counts)
+    def lumps(self, counts: Sequence[float]) -> float:
+        """Return what is no figure of a node in a choice: discounts that it does not reach, and whole people."""
+        return self._lumps(tuple(counts))
 
-    def _undiscounted(self, counts: Sequence[float]) -> float:
-        usd = self.trial.choices.accelerators_usd
-        return sum(
-            counts[place] * of_a_dollar * (usd(place, math.ceil(counts[place])) - paid)
-            for place, (paid, of_a_dollar) in self._tiers.items()
-        )
+    def _lumps(self, counts: tuple[float, ...]) -> float:
+        if counts not in self._lumped:
+            usd, weight = self.trial.choices.accelerators_usd, float(np.mean(weights_of(self.trial, self.surveys)))
+            undiscounted = sum(
+                counts[place] * of_a_dollar * (usd(place, math.ceil(counts[place])) - paid)
+                for place, (paid, of_a_dollar) in self._tiers.items()
+            )
+            people = 0.0
+            if self.trial.objective != "capital":
+                hours = self.surveys[0][0].hours.sum(axis=1)
+                there = self._there(self.surveys[0], counts).sum(axis=2) / hours
+                people = weight * staffed_usd(self.trial.choices.plan, there)
+            self._lumped[counts] = undiscounted + people
+        return self._lumped[counts]
 
     def _hourly(self, counts: tuple[float, ...]) -> float:
         """Return the rent of hours at work: of what machines that are paid anyway leave, bin by bin of all hours.

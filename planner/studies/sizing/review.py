@@ -182,12 +182,10 @@ class Reviewed(Surveyed):
         """Return 0, as :meth:`least_costs`."""
         return 0.0
 
-    def undiscounted(self, counts: Sequence[float]) -> float:
-        """Return what volume discounts that a policy does not reach cost, in the mean over the levels."""
+    def lumps(self, counts: Sequence[float]) -> float:
+        """Return what is no figure of a node in a policy, in the mean over the levels."""
         policy = tuple(int(nodes) for nodes in counts)
-        return sum(
-            share * self._undiscounted(self.policies.at(policy, level)) for level, share in enumerate(self.shares)
-        )
+        return sum(share * self._lumps(self.policies.at(policy, level)) for level, share in enumerate(self.shares))
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""

@@ -65,6 +65,8 @@ class Survey:
     """Price of one node, shape (clusters,)."""
     owned_usd: Floats
     """Present cost of one node without energy, shape (clusters,)."""
+    people_usd: Floats
+    """Of that, its share of people who come whole, as they are in the run that figures are read off; same shape."""
     idle_usd: Floats
     """Present cost of a node's energy without load, shape (clusters,)."""
     busy_usd: Floats
@@ -119,6 +121,7 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
         * _availability(result)[:, None, None, None],
         capital_usd=np.array([0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]),
         owned_usd=_standing_usd(result) / np.maximum(nodes, 1.0),
+        people_usd=_people_usd(result) / np.maximum(nodes, 1.0),
         idle_usd=idle_usd,
         busy_usd=busy_usd,
         tokens=float((result.tokens(result.monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
@@ -143,6 +146,15 @@ def cost_of_a_dollar(evaluator: Evaluator, counts: Counts) -> Floats:
     )
     more = _standing_usd(without) - _standing_usd(plain)
     return np.divide(more, list_usd - paid, out=np.zeros_like(more), where=list_usd > paid)
+
+
+def _people_usd(result: RunResult) -> Floats:
+    """Return the present cost of each cluster's engineers, and of its crews and staff where crews are paid."""
+    accounts = [Account.SOFTWARE_ENGINEERS]
+    if result.plan.money.upkeep.crew_usd_per_year:
+        accounts.append(Account.OPERATIONS_STAFF)
+    every, others = (present_cost_usd(result, leave_out)[:-1] for leave_out in ((), tuple(accounts)))
+    return np.asarray(every - others)
 
 
 def _standing_usd(result: RunResult) -> Floats:
