@@ -12,11 +12,12 @@ import planner
 from planner.finance.accounts import Account
 from planner.language.loading import load_scenario
 from planner.results.ownership import present_cost_usd
-from planner.studies.sizing.choices import Counts
+from planner.studies.sizing.choices import Counts, choices_of
 from planner.studies.sizing.evaluate import Archive, Outcome, Workers
 from planner.studies.sizing.judged import Clock
 from planner.studies.sizing.moves import carried_on
-from planner.studies.sizing.nearby import cheaper_as_run
+from planner.studies.sizing.nearby import cheaper_as_run, fullest
+from planner.studies.sizing.nearby import searched as from_limits
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import policy_search
 from planner.studies.sizing.search import Search
@@ -152,6 +153,26 @@ def test_where_a_budget_leaves_one_mix_it_is_found() -> None:
     del content["software"]
     search = searched(content)
     assert search.best == exhaustive(search, 4).counts == (2, 3)
+
+
+def test_a_part_of_which_all_that_may_be_bought_just_does_is_no_part_that_cannot() -> None:
+    """Five H200 alone keep the promise. Where limits leave the relaxation no margin it began no search for them.
+
+    So it was said that no plan of H200 alone keeps it. Where something else has to be bought there is none.
+    """
+    content = toy(("2026-01-01",), 5)
+    content["clusters"]["b200"] = {"accelerator": "B200", "nodes": 0}
+    content["choose"]["clusters"] = {name: {"most_nodes": 5} for name in ("h200", "b200")}
+    content["clusters"].pop("mi325x")
+    trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
+    workers = Workers(trial, 1)
+    rival = Search(Surveyed(trial, workers, 3), Archive(workers), Clock(), trial.choices.of_part("H200"), tries=0)
+    rival.surveyed.relaxed = lambda *_: None  # type: ignore[method-assign]
+    assert rival.run() is None
+    assert from_limits(rival, 6) == (0, 5)
+    assert set(fullest(trial.choices, [False, True])) == {(0, 5)}
+    content["choose"]["clusters"]["b200"]["least_nodes"] = 1
+    assert not list(fullest(choices_of(load_scenario(content)), [False, True]))
 
 
 @pytest.mark.slow

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-
-import numpy as np
+from collections.abc import Iterator, Sequence
 
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.moves import moved
@@ -21,18 +19,36 @@ _SHARES = (1.0, 0.5, 0.75, 0.25)  # of the most of one purchase
 _LEAST_SAVED = 1e-6  # of the cost: less is no difference
 
 
-def fullest(choices: Choices) -> Iterator[Counts]:
+def searched(search: Search, tries: int) -> Counts | None:
+    """Run a search among plans; where limits leave the relaxation no margin, from the most that they allow.
+
+    That is far from its best, so that as many tries are taken from there, at least.
+    """
+    if search.run() is None and math.isfinite(search.bound):
+        start = next((counts for counts in fullest(search.trial.choices, search.allowed) if search.holds(counts)), None)
+        if start is not None:
+            search.tries = max(search.tries, tries)
+            search.run(start)
+    return search.best
+
+
+def fullest(choices: Choices, allowed: Sequence[bool]) -> Iterator[Counts]:
     """Yield the choices that have as much as limits allow of one purchase, then of each other; nothing is retired.
 
     Then those that have a part of that of the one, and as much of the others: where a budget allows much of a part that
     serves little, or little of one that serves much, what does may lie between.
     """
     groups, (least, most) = choices.group_of, choices.nodes_allowed()
-    places = range(len(choices.purchases))
+    places = [place for place in range(len(choices.purchases)) if allowed[place]]
+    fewest = {
+        next((place for place in places if groups[place] == group), None): int(nodes)
+        for group, nodes in enumerate(least)
+        if nodes
+    }
+    if None in fewest:  # something has to be bought that is not allowed
+        return
     for share, first in itertools.product(_SHARES, places):
-        nodes = [0] * len(places)
-        for group, fewest in enumerate(least.astype(int).tolist()):
-            nodes[int(np.argmax(groups == group))] = fewest
+        nodes = [fewest.get(place, 0) for place in range(len(choices.purchases))]
         for turn, place in enumerate((*sorted(places, key=lambda at: at != first), first)):
             taken = sum(nodes[at] for at in places if groups[at] == groups[place])
             low, high = 0, int(most[groups[place]]) - taken

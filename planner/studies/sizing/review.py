@@ -20,7 +20,7 @@ from planner.studies.intervals import Estimate, half_width
 from planner.studies.sizing.choices import Counts, due_h
 from planner.studies.sizing.evaluate import Archive, Outcome, Run
 from planner.studies.sizing.judged import Judged, judged
-from planner.studies.sizing.nearby import cheaper_as_run
+from planner.studies.sizing.nearby import cheaper_as_run, searched
 from planner.studies.sizing.policies import Policies
 from planner.studies.sizing.prices import prices_of
 from planner.studies.sizing.replications import Surveyed
@@ -297,7 +297,7 @@ def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: C
 
 
 def _with_answer(search: Search) -> Search | None:
-    return search if search.run() is not None else None
+    return search if searched(search, search.tries) is not None else None
 
 
 def _levels(policy: Search) -> tuple[Level, ...]:

@@ -26,7 +26,7 @@ from planner.studies.sizing.evaluate import Archive, Evaluator, Objective, SizeW
 from planner.studies.sizing.explain import Explanation, explain
 from planner.studies.sizing.infeasible import nearest_miss, what_to_relax
 from planner.studies.sizing.judged import Clock, Judged, TimeUp, gap_fraction, judged
-from planner.studies.sizing.nearby import cheaper_as_run, fullest
+from planner.studies.sizing.nearby import cheaper_as_run, searched
 from planner.studies.sizing.replications import Surveyed
 from planner.studies.sizing.review import Review, review_of
 from planner.studies.sizing.search import RIVAL_TRIES, Search
@@ -170,11 +170,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
 
 def _search(main: Search, rivals: dict[str, Search]) -> None:
     """Search among all plans, and among those of each part alone, whose best may be the best of all."""
-    main.run()
-    if main.best is None:  # the limits leave the relaxation no margin: the most that they allow may do
-        start = next((counts for counts in fullest(main.trial.choices) if main.holds(counts)), None)
-        if start is not None:
-            main.run(start)
+    searched(main, main.tries)
     _families(main, rivals)
     cheapest = _cheapest({"": main, **rivals}, main)
     if cheapest != main.best:
@@ -198,7 +194,7 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
         main.clock.say(f"searching among plans of {part} alone")
         if main.best is not None and rival.bound > main.surveyed.predicted(main.best):
             rival.tries = 0
-        rival.run()
+        searched(rival, FEWER_TRIES)
 
 
 def _mixed(main: Search, rivals: dict[str, Search]) -> None:
