@@ -175,6 +175,15 @@ def test_a_part_of_which_all_that_may_be_bought_just_does_is_no_part_that_cannot
     assert not list(fullest(choices_of(load_scenario(content)), [False, True]))
 
 
+def test_a_bound_counts_no_people_that_fewer_nodes_would_not_take() -> None:
+    """One engineer does for the five nodes that are there; each had its share of those for all nodes of the survey."""
+    content = toy(("2026-01-01",), 4)
+    content["clusters"]["old"] = {"accelerator": "H200", "nodes": 5, "owned": {"bought": "2024-06-01"}}
+    content["software"] = {**CALM["software"], "engineers_per_800": {"amd": 0, "nvidia": 20}}
+    search = searched(content)
+    assert search.bound <= exhaustive(search, 4).cost
+
+
 @pytest.mark.slow
 def test_a_policy_counts_the_rent_of_hours(tmp_path: Path) -> None:
     """Machines by the hour cost nothing until they work, so that a search which saw no rent took all that it could.

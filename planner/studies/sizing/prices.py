@@ -53,8 +53,8 @@ def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool)
         if objective == "capital":
             return mean([survey[variant].capital_usd for survey in surveys])
         figures = [survey[variant] for survey in surveys]
-        # In a bound people are what they were in the survey's run; else they are counted for what is bought.
-        return mean([figure.owned_usd + figure.idle_usd - (0.0 if bound else figure.people_usd) for figure in figures])
+        # People come whole, so fewer nodes may take none: they are no cost of a node, least of all in a bound.
+        return mean([figure.owned_usd + figure.idle_usd - figure.people_usd for figure in figures])
 
     stays = node(0)
     column = [stays[names.index(purchase.name)] for purchase in choices.purchases]
@@ -118,11 +118,3 @@ def staffed_usd(plan: Plan, there: Floats) -> float:
 def _numbers(headcount: Headcount, accelerators: Floats) -> Floats:
     """Return how many people there are in each month, shape (months,)."""
     return np.array([headcount.number(count) for count in accelerators.sum(axis=0).tolist()], dtype=np.float64)
-
-
-def people_share(surveys: Sequence[Sequence[Survey]]) -> float:
-    """Return the most that people who come whole are of a node's cost, of any cluster in any replication."""
-    figures = [survey for variants in surveys for survey in variants]
-    cost = np.array([survey.owned_usd + survey.idle_usd for survey in figures])
-    people = np.array([survey.people_usd for survey in figures])
-    return float(np.divide(people, cost, out=np.zeros_like(cost), where=cost > 0).max(initial=0.0))

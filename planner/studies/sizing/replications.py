@@ -16,7 +16,7 @@ from planner.fleet.router import allowed_loads
 from planner.studies.sizing.choices import Choices, Counts
 from planner.studies.sizing.evaluate import Evaluator, Outcome, Run, Trial, Workers
 from planner.studies.sizing.policies import Policies
-from planner.studies.sizing.prices import Prices, people_share, prices_of, staffed_usd, weights_of, with_work
+from planner.studies.sizing.prices import Prices, prices_of, staffed_usd, weights_of, with_work
 from planner.studies.sizing.relaxation import Relaxation
 from planner.studies.sizing.solved import Relaxed, solve_together
 from planner.studies.sizing.survey import Survey, averaged, cost_of_a_dollar, running_factors, survey
@@ -55,8 +55,6 @@ class Surveyed:
         self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
-        self.people_share = people_share(self.surveys)
-        """The most of a bound that may be people who come whole, and so fewer in a plan with fewer nodes."""
         self._by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in choices.plan.clusters])
         burst = choices.plan.money.market.burst is not None
         self.rents = trial.objective != "capital" and (burst or bool(self._by_the_hour.any()))

@@ -176,8 +176,7 @@ class Search:
 
         None costs less than the bound, which counts energy of work besides; rent is not predicted as well.
         """
-        least = self.bound * (1.0 - self.surveyed.people_share)
-        least += min(0.0, self.surveyed.prices.fixed - self.surveyed.bound_prices.fixed)
+        least = self.bound + min(0.0, self.surveyed.prices.fixed - self.surveyed.bound_prices.fixed)
         least = -math.inf if self.surveyed.rents else least - 1e-6 * abs(least)
         below = sorted((self.surveyed.predicted(counts), counts) for counts in self.around.below(held) or [])
         kept = (counts for cost, counts in below if cost > least and self.holds(counts, fully=True))
