@@ -201,7 +201,7 @@ ONCE_UNNOTICED = (
     ("compile/__init__.py", "reference * (1.0 - cut.cut_fraction)", "reference * cut.cut_fraction"),
     ("compile/capacity.py", "PREFERRED_UTILISATION = 0.85", "PREFERRED_UTILISATION = 0.95"),
     ("compile/software.py", '"premium": 900.0', '"premium": 600.0'),
-    ("compile/capacity.py", "price_replicas(wides, calibration)", "price_replicas(specs, calibration)"),
+    ("compile/layouts.py", "price_replicas(wides, calibration)", "price_replicas(specs, calibration)"),
     ("compile/in_time.py", "yearly=yearly * factor", "yearly=np.append(yearly[:1] * factor, yearly[1:])"),
     ("fleet/quantities.py", '"working": busy - drag', '"working": busy - drag / 2'),
     (
