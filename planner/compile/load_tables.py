@@ -16,6 +16,7 @@ from planner.compile.service import Service
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.demand.plan import DemandPlan, Rates
 from planner.fleet.burst_tables import LITTLE_LATE, BurstTables
+from planner.fleet.elementwise import lengthened
 from planner.fleet.plan import LOAD_CELLS, MOST_LOAD, load_grid
 from planner.language.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
@@ -56,8 +57,7 @@ def load_tables(
                 upto = grid[: math.ceil(max(ends, MOST_LOAD) / MOST_LOAD) * LOAD_CELLS + 1]
                 pair = _Pair(service.lateness, bursts, upto, reuse)
                 for table, shares in zip(tables[:, :, c, w], (pair.bursty(bursts), pair.calm()), strict=True):
-                    table[:, : upto.size] = shares
-                    table[:, upto.size :] = shares[:, -1:]  # where it is not known, as at the end of its own loads
+                    table[:] = lengthened(shares, grid.size)  # where it is not known, as at the end of its own loads
                 most[c, w] = ends
                 alone_s[c, w] = service.lateness.alone_s
                 known = pair.by_rate(rates, 1.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION)

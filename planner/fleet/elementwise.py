@@ -67,7 +67,10 @@ def added(rows: Floats, owner: Sequence[int]) -> Floats:
 
 def lengthened(tables: Floats, cells: int) -> Floats:
     """Return a copy of tables by load that go on as they end up to some cells, shape (..., cells)."""
-    return np.pad(tables, [(0, 0)] * (tables.ndim - 1) + [(0, cells - tables.shape[-1])], mode="edge")
+    longer = np.empty((*tables.shape[:-1], cells))
+    longer[..., : tables.shape[-1]] = tables
+    longer[..., tables.shape[-1] :] = tables[..., -1:]
+    return longer
 
 
 def distinct(numbers: Ints) -> Ints:
