@@ -15,7 +15,7 @@ BIN    := $(VENV)/bin
 WORKERS := $(shell $(PYTHON) -c "import os; print(max(2, 3 * (os.cpu_count() or 2) // 2))")
 # Every worker of the tests reads some six hundred modules: what was compiled of them is kept.
 unexport PYTHONDONTWRITEBYTECODE
-QUICK  := tests/finance tests/fleet tests/physics tests/test_units.py tests/test_errors.py tests/test_documents.py
+QUICK  := tests/finance tests/engine tests/physics tests/test_units.py tests/test_errors.py tests/test_yaml_io.py
 
 .PHONY: run check test prove mutants fuzz attack pythons bench reference docs clean
 run: $(VENV)/installed
@@ -37,13 +37,13 @@ test: $(VENV)/installed-dev
 
 prove: $(VENV)/installed-dev
 	$(BIN)/pytest -n auto --dist worksteal -m prove
-	$(BIN)/python -m tests.simulation.zoom.agreement
+	$(BIN)/python -m tests.requests.agreement
 
 mutants: $(VENV)/installed-dev
 	$(BIN)/python -m tests.mutants
 
 reference: $(VENV)/installed-dev
-	$(BIN)/python -m planner.cli.reference docs/reference
+	$(BIN)/python -m docs.generate docs/reference
 	$(BIN)/python -m tests.docs.refresh
 
 docs: $(VENV)/installed-dev

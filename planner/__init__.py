@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from planner.version import __version__
 
 if TYPE_CHECKING:
-    from planner.language.loading import load_scenario
-    from planner.language.loading import load_scenario as load
-    from planner.results.result import RunResult
+    from planner.run.result import RunResult
+    from planner.scenario.loading import load_scenario
+    from planner.scenario.loading import load_scenario as load
     from planner.studies.study import run_study
     from planner.verbs import actuals, compare, memo, report, run, simulate, size, study, sweep
 
 _HOMES = {
-    "load": "planner.language.loading:load_scenario",
+    "load": "planner.scenario.loading:load_scenario",
     "run": "planner.verbs.plans:run",
     "simulate": "planner.verbs.plans:simulate",
     "compare": "planner.verbs.plans:compare",
@@ -32,8 +32,8 @@ _HOMES = {
     "actuals": "planner.verbs.many_runs:actuals",
     "report": "planner.verbs.plans:report",
     "memo": "planner.verbs.plans:memo",
-    "RunResult": "planner.results.result:RunResult",
-    "load_scenario": "planner.language.loading:load_scenario",  # the older name of load
+    "RunResult": "planner.run.result:RunResult",
+    "load_scenario": "planner.scenario.loading:load_scenario",  # the older name of load
     "run_study": "planner.studies.study:run_study",  # stores replications alone; study writes the tables too
 }
 __all__ = [

@@ -6,23 +6,21 @@ import html
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-from planner.records import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from planner.reporting.picture import Picture
-    from planner.results.chance import Chance
-    from planner.results.result import RunResult
-    from planner.studies.actuals import Held
+    from planner.actuals.actuals import Held
+    from planner.output.picture import Picture
+    from planner.run.replications import Chance
+    from planner.run.result import RunResult
+    from planner.sizing.size import Sized
     from planner.studies.analysis import Driver, Finished
     from planner.studies.axes import Axis
     from planner.studies.compare import Comparison
-    from planner.studies.sizing.size import Sized
     from planner.studies.sweep import Point
 
 Method = Literal["montecarlo", "tornado", "morris", "sobol", "importance"]
@@ -84,7 +82,7 @@ class Answer(ABC):
     def plot(self, chart: str | None = None) -> Plot:
         """Draw one of the charts; the first of them where none is named."""
         from planner.errors import Problem, ScenarioError
-        from planner.reporting.picture import svg_of
+        from planner.output.picture import svg_of
         from planner.validation import nearest
 
         pictures = self._pictures()
@@ -95,8 +93,8 @@ class Answer(ABC):
         return Plot(name=name, svg=svg_of(pictures[name]))
 
     def _pictures(self) -> dict[str, Picture]:
-        from planner.reporting.charts import CHARTS
-        from planner.reporting.report.contents import read_contents
+        from planner.output.charts import CHARTS
+        from planner.output.report.contents import read_contents
 
         contents = read_contents(self.folder)
         drawn = {name: draw(contents) for name, draw in CHARTS.items()}
@@ -134,19 +132,19 @@ class RunAnswer(Answer):
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json."""
-        from planner.reporting.summary import summary
+        from planner.output.summary import summary
 
         return summary(self.result, self.chance)
 
     def text(self, encoding: str = "utf-8") -> str:
         """Return the clusters' figures, what there is to say of them, and the months as lines."""
-        from planner.reporting.summary import month_lines, summary_table
+        from planner.output.summary import month_lines, summary_table
 
         return f"{summary_table(self.summary())}\n\n{month_lines(self.result, encoding)}"
 
     def table(self) -> pd.DataFrame:
         """Return measures.csv."""
-        from planner.reporting.run_folder import measure_rows
+        from planner.output.run_folder import measure_rows
 
         return _frame(measure_rows(self.result, self.chance))
 
@@ -170,19 +168,19 @@ class ComparisonAnswer(Answer):
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json."""
-        from planner.reporting.comparison import comparison_summary
+        from planner.output.comparison import comparison_summary
 
         return comparison_summary(self.comparison)
 
     def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - nothing in it depends on the terminal
         """Return the plans side by side, the advice, and the causes of differences in cost."""
-        from planner.reporting.comparison import comparison_table
+        from planner.output.comparison import comparison_table
 
         return comparison_table(self.comparison)
 
     def table(self) -> pd.DataFrame:
         """Return comparison.csv."""
-        from planner.reporting.comparison import comparison_rows
+        from planner.output.comparison import comparison_rows
 
         return _frame(comparison_rows(self.comparison))
 
@@ -205,25 +203,25 @@ class SweepAnswer(Answer):
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one mapping for each combination."""
-        from planner.reporting.sweep_table import sweep_rows
+        from planner.output.sweep_table import sweep_rows
 
         return _records(sweep_rows(self.axes, self.points))
 
     def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
         """Return the first combinations, and which to take."""
-        from planner.reporting.sweep_table import sweep_text
+        from planner.output.sweep_table import sweep_text
 
         return sweep_text(self.axes, self.points)
 
     def table(self) -> pd.DataFrame:
         """Return sweep.csv."""
-        from planner.reporting.sweep_table import sweep_rows
+        from planner.output.sweep_table import sweep_rows
 
         return _frame(sweep_rows(self.axes, self.points))
 
     def frontier(self) -> pd.DataFrame:
         """Return the rows that no other beats in both levelised cost and the worst share in time, cheapest first."""
-        from planner.reporting.judgement import frontier, served
+        from planner.output.judgement import frontier, served
 
         plans = [served(str(place), point.figures or {}) for place, point in enumerate(self.points)]
         return self.table().iloc[[int(plan.name) for plan in frontier(plans)]]
@@ -251,13 +249,13 @@ class StudyAnswer(Answer):
         """Return the headline's statistics, decisions and drivers; of a designed study its drivers."""
         if self.method != "montecarlo":
             return _records(self._driver_columns())
-        from planner.reporting.study_summary import study_summary
+        from planner.output.study_summary import study_summary
 
         return study_summary(self.finished)
 
     def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
         """Return the headline's percentiles, or the drivers, largest first."""
-        from planner.reporting.study_summary import driver_table, study_table
+        from planner.output.study_summary import driver_table, study_table
 
         if self.method != "montecarlo":
             return driver_table(self.finished.prepared, self.drivers)
@@ -265,13 +263,13 @@ class StudyAnswer(Answer):
 
     def table(self) -> pd.DataFrame:
         """Return percentiles.csv; of a designed study sensitivity.csv."""
-        from planner.reporting.study_rows import statistics_columns
+        from planner.output.study_rows import statistics_columns
 
         montecarlo = self.method == "montecarlo"
         return _frame(statistics_columns(self.finished.statistics()) if montecarlo else self._driver_columns())
 
     def _driver_columns(self) -> dict[str, list[Any]]:
-        from planner.reporting.study_rows import driver_columns
+        from planner.output.study_rows import driver_columns
 
         return driver_columns(self.drivers, self.completed)
 
@@ -293,25 +291,25 @@ class SizeAnswer(Answer):
     @property
     def plan(self) -> Path:
         """The plan as a scenario of its own, which runs as it is."""
-        from planner.reporting.size_folder import PLAN_FILE
+        from planner.output.size_folder import PLAN_FILE
 
         return self.folder / PLAN_FILE
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json."""
-        from planner.reporting.size_folder import size_summary
+        from planner.output.size_folder import size_summary
 
         return size_summary(self.sized)
 
     def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
         """Return the plan, the frontier of cost against service, and what there is to say of them."""
-        from planner.reporting.size_folder import size_text
+        from planner.output.size_folder import size_text
 
         return size_text(self.sized)
 
     def table(self) -> pd.DataFrame:
         """Return frontier.csv."""
-        from planner.reporting.size_rows import frontier_rows
+        from planner.output.size_rows import frontier_rows
 
         return _frame(frontier_rows(self.sized))
 
@@ -335,19 +333,19 @@ class ActualsAnswer(Answer):
 
     def summary(self) -> dict[str, Any]:
         """Return summary.json."""
-        from planner.reporting.actuals_folder import actuals_summary
+        from planner.output.actuals_folder import actuals_summary
 
         return actuals_summary(self.held)
 
     def text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002 - as above
         """Return budget against actual by account and cause, the figures, and the forecast."""
-        from planner.reporting.actuals_folder import actuals_text
+        from planner.output.actuals_folder import actuals_text
 
         return actuals_text(self.held)
 
     def table(self) -> pd.DataFrame:
         """Return forecast_monthly.csv."""
-        from planner.reporting.actuals_folder import forecast_rows
+        from planner.output.actuals_folder import forecast_rows
 
         return _frame(forecast_rows(self.held))
 
@@ -355,7 +353,7 @@ class ActualsAnswer(Answer):
 def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     import pandas as pd
 
-    from planner.results.result import with_units
+    from planner.run.result import with_units
 
     return with_units(pd.DataFrame(columns))
 

@@ -11,8 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from planner.records import dataclass
+from dataclasses import dataclass
 
 
 def printable(text: str) -> str:

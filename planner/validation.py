@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationErro
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from planner.documents import Document, KeyPath, dotted, parse_scalar
 from planner.errors import Problem, ScenarioError
+from planner.yaml_io import Document, KeyPath, dotted, parse_scalar
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

@@ -11,7 +11,7 @@ import pytest
 
 from planner.disk import sync_all
 from planner.errors import ScenarioError
-from planner.reporting.folder import write_folder
+from planner.output.folder import write_folder
 
 NAMES = [f"{number}.csv" for number in range(20)]
 

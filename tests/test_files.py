@@ -12,7 +12,7 @@ import pytest
 from planner import disk, files
 from planner.errors import ScenarioError
 from planner.files import MANIFEST, change_files, check_target, settle
-from planner.reporting.folder import write_folder
+from planner.output.folder import write_folder
 from tests.attack.killing import killed_at, operations_of
 from tests.hardening.test_stopped import faults_of
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from planner.documents import Document, parse_document
 from planner.errors import Problem, ScenarioError
-from planner.language.scenario import Scenario
+from planner.scenario.scenario import Scenario
 from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, sound_part, validate
+from planner.yaml_io import Document, parse_document
 
 
 class Fixed(Strict):

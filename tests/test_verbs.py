@@ -14,7 +14,7 @@ import yaml
 
 import planner as library
 from planner.errors import ScenarioError
-from planner.reporting.judgement import Served, frontier
+from planner.output.judgement import Served, frontier
 from planner.studies.axes import axis_text, parse_axis
 from planner.verbs import Stopped
 from tests.conftest import Planner, WriteScenario

@@ -10,12 +10,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from planner.catalog.entries import Fraction
 from planner.catalog.shipped import FOLDER, shipped_document
-from planner.documents import MAX_BYTES, Document, document_from, read_bytes
 from planner.errors import Problem, raise_all
 from planner.files import write_file
 from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration
-from planner.physics.doubt import Spread
+from planner.physics.uncertainty import Spread
 from planner.validation import Strict, validate
+from planner.yaml_io import MAX_BYTES, Document, document_from, read_bytes
 
 SHIPPED_MEASUREMENTS = FOLDER / "measurements.csv"
 SHIPPED_CALIBRATION = FOLDER / "calibration.yaml"

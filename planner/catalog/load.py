@@ -27,9 +27,9 @@ from planner.catalog.entries import (
     with_provenance,
 )
 from planner.catalog.shipped import FOLDER, shipped_document
-from planner.documents import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.validation import Strict, choices, nearest, validate
+from planner.yaml_io import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
 
 ASSUMPTION_SETS = ("measured", "articles-2024")
 VERSION = "2026.11"

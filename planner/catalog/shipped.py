@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.documents import MAX_BYTES, Document, Location, document_from, read_bytes
+from planner.yaml_io import MAX_BYTES, Document, Location, document_from, read_bytes
 
 FOLDER = Path(__file__).parent
 KEPT = FOLDER / "shipped.json"

@@ -16,7 +16,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from planner.cli import catalog, init, plans, serve, studies, throughput, validate, written, zoom
+from planner.cli import catalog, init, plans, studies, throughput, validate, written, zoom
+from planner.cli import ui as serve
 from planner.cli.progress import paint
 from planner.errors import PlannerError
 

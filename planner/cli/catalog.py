@@ -57,7 +57,7 @@ def show(
     from planner.catalog.load import load_catalog
     from planner.errors import Problem, ScenarioError, printable
     from planner.files import json_text
-    from planner.reporting.text_table import text_table
+    from planner.output.text_table import text_table
     from planner.validation import nearest
 
     known = load_catalog(assumptions, overlay)

@@ -62,9 +62,9 @@ def init(
     from planner.demand.calendar import zone
     from planner.errors import Problem, ScenarioError, raise_all
     from planner.files import json_text
-    from planner.language.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
-    from planner.tools import first_scenario as first
-    from planner.tools.traffic_fit import Asked, fit_files
+    from planner.onramp import first_scenario as first
+    from planner.onramp.traffic_fit import Asked, fit_files
+    from planner.scenario.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
 
     path, beside = Path(f"{name}.yaml"), Path(SCHEMA_FILE)
     is_stated = any(given is not None for given in (workload, model, workload_class, timezone, requests_per_s, growth))
@@ -142,9 +142,9 @@ def fit_traffic(
     from planner.demand.calendar import zone
     from planner.errors import Problem, ScenarioError
     from planner.files import json_text
-    from planner.reporting.text_table import text_table
-    from planner.tools import traffic_fit as fitting
-    from planner.tools.traffic_log import is_hourly_series
+    from planner.onramp import traffic_fit as fitting
+    from planner.onramp.traffic_log import is_hourly_series
+    from planner.output.text_table import text_table
 
     check_options(name, model, time_unit, out)
     zone(timezone)
@@ -178,7 +178,7 @@ def check_options(name: str, model: str, time_unit: str, out: Path | None) -> No
     import re
 
     from planner.errors import Problem, raise_all
-    from planner.tools.traffic_log import TIME_UNITS
+    from planner.onramp.traffic_log import TIME_UNITS
 
     problems = []
     if not re.fullmatch(r"[^\W_][\w-]{0,63}", name):

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli import options
 from planner.cli.progress import do, stages, stoppable, tell
-from planner.results.measure_names import DRAWS
+from planner.run.measure_names import DRAWS
 
 
 def run(
@@ -36,7 +36,7 @@ def run(
 ) -> None:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
     given = locals()
-    from planner.language.loading import load_scenario
+    from planner.scenario.loading import load_scenario
 
     loaded = given["scenario"] = load_scenario(scenario, given.pop("overrides") or ())
     with stages(f"{loaded.name}, {loaded.horizon_months} months from {loaded.start}", 4, quiet=quiet) as begin:

@@ -117,9 +117,9 @@ def replay(
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
     from planner.errors import printable
     from planner.files import check_target, json_text
-    from planner.reporting.run_folder import Wanted, write_run
-    from planner.reporting.study_folder import study_command
-    from planner.reporting.summary import summary, summary_table
+    from planner.output.run_folder import Wanted, write_run
+    from planner.output.study_folder import study_command
+    from planner.output.summary import summary, summary_table
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
 

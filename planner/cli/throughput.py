@@ -65,9 +65,9 @@ def throughput(
     as_json: AsJson = False,
 ) -> None:
     """Print time to first token, time per output token and tokens/s of one case or a grid."""
+    from planner.calibration.grid import Grid, evaluate_grid
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
-    from planner.tools.benchmarks.grid import Grid, evaluate_grid
     from planner.units import MILLISECOND
 
     grid = Grid(
@@ -92,7 +92,7 @@ def throughput(
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
     if chart is not None:
-        from planner.tools.benchmarks.charts import pareto_chart
+        from planner.calibration.charts import pareto_chart
 
         pareto_chart(records, chart)
         typer.echo(f"chart written to {chart}", err=True)
@@ -101,7 +101,7 @@ def throughput(
 
         typer.echo(json.dumps({"cases": records}, indent=2, allow_nan=False))
         return
-    from planner.tools.benchmarks.report import throughput_table
+    from planner.calibration.report import throughput_table
 
     typer.echo(throughput_table(records))
 
@@ -145,17 +145,17 @@ def check_benchmarks(
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
+    from planner.calibration.check import check_benchmarks as check_table
+    from planner.calibration.check import entries, summary
+    from planner.calibration.report import check_report
+    from planner.calibration.table import read_benchmarks
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
-    from planner.tools.benchmarks.check import check_benchmarks as check_table
-    from planner.tools.benchmarks.check import entries, summary
-    from planner.tools.benchmarks.report import check_report
-    from planner.tools.benchmarks.table import read_benchmarks
 
     frame = read_benchmarks(table)
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     if by_request:
-        from planner.tools.benchmarks.clients import predict_by_request, rows_by_request
+        from planner.calibration.clients import predict_by_request, rows_by_request
 
         frame = rows_by_request(frame)
         checked = check_table(frame, load_catalog(), coefficients, predict_by_request)
@@ -187,10 +187,10 @@ def calibrate(
     quiet: Quiet = False,
 ) -> None:
     """Update the throughput model by measurements of your own; a scenario's key calibration brings it into runs."""
+    from planner.calibration.calibrate import calibrate as fit_table
+    from planner.calibration.report import calibration_table, update_table
+    from planner.calibration.update import update_calibration
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
-    from planner.tools.benchmarks.calibrate import calibrate as fit_table
-    from planner.tools.benchmarks.report import calibration_table, update_table
-    from planner.tools.benchmarks.update import update_calibration
 
     if not quiet:
         typer.echo(f"fitting {table}", err=True)
@@ -224,8 +224,8 @@ def inferencex(
     quiet: Quiet = False,
 ) -> None:
     """Read results of the InferenceX benchmark, one or a list of them, and write a row for each."""
+    from planner.calibration.inferencex import csv_of, read_inferencex
     from planner.files import write_file
-    from planner.tools.benchmarks.inferencex import csv_of, read_inferencex
 
     rows, left_out = read_inferencex(file)
     write_file(out, csv_of(rows).encode())
@@ -243,8 +243,8 @@ def probe(
     json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure this machine: bandwidth, matrix rates by precision, decode and prefill steps, board power."""
-    from planner.tools.probe.measure import ProbeOptions, measure_machine
-    from planner.tools.probe.rows import write_rows
+    from planner.calibration.probe.measure import ProbeOptions, measure_machine
+    from planner.calibration.probe.rows import write_rows
 
     options = ProbeOptions(device=device, quick=quick, seconds=seconds)
     try:

@@ -49,7 +49,7 @@ def schema(
 ) -> None:
     """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
     from planner.files import json_text
-    from planner.language.schema import scenario_schema, study_schema
+    from planner.scenario.schema import scenario_schema, study_schema
     from planner.studies.headlines import headline_names
 
     typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(headline_names())), nl=False)
@@ -57,10 +57,10 @@ def schema(
 
 def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str], list[str]]:
     """Return what a sound file is, its warnings and its notes; raise ScenarioError with all that is wrong with it."""
-    from planner.compile import build_plan
-    from planner.compile.contradictions import hardly_meant
-    from planner.documents import read_document
-    from planner.language.loading import kind_of, load_scenario
+    from planner.plan.build import build_plan
+    from planner.plan.contradictions import hardly_meant
+    from planner.scenario.loading import kind_of, load_scenario
+    from planner.yaml_io import read_document
 
     if kind_of(read_document(file)) == "scenario":
         scenario = load_scenario(file, overrides)

@@ -37,8 +37,8 @@ def charts(
 ) -> None:
     """Draw an output folder's charts for slides, as PNG and SVG, into its folder charts."""
     from planner.errors import Problem, ScenarioError
-    from planner.reporting.charts import write_charts
-    from planner.reporting.picture import FORMATS
+    from planner.output.charts import write_charts
+    from planner.output.picture import FORMATS
 
     wanted = [word.strip() for word in formats.split(",")]
     if wrong := [word for word in wanted if word not in FORMATS]:

@@ -45,11 +45,11 @@ def zoom(
     from planner.cli.progress import stages
     from planner.errors import printable
     from planner.files import check_target, json_text
-    from planner.language.loading import load_scenario
-    from planner.reporting.folder import command_line
-    from planner.reporting.zoom_folder import summary_text, write_zoom
-    from planner.simulation.zoom.zoom import Asked
-    from planner.simulation.zoom.zoom import zoom as simulate_hour
+    from planner.output.folder import command_line
+    from planner.output.zoom_folder import summary_text, write_zoom
+    from planner.requests.zoom import Asked
+    from planner.requests.zoom import zoom as simulate_hour
+    from planner.scenario.loading import load_scenario
 
     loaded = load_scenario(scenario, overrides or ())
     folder = out or Path("outputs") / f"{loaded.name}-zoom"
@@ -92,6 +92,6 @@ def _moment(text: str) -> datetime:
 
 
 def _log(trace: Path | None) -> RequestLog | None:
-    from planner.tools.traffic_log import read_request_log
+    from planner.onramp.traffic_log import read_request_log
 
     return None if trace is None else read_request_log(trace, in_order=True)

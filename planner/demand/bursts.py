@@ -10,14 +10,14 @@ number: I is the same at any rate, and bursts are the smaller beside the mean th
 bursts grow with its traffic: c is then at any rate what it is at that of day one.
 
 A minute whose rate is G times the mean (G gamma with mean 1) loads a pool at ρ to ρG, at which a share ℓ(ρG) of
-requests is late, or refused, without any burst (``planner.physics.promptness``). The hour's share is E[G ℓ(ρG)],
+requests is late, or refused, without any burst (``planner.physics.slo_model``). The hour's share is E[G ℓ(ρG)],
 weighted by G because requests see their own crowd.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Literal
 
@@ -25,7 +25,6 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.errors import Problem, raise_all
-from planner.records import dataclass
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from importlib.util import find_spec
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import ScenarioError
-from planner.records import dataclass
 
 HOURS_PER_WEEK = 168
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

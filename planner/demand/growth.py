@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
-from planner.records import dataclass
 from planner.units import HOURS_PER_YEAR
 
 

@@ -5,13 +5,13 @@ Random numbers are drawn in one block per stream; every function takes the gener
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.errors import Problem, raise_all
-from planner.records import dataclass
 
 LN_2 = float(np.log(2.0))
 _BLOCK_HOURS = 24  # fastest of 8..64 where measured; a whole number of days needs no padding

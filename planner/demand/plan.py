@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +22,6 @@ from planner.demand.noise import (
 )
 from planner.demand.shape import Shape, shape_factor, weekly_profile
 from planner.errors import Problem, ScenarioError
-from planner.records import dataclass
 from planner.units import HOURS_PER_WEEK
 
 Streams: TypeAlias = "Callable[[str], np.random.Generator]"

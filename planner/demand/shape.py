@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date
 
 import numpy as np
@@ -20,7 +20,6 @@ import numpy as np
 from planner.arrays import Floats
 from planner.demand.calendar import HOURS_PER_WEEK, Horizon, local_day_index, local_hour_index
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.records import dataclass
 from planner.units import DAYS_PER_YEAR
 
 DEFAULT_PEAK_HOUR = 14  # busiest UTC hour of the public 2024 week of chat traffic (weekday mean), taken as local time

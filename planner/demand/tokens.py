@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import erfc, exp, inf, log, pi, sqrt
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
-from planner.records import dataclass
 
 _NORMAL = NormalDist()
 Z_P95 = _NORMAL.inv_cdf(0.95)

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from planner.errors import ConservationError, Problem, ScenarioError
-from planner.records import dataclass
 from planner.units import MILLION
 
 MAXIMUM_CAUSES = 10

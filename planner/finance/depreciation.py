@@ -19,6 +19,8 @@ place of C over that life, and C − B counts as charged before that day.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -26,7 +28,6 @@ from planner.arrays import Floats
 from planner.errors import Problem
 from planner.finance import refusals
 from planner.finance.cents import cents, usd, whole_cents
-from planner.records import dataclass
 from planner.units import MONTHS_PER_YEAR
 
 DEFAULT_LIFE_MONTHS = 36

@@ -10,12 +10,13 @@ signed on the 31st on the last day of shorter months.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.finance.cents import cents, series_cents, usd, whole_cents
 from planner.finance.loan import Amortisation, LoanTerms
-from planner.records import dataclass
 from planner.units import MONTHS_PER_YEAR
 
 _SAME_MONTH = 1e-9

@@ -8,7 +8,7 @@ its sums; nothing else in the planner adds up money.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from planner.arrays import Bools
 from planner.errors import ConservationError
 from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View, codes_in
-from planner.records import dataclass
 
 NO_COHORT = -1
 """Cohort index of money that belongs to no purchase: energy, people, rent."""

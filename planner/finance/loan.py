@@ -15,13 +15,13 @@ what is repaid sums to P.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.finance.cents import cents, series_cents, usd, whole_cents
-from planner.records import dataclass
 from planner.units import MONTHS_PER_YEAR
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import calendar
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TypeVar
 
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
-from planner.records import dataclass
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 NumberT = TypeVar("NumberT", np.float64, np.int64)

@@ -13,6 +13,7 @@ day instead. :class:`CashFlows` holds flows so, and gives NPV, internal rate and
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -20,7 +21,6 @@ from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
 from planner.finance import refusals
-from planner.records import dataclass
 from planner.units import MONTHS_PER_YEAR
 
 BalanceFunction = Callable[[Floats], Floats]

@@ -6,6 +6,7 @@ Hosts, network and storage have prices of their own, in the catalogue or the sce
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
@@ -14,7 +15,6 @@ import numpy as np
 from planner.errors import Problem, ScenarioError
 from planner.finance import refusals
 from planner.finance.cents import cents
-from planner.records import dataclass
 
 
 class TierRule(StrEnum):

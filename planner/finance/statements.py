@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -32,7 +32,6 @@ from planner.finance.accounts import ACCOUNT_ORDER, LEASE_PAYMENTS, Account, Cat
 from planner.finance.ledger import Dimension, Ledger, view_cents
 from planner.finance.months import MonthGrid
 from planner.finance.unit_costs import ratio
-from planner.records import dataclass
 from planner.units import MONTHS_PER_YEAR
 
 MONTHS_PER_QUARTER = 3

@@ -8,6 +8,7 @@ a year, on the anniversary of the horizon's start, as supply contracts do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -17,7 +18,6 @@ from planner.arrays import Bools, Floats
 from planner.errors import Problem
 from planner.finance import refusals
 from planner.finance.months import MonthGrid
-from planner.records import dataclass
 from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
 
 MONTH_NAMES = ("January", "February", "March", "April", "May", "June",

@@ -7,6 +7,7 @@ and of the half-year convention: IRS Publication 946 (2024), Table A-1, and its 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -17,7 +18,6 @@ from planner.finance import refusals
 from planner.finance.cents import cents, series_cents, whole_cents
 from planner.finance.depreciation import Cohorts
 from planner.finance.months import MonthGrid
-from planner.records import dataclass
 from planner.units import MONTHS_PER_YEAR
 
 MACRS_5_YEAR_HALF_YEAR = np.array([0.2000, 0.3200, 0.1920, 0.1152, 0.1152, 0.0576])

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from math import copysign, prod
 from types import MappingProxyType
@@ -33,7 +34,6 @@ import numpy as np
 from planner.errors import ConservationError
 from planner.finance.accounts import CAPEX_ACCOUNTS, Account
 from planner.finance.bridge import shapley_bridge
-from planner.records import dataclass
 
 CAUSES = ("volume", "efficiency", "price", "timing", "unexplained")
 CAUSE_MEANINGS = {

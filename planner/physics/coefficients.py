@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.physics.doubt import ANY_LAYOUT, DENSE, MIXTURE, Doubt, Groups, Spread, doubt_of
-from planner.records import dataclass
+from planner.physics.uncertainty import ANY_LAYOUT, DENSE, MIXTURE, Doubt, Groups, Spread, doubt_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.physics.arrays import Floats
+    from planner.arrays import Floats
 
 SERVING, SATURATED, DISAGGREGATED = "serving", "saturated", "disaggregated"
 """Kinds of measurement: a replica under requests, one with a queue without bottom, or a decode worker whose prompts are

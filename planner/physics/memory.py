@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.errors import CapacityError
 from planner.physics.part import refusal
 from planner.physics.precision import routed_weight_bytes, shared_weight_bytes
-from planner.records import dataclass
 from planner.units import GB
 
 if TYPE_CHECKING:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from planner.records import dataclass
 
 ArchitectureClass = Literal["dense", "moe", "custom-attention"]
 

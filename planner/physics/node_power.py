@@ -16,6 +16,7 @@ nodes (at 71% of their boards' limit) as of the air-cooled B200 nodes (at 100%).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,6 @@ from planner.physics.power import (
     board_power_w,
     throughput_fraction_at_cap,
 )
-from planner.records import dataclass
 from planner.units import KILO
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-# Output of planner.tools.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
+# Output of planner.calibration.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
 HOST_SLOPE_AIR = 0.1055
 # Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
 HOST_IDLE_W = 1800.0

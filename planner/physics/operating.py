@@ -13,17 +13,15 @@ bracketing B. Cases are worked through in chunks that stay in cache.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.records import dataclass
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from planner.physics.arrays import Bools, FloatLike, Floats, Ints
+    from planner.arrays import Bools, FloatLike, Floats, Ints
     from planner.physics.replica import Replicas
 
 CHUNK_CASES = 8192

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.physics.precision import format_with
-from planner.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

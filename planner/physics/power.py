@@ -14,17 +14,17 @@ The memory's share does not see the clock; the cores' share (leakage and clock t
 Where p(m, c, 1) exceeds the limit, firmware lowers f until p equals it. What a lower cap costs is read from measured
 caps (``throughput_fraction_at_cap``).
 
-``planner.tools.power_fit`` fits the five coefficients to ``planner/catalog/power_measurements.csv``; a test refits
-them. They are H200 measurements carried to other parts by fraction of TDP, which the B200 node rows bear out to 5%.
+``planner.calibration.power_fit`` fits the five coefficients to ``planner/catalog/power_measurements.csv``; a test
+refits them. They are H200 measurements carried to other parts by fraction of TDP, which the B200 node rows
+bear out to 5%.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from planner.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,11 +56,11 @@ class PowerCoefficients:
     """e: near 1, since voltage is at its floor over most of the range where caps act."""
 
 
-# Output of planner.tools.power_fit.fit_board_power on the shipped table.
+# Output of planner.calibration.power_fit.fit_board_power on the shipped table.
 FITTED = PowerCoefficients(
     memory=0.32029, active=0.39317, compute=1.05523, compute_exponent=0.47529, clock_exponent=1.05901
 )
-# Output of planner.tools.power_fit.fit_cap_curve on the shipped table.
+# Output of planner.calibration.power_fit.fit_cap_curve on the shipped table.
 CAP_FLOOR_FRACTION = 0.1915
 CAP_EXPONENT = 1.7228
 

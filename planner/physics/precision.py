@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-
-from planner.records import dataclass
 
 if TYPE_CHECKING:
     from planner.physics.model_shape import ModelShape

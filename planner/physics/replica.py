@@ -11,7 +11,7 @@ and one request's prefill of I tokens takes ``per token · I + per token² · I�
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -23,16 +23,15 @@ from planner.physics.coefficients import (
     SERVING,
     groups_of,
 )
-from planner.physics.doubt import Groups
 from planner.physics.memory import kv_shards, memory_fit, streamed_shared_bytes
 from planner.physics.part import arithmetic, compute_flops_per_s, is_unpacked
 from planner.physics.precision import routed_weight_bytes
-from planner.records import dataclass
+from planner.physics.uncertainty import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from planner.physics.arrays import Bools, FloatLike, Floats
+    from planner.arrays import Bools, FloatLike, Floats
     from planner.physics.coefficients import Calibration
     from planner.physics.model_shape import ModelShape
     from planner.physics.part import Part

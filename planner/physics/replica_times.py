@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.physics.memory import PREFILL_CHUNK_TOKENS
-from planner.records import dataclass
 
 if TYPE_CHECKING:
-    from planner.physics.arrays import Floats, Ints
+    from planner.arrays import Floats, Ints
     from planner.physics.replica import Replicas
 
 

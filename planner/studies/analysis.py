@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.finance.months import MonthGrid
-from planner.records import dataclass
-from planner.results.measure_names import FLEET
+from planner.run.measure_names import FLEET
 from planner.studies.decision import ByScenario, Comparison, Standing, choice, decisions, standings, worth_of_knowing
 from planner.studies.distributions import is_numeric
 from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by

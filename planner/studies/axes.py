@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from planner.documents import parse_scalar
 from planner.errors import Problem, ScenarioError
-from planner.records import dataclass
+from planner.yaml_io import parse_scalar
 
 ASK_ABOVE = 10_000
 """Points above which a sweep must be confirmed."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from pydantic import BaseModel
 
-from planner.compile import build_plan
 from planner.errors import ConservationError, Problem, ScenarioError, raise_all
 from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
 from planner.finance.bridge import CAUSES, Factors, bridge
@@ -17,16 +16,16 @@ from planner.finance.cents import usd
 from planner.finance.ledger import Dimension
 from planner.finance.unit_costs import ratio
 from planner.finance.variance import ClusterSpending, Spending, dollar_bridge
-from planner.fleet import quantities
-from planner.language.scenario import Scenario
-from planner.records import dataclass
-from planner.results.accounting import write_ledger
-from planner.results.chance import Chance, draw_again
-from planner.results.cohorts import cohorts_of
-from planner.results.measure_names import AGAINST_BASELINE, DRAWS
-from planner.results.measures import series_of, sums_of
-from planner.results.result import RunResult
-from planner.results.run import simulate
+from planner.plan import quantities
+from planner.plan.build import build_plan
+from planner.run.accounting import write_ledger
+from planner.run.cohorts import cohorts_of
+from planner.run.measure_names import AGAINST_BASELINE, DRAWS
+from planner.run.measures import series_of, sums_of
+from planner.run.replications import Chance, draw_again
+from planner.run.result import RunResult
+from planner.run.simulate import simulate
+from planner.scenario.scenario import Scenario
 
 Figures = dict[str, float | None]
 Part = TypeVar("Part")

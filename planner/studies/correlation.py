@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from planner.arrays import Floats
-from planner.documents import KeyPath
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.language import study as language
+from planner.scenario import study as language
 from planner.validation import choices, nearest
+from planner.yaml_io import KeyPath
 
 _SLACK = 1e-9
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.fleet.promise import kept_months_over, shortfall_over
-from planner.records import dataclass
+from planner.plan.slo_target import kept_months_over, shortfall_over
 from planner.studies.intervals import Estimate, half_width, mean_estimate, percentile_estimate, share_estimate
 
 

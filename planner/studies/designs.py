@@ -6,13 +6,13 @@ asked for in any order and any portion, so workers need no more than the design 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.records import dataclass
 from planner.studies.points import PointSet
 
 Integers = NDArray[np.int64]

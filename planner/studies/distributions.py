@@ -11,7 +11,7 @@ import datetime
 import numpy as np
 
 from planner.arrays import Floats
-from planner.language import study as language
+from planner.scenario import study as language
 
 TAIL = 1e-6
 """Where an endless tail is cut: no study of feasible size sees one in a million."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from planner.records import dataclass
-from planner.results.measure_names import DEFINITIONS, HIGHER_IS_BETTER, MEASURES
+from dataclasses import dataclass
+
+from planner.run.measure_names import DEFINITIONS, HIGHER_IS_BETTER, MEASURES
 from planner.units import decimals_of, unit_of
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.catalog.calibration import SHIPPED_CALIBRATION
-from planner.language.scenario import Scenario
-from planner.language.study import Study
+from planner.scenario.scenario import Scenario
+from planner.scenario.study import Study
 from planner.studies.inputs import Inputs
 from planner.studies.replicate import Setup
 from planner.version import __version__, code_sha256

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.records import dataclass
 
 BINS = 10
 """Equal-count bins of an input: deciles, as the trade's tornado has them."""

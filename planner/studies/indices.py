@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.records import dataclass
 from planner.studies.analysis import Driver
 from planner.studies.designs import Morris, OneAtATime, Saltelli
 from planner.studies.intervals import Estimate, half_width

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.documents import KeyPath
-from planner.language.scenario import Scenario
-from planner.records import dataclass
+from planner.scenario.scenario import Scenario
 from planner.studies import correlation, paths
 from planner.studies.distributions import Resolved, quantile, value_of
+from planner.yaml_io import KeyPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ of freedom gives the interval about the estimate from all rows together (Owen 20
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.records import dataclass
 
 CONFIDENCE = 0.95
 PERCENTILES = (5, 10, 50, 90, 95)

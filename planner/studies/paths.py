@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from planner.documents import KeyPath, dotted
-from planner.language.loading import SUCCESSORS
-from planner.language.scenario import Scenario
+from planner.scenario.loading import SUCCESSORS
+from planner.scenario.scenario import Scenario
 from planner.validation import choices, nearest
+from planner.yaml_io import KeyPath, dotted
 
 FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "catalog", "calibration")
 """What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts

@@ -7,13 +7,13 @@ the study can be stopped anywhere, and the spread of R estimates gives an honest
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.language.study import Sampling
-from planner.records import dataclass
+from planner.scenario.study import Sampling
 
 _BLOCK: dict[Sampling, int] = {"sobol": 128, "lhs": 16, "plain": 16}
 """Points made together: a Latin hypercube has 16, so that a sample of them can grow; Sobol's, whose scrambling takes

@@ -14,10 +14,11 @@ the model is fitted again around them (population Monte Carlo, Cappé and others
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from planner.arrays import Floats
-from planner.records import dataclass
 
 _WIDER = 1.1
 """By how much new points spread more than the normal they are drawn from: tails of weights stay short."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.compile import build_plan
-from planner.compile.contradictions import hardly_meant
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.language.study import Study
-from planner.language.study_loading import load_study
-from planner.records import dataclass
+from planner.plan.build import build_plan
+from planner.plan.contradictions import hardly_meant
+from planner.scenario.study import Study
+from planner.scenario.study_loading import load_study
 from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by
 from planner.studies.inputs import Inputs, Stated, stated

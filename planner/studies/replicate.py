@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from planner.arrays import Floats
-from planner.compile import build_plan
-from planner.compile.reuse import Reuse
 from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
-from planner.language.actuals import Seen
-from planner.language.scenario import Scenario
-from planner.records import dataclass
-from planner.results.measure_names import FLEET
-from planner.results.measures import measures, revenue_usd, series_of, service
-from planner.results.observed import observed
-from planner.results.result import RunResult
-from planner.results.run import simulate_plan
+from planner.plan.build import build_plan
+from planner.plan.reuse import Reuse
+from planner.run.measure_names import FLEET
+from planner.run.measures import measures, revenue_usd, series_of, service
+from planner.run.observed import observed
+from planner.run.result import RunResult
+from planner.run.simulate import simulate_plan
+from planner.scenario.actuals import Seen
+from planner.scenario.scenario import Scenario
 from planner.studies.designs import Design
 from planner.studies.headlines import CLUSTER_MONTHLY, HEADLINES, MONTHLY, headline_names
 from planner.studies.inputs import Inputs, Stated, changed

@@ -11,21 +11,21 @@ import numpy as np
 from pydantic import ValidationError
 
 from planner.catalog.physics import shape_of
-from planner.compile.capacity import build_services, served_precision
-from planner.compile.reuse import Reuse
-from planner.compile.service import Service
-from planner.documents import KeyPath, dotted, parse_scalar
 from planner.errors import PlannerError, Problem, ScenarioError, raise_all
-from planner.language import study as language
-from planner.language.consistency import check_scenario
-from planner.language.plausible import far_off, mark_at
-from planner.language.scenario import Scenario
 from planner.physics.coefficients import groups_of
+from planner.plan.capacity import build_services, served_precision
+from planner.plan.reuse import Reuse
+from planner.plan.service import Service
+from planner.scenario import study as language
+from planner.scenario.consistency import check_scenario
+from planner.scenario.plausible import far_off, mark_at
+from planner.scenario.scenario import Scenario
 from planner.studies import paths
 from planner.studies.correlation import mixing_of
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile
 from planner.studies.inputs import Input, Inputs, Stated, changed, new_value
 from planner.validation import choices, nearest
+from planner.yaml_io import KeyPath, dotted, parse_scalar
 
 ERROR_PREFIX = "throughput_error"
 _MOST_TRIED = 1000  # of a long list of names, its ends and some between: each takes a validation of the whole scenario

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
-from planner.forks import cores
-from planner.records import dataclass
+from planner.parallel import cores
 from planner.studies.dask_engine import LOCAL_DASK, Todo
 from planner.studies.decision import ByScenario, standings
 from planner.studies.engines import run_batches

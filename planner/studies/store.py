@@ -24,10 +24,10 @@ import numpy as np
 from planner.disk import sync, write_synced
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of
-from planner.studies.homes import Homes, Numbers
 from planner.studies.identity import Identity, digest_of
-from planner.studies.joined import FURTHER, JOINED, SINGLE, Joined, write_joined
+from planner.studies.merge import FURTHER, JOINED, SINGLE, Joined, write_joined
 from planner.studies.replicate import NOT_RUN, Rows, Setup
+from planner.studies.shard_index import Homes, Numbers
 from planner.studies.stored_columns import WRITING, schema_of, stored_bytes, table_of
 from planner.studies.work import Work
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from planner.results.measure_names import FLEET
+from planner.run.measure_names import FLEET
 from planner.studies.headlines import HEADLINES
 from planner.studies.replicate import Rows, Setup
 

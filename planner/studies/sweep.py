@@ -6,17 +6,17 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from planner.compile import build_plan
-from planner.compile.contradictions import hardly_meant
 from planner.errors import Problem, ScenarioError, raise_all, refuse
-from planner.fleet.plan import Plan
-from planner.language.loading import Source, load_scenario
-from planner.language.scenario import Scenario
-from planner.records import dataclass
-from planner.results.chance import figures_of
-from planner.results.run import simulate_plan
+from planner.plan.build import build_plan
+from planner.plan.contradictions import hardly_meant
+from planner.plan.plan import Plan
+from planner.run.replications import figures_of
+from planner.run.simulate import simulate_plan
+from planner.scenario.loading import Source, load_scenario
+from planner.scenario.scenario import Scenario
 from planner.studies.axes import Axis
 from planner.studies.engines import Crew
 from planner.studies.identity import scenario_identity

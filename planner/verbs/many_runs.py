@@ -13,7 +13,7 @@ from planner.errors import CapacityError, ScenarioError, printable, refuse
 from planner.verbs.plans import Place, Say, folder_of, silent
 
 if TYPE_CHECKING:
-    from planner.language.loading import Source
+    from planner.scenario.loading import Source
     from planner.studies.analysis import Finished
     from planner.studies.prepare import Prepared
     from planner.studies.runner import Goal, Watch, Workforce
@@ -63,10 +63,10 @@ def sweep(
     confirms more than 10,000 points.
     """
     from planner.files import check_target
-    from planner.language.loading import load_scenario
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.run_folder import command_again, scenario_file
-    from planner.reporting.sweep_table import write_sweep
+    from planner.output.csv_table import CsvFormat
+    from planner.output.run_folder import command_again, scenario_file
+    from planner.output.sweep_table import write_sweep
+    from planner.scenario.loading import load_scenario
     from planner.studies.axes import axis_text, check_size, count_points, parse_axes
     from planner.studies.runner import workforce
     from planner.studies.sweep import SweepWork, check_values, check_warnings, sweep, warnings_of_points
@@ -137,10 +137,10 @@ def study(
     ``"best=1%"`` look at a percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless
     given, it is up to 100,000 rows, and replications.parquet has them all.
     """
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.study_folder import study_command, write_designed, write_study
-    from planner.reporting.study_summary import study_remarks
-    from planner.results.run import check_whole
+    from planner.output.csv_table import CsvFormat
+    from planner.output.study_folder import study_command, write_designed, write_study
+    from planner.output.study_summary import study_remarks
+    from planner.run.simulate import check_whole
     from planner.studies.analysis import Finished
     from planner.studies.designs import MonteCarlo
     from planner.studies.prepare import prepare
@@ -214,17 +214,17 @@ def size(
     ``budget``, ``power``, ``parts`` and ``promise`` narrow what the scenario says of ``choose`` and ``promise``;
     ``study`` names uncertain inputs. ``gap`` and ``minutes`` end the search early, with the best so far.
     """
-    from planner.compile.contradictions import hardly_meant
-    from planner.language.loading import load_scenario
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.run_folder import command_again
-    from planner.reporting.size_folder import write_size
-    from planner.results.run import check_whole
+    from planner.output.csv_table import CsvFormat
+    from planner.output.run_folder import command_again
+    from planner.output.size_folder import write_size
+    from planner.plan.contradictions import hardly_meant
+    from planner.run.simulate import check_whole
+    from planner.scenario.loading import load_scenario
+    from planner.sizing.candidate import Clock
+    from planner.sizing.confirm import Effort
+    from planner.sizing.evaluate import OBJECTIVES, SizeWork
+    from planner.sizing.size import size, trial_of
     from planner.studies.runner import workforce
-    from planner.studies.sizing.confirm import Effort
-    from planner.studies.sizing.evaluate import OBJECTIVES, SizeWork
-    from planner.studies.sizing.judged import Clock
-    from planner.studies.sizing.size import size, trial_of
     from planner.validation import choices
 
     check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
@@ -275,14 +275,14 @@ def actuals(
 
     ``plan`` is a scenario, a study or the folder of a run; ``months`` a folder with ``mapping.yaml`` and CSV files.
     """
+    from planner.actuals.actuals import hold
     from planner.files import check_target
-    from planner.language.actuals import read_actuals
-    from planner.reporting.actuals_folder import write_actuals
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.folder import command_line
-    from planner.reporting.run_folder import planned_from
-    from planner.results.run import check_whole
-    from planner.studies.actuals import hold
+    from planner.output.actuals_folder import write_actuals
+    from planner.output.csv_table import CsvFormat
+    from planner.output.folder import command_line
+    from planner.output.run_folder import planned_from
+    from planner.run.simulate import check_whole
+    from planner.scenario.actuals import read_actuals
     from planner.studies.prepare import prepare
     from planner.studies.runner import workforce
 
@@ -340,7 +340,7 @@ def _run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None) -
 
 def _importance(folder: Path, finished: Finished) -> StudyAnswer:
     """Read what drives the headline off a finished Monte Carlo study."""
-    from planner.reporting.study_rows import completed_rows
+    from planner.output.study_rows import completed_rows
 
     completed = completed_rows(finished.output(finished.prepared.headline.name, finished.detailed).T)
     drivers = tuple(finished.drivers())

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from planner.answers import ComparisonAnswer, RunAnswer
 from planner.errors import Problem, ScenarioError, refuse
-from planner.results.measure_names import DRAWS
+from planner.run.measure_names import DRAWS
 
 if TYPE_CHECKING:
-    from planner.language.loading import Source
-    from planner.results.result import RunResult
-    from planner.simulation.processes import Process
+    from planner.engine.processes import Process
+    from planner.run.result import RunResult
+    from planner.scenario.loading import Source
 
 Place = str | os.PathLike[str]
 Say = Callable[[str], None]
@@ -35,10 +35,10 @@ def simulate(
 ) -> RunResult:
     """Run a scenario once and return its checked result, without writing anything.
 
-    ``processes`` are generator functions of a ``planner.simulation.processes.World`` that run with it.
+    ``processes`` are generator functions of a ``planner.engine.processes.World`` that run with it.
     """
-    from planner.language.loading import load_scenario
-    from planner.results.run import simulate
+    from planner.run.simulate import simulate
+    from planner.scenario.loading import load_scenario
 
     return simulate(load_scenario(scenario), seed, replication, processes)
 
@@ -62,12 +62,12 @@ def run(
 
     ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them.
     """
-    from planner.compile import build_plan
+    from planner.engine.processes import load_process
     from planner.files import check_target
-    from planner.language.loading import load_scenario
-    from planner.results.chance import drawing
-    from planner.results.run import check_whole, simulate_plan
-    from planner.simulation.processes import load_process
+    from planner.plan.build import build_plan
+    from planner.run.replications import drawing
+    from planner.run.simulate import check_whole, simulate_plan
+    from planner.scenario.loading import load_scenario
 
     check_whole(draws=draws, seed=seed or 0)
     functions = [load_process(process) if isinstance(process, str) else process for process in processes]
@@ -82,8 +82,8 @@ def run(
     with drawing(draw, range(1, draws), workers=1 if functions else None) as together:
         result = draw(0)
         refuse(result.warnings, strict=strict)
-        from planner.reporting.csv_table import CsvFormat
-        from planner.reporting.run_folder import Wanted, begin_run
+        from planner.output.csv_table import CsvFormat
+        from planner.output.run_folder import Wanted, begin_run
 
         form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
         finish = begin_run(result, Wanted(form=form, hourly=hourly, parquet=parquet))
@@ -112,10 +112,10 @@ def compare(
     ``baseline`` is the name or the file of the scenario that the others are held against, the first unless given.
     """
     from planner.files import check_target
-    from planner.language.loading import load_scenario
-    from planner.reporting.comparison import write_comparison
-    from planner.reporting.csv_table import CsvFormat
-    from planner.reporting.run_folder import scenario_file
+    from planner.output.comparison import write_comparison
+    from planner.output.csv_table import CsvFormat
+    from planner.output.run_folder import scenario_file
+    from planner.scenario.loading import load_scenario
     from planner.studies.compare import check_comparable, compare, find_baseline
 
     if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
@@ -134,13 +134,13 @@ def compare(
 
 def report(folder: Place) -> Path:
     """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
-    from planner.reporting.report.build import rebuild_report
+    from planner.output.report.build import rebuild_report
 
     return rebuild_report(Path(folder))
 
 
 def memo(folder: Place) -> list[Path]:
     """Write memo.html and memo.md of an output folder, as ``planner memo`` does; return their paths."""
-    from planner.reporting.report.memo import write_memo
+    from planner.output.report.memo import write_memo
 
     return write_memo(folder)

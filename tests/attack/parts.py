@@ -34,15 +34,15 @@ scramblings: 4
 """
 LOADED = (
     "planner.cli.app",
-    "planner.reporting.run_folder",
-    "planner.reporting.sweep_table",
-    "planner.reporting.study_folder",
-    "planner.reporting.study_summary",
+    "planner.output.run_folder",
+    "planner.output.sweep_table",
+    "planner.output.study_folder",
+    "planner.output.study_summary",
     "planner.studies.runner",
     "planner.studies.sweep",
     "planner.studies.study",
-    "planner.studies.sizing.size",
-    "planner.studies.reforecast",
+    "planner.sizing.size",
+    "planner.actuals.reforecast",
     "pyarrow.parquet",
     "scipy.special",
 )

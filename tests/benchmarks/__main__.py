@@ -20,11 +20,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: one thread, 
 
 import numpy as np
 
-from planner.compile import build_plan
-from planner.fleet.plan import Plan
-from planner.language.loading import load_scenario
-from planner.results.run import run_engine
-from planner.simulation.zoom.zoom import Asked, zoom
+from planner.plan.build import build_plan
+from planner.plan.plan import Plan
+from planner.requests.zoom import Asked, zoom
+from planner.run.simulate import run_engine
+from planner.scenario.loading import load_scenario
 from tests.benchmarks.million import CLUSTERS, MOST_S, million_s
 from tests.benchmarks.monthly_sheet import monthly_sheet
 from tests.benchmarks.naive_simpy import NaiveFleet

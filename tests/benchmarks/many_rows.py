@@ -29,7 +29,7 @@ from unittest import mock
 import numpy as np
 from scipy.stats import norm
 
-from planner.reporting.study_summary import study_summary, study_table
+from planner.output.study_summary import study_summary, study_table
 from planner.studies import dask_engine
 from planner.studies.dask_engine import Batch
 from planner.studies.headlines import headline_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from planner.fleet.plan import Plan
+from planner.plan.plan import Plan
 from planner.units import MONTHS_PER_YEAR, SECONDS_PER_HOUR
 
 PRICE_USD, LIFE_YEARS, USD_PER_KWH = 30_000.0, 5.0, 0.08  # of an accelerator, in round figures

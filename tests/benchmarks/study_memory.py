@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from planner.reporting.study_folder import write_study
+from planner.output.study_folder import write_study
 from planner.studies import runner
 from planner.studies.analysis import Finished
 from planner.studies.dask_engine import Batch

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.compile import build_plan
-from planner.language.loading import load_scenario
+from planner.plan.build import build_plan
+from planner.scenario.loading import load_scenario
 from tests.benchmarks.monthly_sheet import monthly_sheet
 from tests.benchmarks.waiting import REFERENCE, command_s, move_ms
 

@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from planner.language.loading import load_scenario
-from planner.live import controls
-from planner.live.desk import Desk
-from planner.results.run import simulate
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+from planner.ui import controls
+from planner.ui.desk import Desk
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"

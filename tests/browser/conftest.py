@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.language.loading import load_scenario
-from planner.reporting.run_folder import write_run
-from planner.results.run import simulate
+from planner.output.run_folder import write_run
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 from tests.browser.chromium import Browser, find_chromium
 from tests.conftest import TINY
 

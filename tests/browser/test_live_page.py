@@ -16,9 +16,9 @@ import pytest
 import uvicorn
 import yaml
 
-from planner.language.loading import load_scenario
-from planner.live.desk import Desk
-from planner.live.server import build_app, listen
+from planner.scenario.loading import load_scenario
+from planner.ui.desk import Desk
+from planner.ui.server import build_app, listen
 from tests.browser.chromium import Browser
 from tests.browser.test_report_page import CONTRAST, faults
 from tests.conftest import ROOT, TINY

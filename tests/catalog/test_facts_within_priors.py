@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from planner.catalog.load import load_catalog
-from planner.language.cluster import Cluster
-from planner.language.fields import Plausible
-from planner.language.finance import Finance
-from planner.language.scenario import Scenario
+from planner.scenario.cluster import Cluster
+from planner.scenario.fields import Plausible
+from planner.scenario.finance import Finance
+from planner.scenario.scenario import Scenario
 
 CATALOG = load_catalog()
 PARTS = [part for part in CATALOG.accelerators if f"capex_allin_{part.lower()}" in CATALOG.priors]

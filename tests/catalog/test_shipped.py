@@ -11,9 +11,9 @@ import pytest
 from planner.catalog import shipped
 from planner.catalog.calibration import shipped_file
 from planner.catalog.load import ASSUMPTION_SETS, load_catalog
-from planner.documents import read_document
 from planner.errors import ScenarioError
-from planner.language.loading import load_scenario
+from planner.scenario.loading import load_scenario
+from planner.yaml_io import read_document
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "mixed-fleet.yaml"
 NAMES = sorted(path.name for path in shipped.FOLDER.glob("*.yaml"))

@@ -150,7 +150,7 @@ def test_our_own_bug_is_one_line_and_exit_code_1(
     def broken(*_: object, **__: object) -> None:
         raise ConservationError("tokens do not add up")
 
-    monkeypatch.setattr("planner.results.run.simulate_plan", broken)
+    monkeypatch.setattr("planner.run.simulate.simulate_plan", broken)
     write()
     outcome = planner("run", "tiny.yaml", "-q")
     assert (outcome.code, outcome.err) == (1, "error: tokens do not add up\n")
@@ -161,7 +161,7 @@ def test_an_interrupt_is_one_word(planner: Planner, write: Write, monkeypatch: p
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("planner.results.run.simulate_plan", interrupted)
+    monkeypatch.setattr("planner.run.simulate.simulate_plan", interrupted)
     write()
     outcome = planner("run", "tiny.yaml", "-q")
     assert outcome.code == 128 + signal.SIGINT

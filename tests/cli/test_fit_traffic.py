@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from planner.cli.app import app
 from planner.demand.shape import weekly_profile
-from planner.documents import Document, parse_document
 from planner.errors import ScenarioError
-from planner.language.workload import Workload
+from planner.scenario.workload import Workload
 from planner.validation import validate
+from planner.yaml_io import Document, parse_document
 from tests.demand.shared_traces import trace
 
 RUNNER = CliRunner()

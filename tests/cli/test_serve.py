@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from planner.live.server import listen
+from planner.ui.server import listen
 from tests.conftest import Planner, WriteScenario
 
 
 def test_without_its_libraries_it_names_what_to_install(
     planner: Planner, write: WriteScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "planner.live.server", raising=False)
+    monkeypatch.delitem(sys.modules, "planner.ui.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     planner("serve", str(write())).refused("pip install 'datacenter-planner[serve]'")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from planner.reporting import study_folder
-from planner.reporting.plan_tables import BY_SCENARIO
-from planner.reporting.run_columns import TABLES
-from planner.reporting.study_rows import STUDY_TABLES
+from planner.output import study_folder
+from planner.output.plan_tables import BY_SCENARIO
+from planner.output.run_columns import TABLES
+from planner.output.study_rows import STUDY_TABLES
 from tests.studies.conftest import SMALL
 
 Planner = Callable[..., Any]

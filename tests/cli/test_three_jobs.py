@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import TINY
-from tests.tools.test_first_scenario import FLEET, QUOTES, log_text, series_text
+from tests.onramp.test_first_scenario import FLEET, QUOTES, log_text, series_text
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner.finance.accounts import Account
-from planner.language.loading import load_scenario
-from planner.results.measures import measures
-from planner.results.run import simulate
+from planner.run.measures import measures
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 from planner.studies.compare import compare
 
 

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from planner.catalog.entries import Entry, Range, Source, Sourced
 from planner.catalog.load import Catalog
-from planner.language.scenario import Scenario
+from planner.scenario.scenario import Scenario
 from planner.units import unit_of
 from planner.validation import field_docstring
 

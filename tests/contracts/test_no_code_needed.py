@@ -12,11 +12,11 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.compile import build_plan
-from planner.language.loading import load_scenario
 from planner.physics.memory import memory_fit
 from planner.physics.part import compute_flops_per_s, wider_precision
-from planner.results.run import run_engine, simulate
+from planner.plan.build import build_plan
+from planner.run.simulate import run_engine, simulate
+from planner.scenario.loading import load_scenario
 from tests.contracts.source import trees
 
 Planner = Callable[..., Any]

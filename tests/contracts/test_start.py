@@ -50,10 +50,10 @@ def test_what_writes_is_loaded_while_others_draw(tmp_path: Path, tiny: str) -> N
     (tmp_path / "tiny.yaml").write_text(tiny)
     watch = """
 import sys
-import planner.results.chance as chance
+import planner.run.replications as chance
 begin = chance.drawing
 def drawing(*given, **named):
-    print(sorted(name for name in sys.modules if name.startswith(("planner.reporting", "xlsxwriter"))))
+    print(sorted(name for name in sys.modules if name.startswith(("planner.output", "xlsxwriter"))))
     return begin(*given, **named)
 chance.drawing = drawing
 """
@@ -66,10 +66,10 @@ chance.drawing = drawing
 def test_forks_that_draw_load_nothing_of_their_own() -> None:
     draw = """
 import json, sys
-from planner.compile import build_plan
-from planner.language.loading import load_scenario
-from planner.results.chance import figures_of, months_of
-from planner.results.run import simulate_plan
+from planner.plan.build import build_plan
+from planner.scenario.loading import load_scenario
+from planner.run.replications import figures_of, months_of
+from planner.run.simulate import simulate_plan
 scenario = load_scenario(sys.argv[1])
 plan = build_plan(scenario)
 before = set(sys.modules)

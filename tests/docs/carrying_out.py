@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.tools.reference.navigation import tutorial_pages
+from docs.generate.navigation import tutorial_pages
 from tests.docs.blocks import Output, Step, steps
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.language.schema import SCHEMA_FILE, scenario_schema, study_schema
+from planner.onramp.first_scenario import starter_text
+from planner.scenario.schema import SCHEMA_FILE, scenario_schema, study_schema
 from planner.studies.headlines import headline_names
-from planner.tools.first_scenario import starter_text
 from tests.conftest import ROOT, Planner
 from tests.editor.language_server import SERVER, LanguageServer
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from planner.finance.cents import cents
 from planner.finance.loan import Amortisation, LoanTerms, loan_schedule
 from planner.finance.statements import Statements, cover_ratio
-from planner.language.loading import load_scenario
-from planner.results.measures import measures
-from planner.results.result import RunResult
-from planner.results.run import simulate
+from planner.run.measures import measures
+from planner.run.result import RunResult
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]
 

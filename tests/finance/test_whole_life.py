@@ -23,8 +23,8 @@ from planner.finance.purchase import DiscountTier, Quote, choose_quote
 from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.tariffs import demand_charges_of_peaks_usd, flat_tariff, hourly_prices_usd_per_kwh
 from planner.finance.tax import TaxRules, income_tax, tax_depreciation
-from planner.reporting.columns import Column, ColumnKind, TableDescription
-from planner.reporting.csv_table import CsvFormat, write_csv
+from planner.output.columns import Column, ColumnKind, TableDescription
+from planner.output.csv_table import CsvFormat, write_csv
 
 GRID = MonthGrid(start=date(2026, 4, 1), horizon_months=36)
 ORDERS = ((date(2026, 4, 1), 800), (date(2027, 9, 14), 200))

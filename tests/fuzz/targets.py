@@ -12,16 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.calibration.check import check_benchmarks
+from planner.calibration.table import read_benchmarks
 from planner.catalog.load import load_catalog
-from planner.compile import build_plan
-from planner.language.loading import load_scenario
-from planner.reporting.charts import CHARTS, checked_charts
-from planner.reporting.comparison import write_comparison
-from planner.reporting.report.build import checked_report, rebuild_report
-from planner.reporting.report.contents import Contents, read_contents
-from planner.reporting.run_folder import write_run
-from planner.reporting.study_folder import write_designed, write_study
-from planner.results.run import simulate_plan
+from planner.onramp.traffic_log import is_hourly_series, read_hourly_rates, read_request_log
+from planner.onramp.traffic_statistics import fit_hourly_shape, fit_traffic
+from planner.output.charts import CHARTS, checked_charts
+from planner.output.comparison import write_comparison
+from planner.output.report.build import checked_report, rebuild_report
+from planner.output.report.contents import Contents, read_contents
+from planner.output.run_folder import write_run
+from planner.output.study_folder import write_designed, write_study
+from planner.plan.build import build_plan
+from planner.run.simulate import simulate_plan
+from planner.scenario.loading import load_scenario
 from planner.studies.analysis import Finished
 from planner.studies.compare import compare
 from planner.studies.designs import OneAtATime
@@ -29,10 +33,6 @@ from planner.studies.identity import identity
 from planner.studies.prepare import prepare
 from planner.studies.runner import Goal, Workforce, batch_size, run_rows
 from planner.studies.store import Store
-from planner.tools.benchmarks.check import check_benchmarks
-from planner.tools.benchmarks.table import read_benchmarks
-from planner.tools.traffic_log import is_hourly_series, read_hourly_rates, read_request_log
-from planner.tools.traffic_statistics import fit_hourly_shape, fit_traffic
 from tests.conftest import TINY
 from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers
 from tests.shipped import shipped_calibration

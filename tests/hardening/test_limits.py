@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from planner import documents
-from planner.compile.workloads import read_growth_table
+from planner import yaml_io as documents
 from planner.demand.calendar import Horizon
 from planner.demand.growth import growth_multiplier
 from planner.errors import ScenarioError
-from planner.language.consistency import MOST_BYTES, expected_bytes
-from planner.language.loading import load_scenario
+from planner.plan.workloads import read_growth_table
+from planner.scenario.consistency import MOST_BYTES, expected_bytes
+from planner.scenario.loading import load_scenario
 from planner.studies.prepare import prepare
 from tests.conftest import Planner, WriteScenario
 

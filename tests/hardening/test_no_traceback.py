@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.compile.workloads import read_growth_table
 from planner.demand.calendar import Horizon
 from planner.errors import ScenarioError
-from planner.language.loading import load_scenario
-from planner.results.run import simulate
+from planner.plan.workloads import read_growth_table
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 from planner.studies.distributions import quantile
 from planner.studies.prepare import prepare
 from tests.studies.conftest import SMALL
@@ -61,7 +61,7 @@ def test_memory_that_runs_out_is_one_message(
     def exhausted(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("planner.compile.build_plan", exhausted)
+    monkeypatch.setattr("planner.plan.build.build_plan", exhausted)
     write()
     done = planner("validate", "tiny.yaml")
     assert (done.code, done.err) == (1, "error: not enough memory\n")

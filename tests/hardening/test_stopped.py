@@ -18,10 +18,10 @@ import pytest
 
 from planner import files
 from planner.errors import ScenarioError
-from planner.language.loading import load_scenario
-from planner.reporting.report.build import rebuild_report
-from planner.reporting.run_folder import write_run
-from planner.results.run import simulate
+from planner.output.report.build import rebuild_report
+from planner.output.run_folder import write_run
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 from tests.conftest import TINY
 
 Planner = Callable[..., Any]

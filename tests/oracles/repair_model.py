@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import simpy
 
-from planner.fleet.plan import ClusterPlan
-from planner.fleet.reliability_plan import ReliabilityPlan
-from planner.simulation.failures import HARD, SOFT, Failures
+from planner.engine.failures import HARD, SOFT, Failures
+from planner.plan.plan import ClusterPlan
+from planner.plan.reliability_plan import ReliabilityPlan
 
 Steps = Generator[simpy.Event, Any, None]
 

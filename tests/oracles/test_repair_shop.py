@@ -14,18 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.fleet.plan import ClusterPlan
-from planner.fleet.reliability_plan import ReliabilityPlan
-from planner.fleet.software_plan import Headcount
-from planner.results.run import simulate
-from planner.simulation.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
-from planner.simulation.log import Outage
-from planner.simulation.open_shop import OpenShop
-from planner.simulation.repair_shop import RepairShop
-from tests.fleet.plans import cause_plan, cluster_plan, make_plan, reliability_plan
+from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
+from planner.engine.log import Outage
+from planner.engine.open_shop import OpenShop
+from planner.engine.repair_shop import RepairShop
+from planner.plan.plan import ClusterPlan
+from planner.plan.reliability_plan import ReliabilityPlan
+from planner.plan.software_plan import Headcount
+from planner.run.simulate import simulate
+from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
+from tests.engine.worlds import scenario_of
 from tests.oracles.erlang import erlang_c
 from tests.oracles.repair_model import Loss, RepairModel
-from tests.simulation.worlds import scenario_of
 
 Floats = NDArray[np.float64]
 

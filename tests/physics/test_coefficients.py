@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.physics.coefficients import COEFFICIENTS, NAMES, SATURATED, Calibration, groups_of, prior_calibration
-from planner.physics.doubt import Spread, interval
+from planner.physics.uncertainty import Spread, interval
 
 
 def test_names_are_distinct_and_priors_positive() -> None:

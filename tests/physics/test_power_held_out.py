@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import planner.catalog
+from planner.calibration.power_fit import read_power_measurements
+from planner.calibration.probe.rows import ProbeRow, read_rows
+from planner.calibration.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
+from planner.calibration.validation import serving_board_w
 from planner.physics.power import BoardRating, board_power_w, power_fraction
-from planner.tools.benchmarks.validation import serving_board_w
-from planner.tools.power_fit import read_power_measurements
-from planner.tools.probe.rows import ProbeRow, read_rows
-from planner.tools.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
 from tests.shipped import shipped_calibration
 
 CATALOG = Path(planner.catalog.__path__[0])

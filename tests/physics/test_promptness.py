@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from planner.catalog.load import load_catalog
 from planner.catalog.physics import part_of, shape_of
-from planner.physics import promptness
-from planner.physics.late_shares import (
+from planner.physics import slo_model as promptness
+from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
+from planner.physics.slo_miss import (
     CELLS,
     late_first,
     late_tokens,
@@ -22,9 +24,7 @@ from planner.physics.late_shares import (
     room_for_prefills,
     waits_beyond,
 )
-from planner.physics.promptness import Thinning, late_curve, refusing, sustains_more
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
-from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
+from planner.physics.slo_model import Thinning, late_curve, refusing, sustains_more
 from tests.shipped import shipped_calibration
 
 ASKED = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=8.0)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, Factors, bridge
 from planner.finance.variance import PLAN_CAUSES
-from planner.language.loading import load_scenario
-from planner.results.measures import measures
-from planner.results.result import RunResult
-from planner.results.run import simulate
+from planner.run.measures import measures
+from planner.run.result import RunResult
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 from planner.studies.compare import dollars, factors_of
 
 Write = Callable[..., Path]

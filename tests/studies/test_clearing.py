@@ -11,7 +11,7 @@ import pytest
 from planner.files import MANIFEST
 from planner.studies import runner
 from planner.studies.analysis import Finished
-from planner.studies.joined import SINGLE
+from planner.studies.merge import SINGLE
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Goal, Watch, Workforce, run_rows
 from planner.studies.study import open_store, study_manifest

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from planner.errors import ScenarioError
-from planner.language.loading import load_scenario
+from planner.scenario.loading import load_scenario
+from planner.sizing.candidate import Clock
+from planner.sizing.confirm import Effort
+from planner.sizing.size import size, trial_of
 from planner.studies import dask_engine
 from planner.studies.engines import run_batches
 from planner.studies.prepare import prepare
-from planner.studies.sizing.confirm import Effort
-from planner.studies.sizing.judged import Clock
-from planner.studies.sizing.size import size, trial_of
+from tests.sizing.test_size import toy
 from tests.studies.processes import LIMIT_S, Process, end, files, finish, start, start_study, wait_for
-from tests.studies.test_size import toy
 
 distributed = pytest.importorskip("distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'")
 

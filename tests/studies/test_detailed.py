@@ -15,15 +15,15 @@ from planner.errors import ScenarioError
 from planner.files import MANIFEST
 from planner.studies import analysis
 from planner.studies.dask_engine import Todo
-from planner.studies.homes import Homes
 from planner.studies.intervals import (
     mean_estimate,
     percentile_estimate,
     spread_estimates,
 )
-from planner.studies.joined import FURTHER, SINGLE
+from planner.studies.merge import FURTHER, SINGLE
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Workforce
+from planner.studies.shard_index import Homes
 from planner.studies.stored_columns import stored_bytes
 from planner.studies.study import open_store
 from planner.verbs.many_runs import study

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from planner.language import study as language
+from planner.scenario import study as language
 from planner.studies.distributions import TAIL, is_numeric, is_smooth, quantile, value_of
 
 U = np.linspace(0.001, 0.999, 501)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.language import study as language
+from planner.scenario import study as language
 from planner.studies.designs import Morris, OneAtATime, Saltelli
 from planner.studies.importance import importance
 from planner.studies.indices import screening, sobol_indices, tornado

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from planner.language.study import Sampling
+from planner.scenario.study import Sampling
 from planner.studies.intervals import (
     Estimate,
     half_width,

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from planner.reporting import study_folder
-from planner.studies import joined, store
+from planner.output import study_folder
+from planner.studies import merge as joined
+from planner.studies import store
 from tests.benchmarks.study_memory import collect
 
 BATCH, FEW, MANY = 64, 128, 640

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import qmc
 
-from planner.language.study import Sampling
+from planner.scenario.study import Sampling
 from planner.studies.points import MAX_DIMENSIONS, PointSet, _generator
 
 SAMPLINGS: tuple[Sampling, ...] = ("sobol", "lhs", "plain")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
-from planner.language.study import Normal
-from planner.reporting.study_folder import write_study
-from planner.reporting.summary import summary
-from planner.results.run import simulate
+from planner.output.study_folder import write_study
+from planner.output.summary import summary
+from planner.run.simulate import simulate
+from planner.scenario.study import Normal
 from planner.studies import dask_engine, runner
 from planner.studies.analysis import Finished
 from planner.studies.headlines import headline_names

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import f
 
-from planner.language.study import Sampling
+from planner.scenario.study import Sampling
 from planner.studies.designs import MonteCarlo
 from planner.studies.headlines import headline_names
 from planner.studies.points import PointSet

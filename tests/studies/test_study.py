@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import planner
-from planner.language.study_loading import load_study
-from planner.reporting.summary import summary
-from planner.results.measure_names import FLEET
-from planner.results.run import simulate
+from planner.output.summary import summary
+from planner.run.measure_names import FLEET
+from planner.run.simulate import simulate
+from planner.scenario.study_loading import load_study
 from planner.studies.prepare import prepare
 from tests.studies.conftest import SMALL
 
@@ -50,7 +50,7 @@ def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replica
     third = SMALL.replace("uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:")
     study = study_file(third.replace("  clusters.h200.unit_price_usd: {prior: gpu_module_price_h200}\n", ""))
     together = list(planner.run_study(study, 12, tmp_path / "out").bands())
-    monkeypatch.setattr("planner.studies.joined._ROW_GROUP", 8)
+    monkeypatch.setattr("planner.studies.merge._ROW_GROUP", 8)
     assert list(planner.run_study(study, 12, tmp_path / "again").bands()) == together
     assert len({band.percentiles for band in together if band.output == "cost_usd" and band.cluster == FLEET}) == 9
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.language.loading import load_scenario
-from planner.results.measures import measures
-from planner.results.run import simulate
+from planner.run.measures import measures
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 from planner.studies.axes import Axis, check_size, count_points, number_of, parse_axes, parse_axis
 from planner.studies.sweep import SweepWork, check_values, sweep
 

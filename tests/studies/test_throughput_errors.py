@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from planner.language.loading import load_scenario
-from planner.language.study import Lognormal
+from planner.scenario.loading import load_scenario
+from planner.scenario.study import Lognormal
 from planner.studies.inputs import stated
 from planner.studies.resolve import _throughput_errors
 from tests.conftest import TINY

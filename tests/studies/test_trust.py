@@ -26,7 +26,7 @@ from planner.studies import identity as identities
 from planner.studies import replicate
 from planner.studies.analysis import separation
 from planner.studies.intervals import mean_estimate
-from planner.studies.joined import SINGLE
+from planner.studies.merge import SINGLE
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
 from planner.studies.runner import Workforce

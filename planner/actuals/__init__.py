@@ -1,0 +1,1 @@
+"""Months that happened, held against the plan they were planned by."""

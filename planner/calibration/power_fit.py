@@ -1,0 +1,189 @@
+"""Fits the coefficients of board and node power to measurements; the shipped constants are its output."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from planner.arrays import Bools, Floats
+from planner.errors import Problem, ScenarioError, raise_all
+from planner.physics.power import (
+    PowerCoefficients,
+    clock_bound_fraction,
+    largest_clock,
+    power_fraction,
+    throttled_clock_fraction,
+)
+
+_NUMBERS = {
+    "board": ("memory_fraction", "compute_fraction", "clock_fraction", "power_fraction"),
+    "cap": ("memory_fraction", "compute_fraction", "power_fraction", "throughput_fraction"),
+    "throttle": ("power_fraction", "uncapped_power_fraction", "throughput_fraction"),
+    "serving": ("batch", "input_tokens", "output_tokens", "boards", "board_load_w"),
+    "node": ("boards", "board_idle_w", "board_load_w", "wall_idle_w", "wall_load_w"),
+}
+_TEXTS = ("record", "accelerator", "workload", "scenario", "precision", "engine", "cooling", "grade", "source")
+_BOUNDS = ([0.0, 0.0, 0.0, 0.1, 0.8], [2.0, 1.0, 5.0, 1.0, 3.0])
+_START = [0.4, 0.3, 0.8, 0.5, 1.2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerMeasurement:
+    """One row of the table of power measurements."""
+
+    record: str
+    """``board`` (power and clock under a load), ``cap`` (throughput kept, to hold the clock), ``throttle`` (throughput
+    kept against power), ``serving`` (power of boards that serve requests, held out of the fit), or ``node`` (wall
+    power)."""
+    accelerator: str
+    workload: str
+    scenario: str
+    cooling: str
+    """Node rows: ``air`` or ``liquid``."""
+    grade: str
+    source: str
+    numbers: dict[str, float]
+    """The columns its record needs, by name."""
+    precision: str = ""
+    engine: str = ""
+    """Serving rows: under which engine."""
+
+
+def read_power_measurements(path: Path) -> list[PowerMeasurement]:
+    """Read the table; every bad row is reported, with its line."""
+    problems: list[Problem] = []
+    rows: list[PowerMeasurement] = []
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            lines = list(csv.DictReader(stream))
+    except OSError as error:
+        raise ScenarioError(Problem(message=f"cannot be read: {error.strerror}", file=str(path))) from error
+    for line, cells in enumerate(lines, start=2):
+        record = cells.get("record") or ""
+        if record not in _NUMBERS:
+            hint = f"one of {', '.join(_NUMBERS)}"
+            problems.append(
+                Problem(message=f"{record!r} is not a record", file=str(path), line=line, path="record", hint=hint)
+            )
+            continue
+        numbers = {name: _number(cells.get(name)) for name in _NUMBERS[record]}
+        problems += [
+            Problem(message=f"{cells.get(name)!r} is not a number", file=str(path), line=line, path=name)
+            for name, number in numbers.items()
+            if not math.isfinite(number)
+        ]
+        texts = {name: cells.get(name) or "" for name in _TEXTS}
+        rows.append(PowerMeasurement(numbers=numbers, **texts))
+    if not lines:
+        problems.append(Problem(message="has no rows", file=str(path)))
+    raise_all(problems)
+    return rows
+
+
+def column(rows: list[PowerMeasurement], name: str) -> Floats:
+    """Return one numeric column of rows that have it."""
+    return np.array([row.numbers[name] for row in rows])
+
+
+def fit_board_power(rows: list[PowerMeasurement]) -> PowerCoefficients:
+    """Fit the five coefficients by least squares on power and on throughput kept, all as fractions."""
+    from scipy.optimize import least_squares  # noqa: PLC0415  (slow to import, needed here alone)
+
+    board = [row for row in rows if row.record == "board"]
+    cap = [row for row in rows if row.record == "cap"]
+
+    def residuals(parameters: Floats) -> Floats:
+        coefficients = _coefficients(parameters)
+        return np.concatenate(
+            [
+                board_power_residuals(board, coefficients),
+                cap_residuals(cap, coefficients),
+            ]
+        )
+
+    # The bisection inside makes the residuals smooth to 1e-12, so differences want a step well above that.
+    fit = least_squares(residuals, _START, bounds=_BOUNDS, diff_step=[1e-5] * len(_START))
+    return _coefficients(fit.x)
+
+
+def board_power_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> Floats:
+    """Return predicted less measured power over TDP, at the measured clock."""
+    memory, compute, clock = (column(rows, name) for name in _NUMBERS["board"][:3])
+    return power_fraction(memory, compute, clock, coefficients) - column(rows, "power_fraction")
+
+
+def cap_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> Floats:
+    """Return predicted less measured throughput kept under a cap."""
+    memory, compute, cap = (column(rows, name) for name in _NUMBERS["cap"][:3])
+    kept = clocked_throughput_fraction(memory, compute, cap, coefficients)
+    return kept - column(rows, "throughput_fraction")
+
+
+def clocked_throughput_fraction(
+    memory: Floats, compute: Floats, cap: Floats, coefficients: PowerCoefficients
+) -> Floats:
+    """Return throughput at the clock to which a cap makes the cores fall, over that at the board's own limit.
+
+    ``cap`` is over TDP, activities are as measured at the board's own limit. It holds the clock exponent of board power
+    to measurements; what a cap costs is read from measured caps, by :func:`fit_cap_curve`.
+    """
+
+    def over(clock: Floats) -> Bools:
+        return np.asarray(power_fraction(memory, compute, clock, coefficients) > 1.0)
+
+    # κ depends on m/c alone, which stretching a step does not change.
+    bound = clock_bound_fraction(memory, compute)
+    free = largest_clock(over, memory.shape)
+    at_full = 1.0 - bound + bound / free
+    capped = throttled_clock_fraction(memory * at_full, compute * at_full, cap, coefficients)
+    return np.asarray(at_full / (1.0 - bound + bound / capped))
+
+
+def fit_cap_curve(rows: list[PowerMeasurement]) -> tuple[float, float]:
+    """Fit floor and exponent of the throughput that a cap leaves, by least squares on measured caps."""
+    from scipy.optimize import least_squares  # noqa: PLC0415  (slow to import, needed here alone)
+
+    cap, uncapped, kept = (column(rows, name) for name in _NUMBERS["throttle"])
+
+    def residuals(parameters: Floats) -> Floats:
+        floor, exponent = parameters
+        headroom = np.clip((cap - floor) / (uncapped - floor), 0.0, 1.0)
+        return np.asarray(1.0 - (1.0 - headroom) ** exponent - kept)
+
+    floor, exponent = least_squares(residuals, [0.2, 1.5]).x
+    return float(floor), float(exponent)
+
+
+def fit_host_slope(rows: list[PowerMeasurement], cooling: str) -> float:
+    """Fit the watts that fans, supplies and host add per watt of boards above idle, over nodes cooled alike.
+
+    Least squares through each node's own idle point: wall − idle wall = (1 + ρ) Σ(board − idle board).
+    """
+    nodes = [row for row in rows if row.record == "node" and row.cooling == cooling]
+    rise = column(nodes, "boards") * (column(nodes, "board_load_w") - column(nodes, "board_idle_w"))
+    wall_rise = column(nodes, "wall_load_w") - column(nodes, "wall_idle_w")
+    return float(rise @ wall_rise / (rise @ rise) - 1.0)
+
+
+def _coefficients(parameters: Floats) -> PowerCoefficients:
+    """Name the fitted parameters."""
+    memory, active, compute, compute_exponent, clock_exponent = (float(parameter) for parameter in parameters)
+    return PowerCoefficients(
+        memory=memory,
+        active=active,
+        compute=compute,
+        compute_exponent=compute_exponent,
+        clock_exponent=clock_exponent,
+    )
+
+
+def _number(text: str | None) -> float:
+    """Read a number, or NaN."""
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return math.nan

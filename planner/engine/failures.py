@@ -1,0 +1,143 @@
+"""Failures: nodes fail as independent Poisson processes, drawn in one block when they enter service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.arrays import Bools, Floats, Ints
+from planner.plan.plan import ClusterPlan
+from planner.plan.reliability_plan import ReliabilityPlan
+
+SEVERITIES = ("soft", "medium", "hard")
+SOFT, MEDIUM, HARD = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """Failures drawn for some nodes; arrays of shape (failures,)."""
+
+    time_h: Floats
+    node: NDArray[np.int64]
+    """Index within the cluster."""
+    group: NDArray[np.int64]
+    """Which tensor-parallel group of the node; -1 for the whole node."""
+    cause: NDArray[np.int64]
+    severity: NDArray[np.int64]
+    repair_h: Floats
+
+    def where(self, chosen: Bools | Ints | slice) -> Failures:
+        """Return the failures that a mask, an order or a slice chooses."""
+        return Failures(
+            time_h=self.time_h[chosen], node=self.node[chosen], group=self.group[chosen],
+            cause=self.cause[chosen], severity=self.severity[chosen], repair_h=self.repair_h[chosen],
+        )  # fmt: skip
+
+    @staticmethod
+    def joined(parts: Sequence[Failures]) -> Failures:
+        """Return several sets as one."""
+        if len(parts) == 1:
+            return parts[0]
+        return Failures(
+            **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Failures)}
+        )
+
+
+def draw_failures(
+    plan: ReliabilityPlan,
+    cluster: ClusterPlan,
+    start_h: Floats,
+    first_node: int,
+    end_h: float,
+    draw: np.random.Generator,
+) -> Failures:
+    """Draw every failure of nodes that enter service at ``start_h`` (shape (nodes,)) until the horizon's end.
+
+    A node's rate is λ·w·(1 + (m − 1)·exp(−age/τ)): w tells lemons from the rest with mean 1, m and τ are early life.
+    """
+    nodes = start_h.size
+    exposure = np.maximum(min(end_h, cluster.retire_h) - start_h, 0.0)
+    total_rate = sum(cause.per_node_h for cause in plan.causes) * cluster.failure_multiplier
+    plain = 1.0 / (1.0 + plan.lemon_fraction * (plan.lemon_multiplier - 1.0))
+    weight = np.where(draw.random(nodes) < plan.lemon_fraction, plan.lemon_multiplier * plain, plain)
+    tau = plan.early_life_h
+    reached = -np.expm1(-exposure / tau)
+    steady = total_rate * weight * exposure
+    early = total_rate * weight * (plan.early_life_multiplier - 1.0) * tau * reached
+    steady_count, early_count = draw.poisson(steady.sum()), draw.poisson(early.sum())
+    count = int(steady_count + early_count)
+    place, moment, kind, heal = draw.random((4, count))
+    spread = draw.standard_normal(count)
+    node = np.empty(count, dtype=np.int64)
+    age = np.empty(count)
+    for part, expected in ((slice(0, steady_count), steady), (slice(steady_count, count), early)):
+        if part.stop > part.start:
+            running = np.cumsum(expected)
+            node[part] = np.minimum(np.searchsorted(running, place[part] * running[-1], side="right"), nodes - 1)
+    age[:steady_count] = moment[:steady_count] * exposure[node[:steady_count]]
+    age[steady_count:] = -tau * np.log1p(-moment[steady_count:] * reached[node[steady_count:]])
+    severity, cause, group = _marks(plan, cluster, kind, heal)
+    return Failures(
+        time_h=start_h[node] + age,
+        node=node + first_node,
+        group=group,
+        cause=cause,
+        severity=severity,
+        repair_h=_repair_h(plan, severity, spread),
+    )
+
+
+def draw_interruptions(
+    plan: ReliabilityPlan,
+    cluster: ClusterPlan,
+    start_h: Floats,
+    first_node: int,
+    end_h: float,
+    draw: np.random.Generator,
+) -> Failures:
+    """Draw when spot nodes are taken back: a Poisson process for each, exponential times until another stands in.
+
+    They take no crew and no part, as a soft failure does; their cause is the plan's last.
+    """
+    rent, cause = cluster.rent, len(plan.causes) - 1
+    assert rent is not None, "only machines under contract are taken back"
+    exposure = np.maximum(min(end_h, cluster.retire_h) - start_h, 0.0)
+    counts = draw.poisson(rent.interruptions_per_h * exposure)
+    node = np.repeat(np.arange(start_h.size), counts)
+    return Failures(
+        time_h=start_h[node] + draw.random(node.size) * exposure[node],
+        node=node + first_node,
+        group=np.full(node.size, -1),
+        cause=np.full(node.size, cause),
+        severity=np.full(node.size, SOFT),
+        repair_h=draw.exponential(rent.interruption_h, node.size),
+    )
+
+
+def _marks(
+    plan: ReliabilityPlan, cluster: ClusterPlan, kind: Floats, heal: Floats
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return severity, cause and group from uniform numbers; the fraction left over picks the group."""
+    rates = np.array([cause.per_node_h for cause in plan.causes])
+    edges = np.cumsum(rates) / rates.sum() if rates.sum() > 0 else np.ones(len(plan.causes))
+    cause = np.minimum(np.searchsorted(edges, kind, side="right"), len(plan.causes) - 1)
+    soft = np.array([c.soft_fraction for c in plan.causes])[cause]
+    medium = soft + np.array([c.medium_fraction for c in plan.causes])[cause]
+    severity = np.where(heal < soft, SOFT, np.where(heal < medium, MEDIUM, HARD))
+    groups = cluster.accelerators_per_node // cluster.group_accelerators
+    takes_node = np.array([c.whole_node for c in plan.causes])[cause] | (groups == 1)
+    below = np.where(cause > 0, edges[cause - 1], 0.0)
+    width = np.maximum(edges[cause] - below, 1e-300)
+    within = np.clip((kind - below) / width, 0.0, 1.0 - 1e-12)
+    group = np.where(takes_node, -1, (within * groups).astype(np.int64))
+    return severity.astype(np.int64), cause.astype(np.int64), group
+
+
+def _repair_h(plan: ReliabilityPlan, severity: NDArray[np.int64], standard: Floats) -> Floats:
+    """Return lognormal repair times with each severity's mean and the common coefficient of variation."""
+    sigma = np.sqrt(np.log1p(plan.repair_cv**2))
+    times: Floats = np.array(plan.repair_h)[severity] * np.exp(sigma * standard - 0.5 * sigma**2)
+    return times

@@ -1,0 +1,183 @@
+"""Many small linear programs, solved together by the dual simplex method.
+
+Each hour asks for x ≥ 0 with A x ≤ b ≥ 0 that maximises several objectives, one after the other; hours of one program
+differ in b alone. The search begins where some rows are met in full at the least cost, whether or not there is room: a
+basis that is optimal but for what it overfills. Each step mends the row that is overfilled most. Which column mends it
+at the least loss is a matter of the basis and not of b, so hours at the same basis with the same row to mend take the
+step as one. Every figure of an hour comes from the hour alone: who is solved beside it does not move it by a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.arrays import Floats
+from planner.elementwise import in_hours
+
+Indices = NDArray[np.intp]
+_TOLERANCE = 1e-9  # matrices, objectives and right-hand sides are scaled to about 1
+_MOST_CELLS = 2**21  # of tableaus held at once: 16 MB
+_STEPS_PER_ROW = 100  # a program takes a few; more would be a circle that rounding has closed
+
+
+def maximise(
+    matrices: Floats,
+    objectives: Floats,
+    met: Sequence[int],
+    limits: Floats,
+    program: Indices,
+    filled: Sequence[tuple[int, int]] = (),
+) -> Floats:
+    """Return x ≥ 0 with A x ≤ b that maximises the first objective, then the second, and so on; shape (n, hours).
+
+    ``matrices`` has shape (programs, m, n), ``objectives`` (programs, levels, n + m) with the slacks of the m rows at
+    the end, ``limits`` (m, hours) and holds no negative number; ``program`` is that of each hour. No column has a part
+    in two of the rows ``met``, and where these are met in full at the least cost, no column gains anything.
+
+    ``filled`` are rows to fill before those are met, each with a column that nothing but its row holds back and whose
+    gain comes after that of all rows met: beginning there saves the steps by which its work would be driven from row to
+    row.
+    """
+    rows, columns = matrices.shape[1:]
+    tableaus = np.zeros((len(matrices), rows + objectives.shape[1], columns + rows))
+    tableaus[:, :rows, :columns], tableaus[:, rows:] = matrices, objectives
+    tableaus[:, :rows, columns:] = np.eye(rows)
+    bases, levels = np.tile(np.arange(columns, columns + rows), (len(matrices), 1)), limits.copy()
+    for row in set(range(rows)) - set(met):  # its slack is there to begin with: what it counts, its columns count
+        counted = objectives[:, :, columns + row, None]
+        if counted.any():
+            tableaus[:, rows:] -= counted * tableaus[:, row, None]
+    if filled:
+        _fill(tableaus, bases, np.array(filled, dtype=np.intp), levels, program)
+    _meet(tableaus, bases, np.array(met, dtype=np.intp), levels, program)
+    solution = np.zeros((columns + rows, limits.shape[1]))
+    most = max(1, _MOST_CELLS // tableaus[0].size)
+    for first in range(0, limits.shape[1], most):
+        chunk = slice(first, first + most)
+        _mend(tableaus, bases, program[chunk], levels[:, chunk], solution[:, chunk])
+    return solution[:columns]
+
+
+def _fill(tableaus: Floats, bases: Indices, filled: Indices, levels: Floats, program: Indices) -> None:
+    """Fill some rows, each by the column beside it in ``filled``, of shape (rows, 2).
+
+    No column has a part in two of them, so they can enter all at once.
+    """
+    rows, columns = filled.T
+    amounts = tableaus[:, :, columns]  # shape (programs, m + levels, filled)
+    pivots = amounts[:, rows, np.arange(rows.size)]
+    new_rows = tableaus[:, rows] / pivots[:, :, None]
+    tableaus -= amounts @ new_rows
+    tableaus[:, rows], bases[:, rows] = new_rows, columns
+    for row, pivot, amount in zip(rows.tolist(), pivots.T, amounts.T, strict=True):
+        level = levels[row] / pivot.take(program)
+        for other in np.flatnonzero(amount[: bases.shape[1]].any(axis=1)).tolist():
+            levels[other] -= amount[other].take(program) * level
+        levels[row] = level
+
+
+def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, program: Indices) -> None:
+    """Meet some rows in full, each by the column that does so at the least cost, or by its slack where none can."""
+    programs, rows = np.arange(len(bases))[:, None], bases.shape[1]
+    columns = slice(tableaus.shape[2] - rows)
+    able = tableaus[:, met, columns] > _TOLERANCE
+    entering = _cheapest(tableaus[:, met, columns], tableaus[:, None, rows:, columns], able)
+    can = np.asarray(able.any(axis=2))
+    amounts = np.where(can[:, :, None], tableaus[programs, :, entering], 0.0)  # shape (programs, met, m + levels)
+    pivots = np.where(can, np.take_along_axis(tableaus[:, met], entering[:, :, None], axis=2)[:, :, 0], 1.0)
+    new_rows, new_levels = tableaus[:, met] / pivots[:, :, None], levels[met] / pivots.T[:, program]
+    # Each column is met in one row at most, so these sums have one term each and the rows can enter all at once.
+    tableaus -= np.einsum("pkr,pkc->prc", amounts, new_rows)
+    for row in np.flatnonzero(amounts[:, :, :rows].any(axis=(0, 1))).tolist():
+        by = np.flatnonzero(amounts[:, :, row].any(axis=0)).tolist()
+        terms = [amounts[:, k, row][program] * new_levels[k] for k in by]
+        levels[row] -= sum(terms[1:], start=terms[0])
+    tableaus[:, met], levels[met] = new_rows, new_levels
+    bases[:, met] = np.where(can, entering, bases[:, met])
+
+
+def _mend(tableaus: Floats, bases: Indices, group: Indices, levels: Floats, solution: Floats) -> None:
+    """Take dual simplex steps until no row is overfilled; write what the columns come to, shape (n + m, hours).
+
+    ``tableaus`` has shape (groups, m + levels, n + m), ``bases`` (groups, m) and ``levels``, what the basic columns
+    come to, (m, hours). Each step makes the objectives of an hour less than they were, so none comes back to a basis.
+    """
+    rows, hours = bases.shape[1], np.arange(group.size)
+    for _ in range(_STEPS_PER_ROW * rows):
+        least = levels.min(axis=0)
+        fits = least >= -_TOLERANCE
+        if fits.any():
+            fit, unfit = np.flatnonzero(fits), np.flatnonzero(~fits)
+            _write(solution, hours[fit], bases[group[fit]], in_hours(levels, fit))
+            if not unfit.size:
+                return
+            hours, levels, group, least = hours[unfit], in_hours(levels, unfit), group[unfit], least[unfit]
+        leaving = _first(levels == least)
+        step = group * rows + leaving
+        taken = np.zeros(bases.size, dtype=np.bool_)
+        taken[step] = True
+        before, row = np.divmod(np.flatnonzero(taken), rows)
+        group = (np.cumsum(taken) - 1)[step]
+        tableaus, bases = tableaus[before], bases[before]
+        to_mend = -tableaus[np.arange(row.size), row]
+        able = to_mend > _TOLERANCE
+        can = np.asarray(able.any(axis=1))
+        if not can.all():  # x = 0 fits, so what nothing can mend is overfilled by rounding alone
+            stuck = np.flatnonzero(~can[group])
+            levels[leaving[stuck], stuck] = 0.0
+            continue
+        entering = _cheapest(to_mend, tableaus[:, rows:], able)
+        levels = _pivot(tableaus, (row, entering), levels, least, group)
+        bases[np.arange(row.size), row] = entering
+    _write(solution, hours, bases[group], levels)
+
+
+def _write(solution: Floats, hours: Indices, bases: Indices, levels: Floats) -> None:
+    """Write what the basic columns of some hours come to; ``bases`` has shape (some hours, m)."""
+    solution[bases.T, hours] = np.maximum(levels, 0.0)
+
+
+def _first(holds: NDArray[np.bool_]) -> Indices:
+    """Return the first row in which each column is true; numpy's own argmax along rows takes ten times as long."""
+    rank = np.arange(len(holds), 0, -1).astype(np.min_scalar_type(len(holds)))
+    highest: Indices = np.max(holds * rank[:, None], axis=0).astype(np.intp)
+    return len(holds) - highest
+
+
+def _cheapest(per_column: Floats, gains: Floats, able: NDArray[np.bool_]) -> Indices:
+    """Return the column that is able to mend a row at the least loss a unit, one objective after the other.
+
+    ``per_column`` is what a unit of a column mends, shape (..., columns), and ``gains`` what it gains, shape (...,
+    objectives, columns): a loss in the first objective in which it is not nothing, after which it may be a gain.
+    """
+    losses = gains / np.where(able, -per_column, -1.0)[..., None, :]
+    for level in range(gains.shape[-2]):
+        loss = np.where(able, losses[..., level, :], np.inf)
+        least = loss.min(axis=-1, keepdims=True)
+        able = loss <= least + _TOLERANCE * (1.0 + np.abs(least))
+        if np.count_nonzero(able) == able[..., 0].size:
+            break
+    return np.asarray(able.argmax(axis=-1), dtype=np.intp)
+
+
+def _pivot(tableaus: Floats, place: tuple[Indices, Indices], levels: Floats, leaving: Floats, group: Indices) -> Floats:
+    """Put a column in a row's place, one of each for each tableau; return the levels after it, shape (m, hours).
+
+    ``leaving`` is the level of that row in each hour.
+    """
+    (row, column), program, rows = place, np.arange(len(tableaus)), len(levels)
+    amounts = tableaus[program, :, column]
+    pivots = amounts[program, row]
+    new_row = tableaus[program, row] / pivots[:, None]
+    tableaus -= amounts[:, :, None] * new_row[:, None, :]
+    tableaus[program, row] = new_row
+    hours, left = np.arange(group.size), row[group]
+    new_level = leaving / pivots[group]
+    change = in_hours(amounts.T[:rows], group)
+    change *= new_level
+    levels = levels - change
+    levels[left, hours] = new_level
+    return levels

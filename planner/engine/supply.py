@@ -1,0 +1,219 @@
+"""Orders, deliveries, commissioning with limited crews, power blocks: how nodes get into service.
+
+A delivery is paid when it comes. Its nodes serve once they are commissioned and the site has power for them; until
+then, and for good where it never has, they are owned and wait. What came before the start was paid then: its purchase
+has a time below zero, and its age is counted from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import simpy
+
+from planner.arrays import Bools, Floats
+from planner.engine.failures import draw_failures, draw_interruptions
+from planner.engine.log import Change, ChangeLog, Purchase
+from planner.engine.open_shop import OpenShop
+from planner.engine.repair_shop import RepairShop
+from planner.engine.streams import Streams
+from planner.plan.plan import ClusterPlan, Plan
+
+Steps = Generator[simpy.Event, Any, None]
+Prices = tuple[float, float, float, float]
+_SAME_KW = 1e-6
+"""A milliwatt: ten nodes of 10.2 kW fit into 102 kW, however the floats round."""
+
+
+class _WaitingNode(NamedTuple):
+    """A node that has no power yet."""
+
+    cluster: int
+    purchase: int
+    ready_h: float
+    """When it is commissioned."""
+
+
+class Supply:
+    """Brings nodes into service; owns the commissioning crews and the power not yet handed out."""
+
+    def __init__(
+        self, env: simpy.Environment, plan: Plan, shop: RepairShop | OpenShop, log: ChangeLog, streams: Streams
+    ) -> None:
+        self.env = env
+        self.plan = plan
+        self.shop = shop
+        self.log = log
+        self.streams = streams
+        self.crews = simpy.Resource(env, capacity=1)  # the crews work as one team, delivery by delivery
+        self.arrived = {cluster.accelerator: env.event() for cluster in plan.clusters}
+        """By part: happens when its first nodes are in service."""
+        self.free_kw = 0.0
+        """Energised and given to no node, where power comes in blocks."""
+        self.waiting: list[_WaitingNode] = []
+        """Nodes without power, in the order in which they asked for it."""
+        self.batches = [0] * len(plan.clusters)
+        self.in_service = [0] * len(plan.clusters)
+        self.retired = [0] * len(plan.clusters)
+
+    def start(self) -> None:
+        """Set every cluster on its way; where two want the same crew or power at once, the first by name has it."""
+        if self.plan.site.block_h.size:
+            self.env.process(self._energise_blocks())
+        for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: pair[1].name):
+            if cluster.nodes:
+                self.env.process(self._arrive(index, cluster))
+            if cluster.retire_h < self.plan.hours:
+                self.env.process(self._retire_all(index, cluster))
+
+    def _arrive(self, index: int, cluster: ClusterPlan) -> Steps:
+        order, owned = cluster.order, cluster.owned
+        if order is None:
+            yield self.env.timeout(cluster.online_h or 0.0)
+            paid_h, prices = (self.env.now, cluster.prices_usd) if owned is None else (owned.bought_h, owned.prices_usd)
+            purchase = self._deliver(index, cluster.nodes, prices, float(paid_h))
+            self._ask_for_power(index, purchase, np.full(cluster.nodes, self.env.now))
+            return
+        draw = self.streams(f"supply/{cluster.name}")
+        arrival_h = order.placed_h + order.lead_h + order.slip_h.draw(draw)
+        shares = np.diff(np.linspace(0, cluster.nodes, order.deliveries + 1).round().astype(int))
+        for shipment, nodes in enumerate(shares.tolist()):
+            came_h = arrival_h + shipment * order.interval_h
+            if nodes and came_h >= min(cluster.retire_h, self.plan.hours):
+                self.log.undelivered.append(Purchase(came_h, index, nodes, cluster.prices_usd, order.placed_h))
+                continue
+            yield self.env.timeout(max(0.0, came_h - self.env.now))
+            if nodes:
+                refused = draw.random(nodes) < order.acceptance_failure_fraction
+                came_h = min(came_h, self.env.now)
+                self.env.process(self._commission(index, cluster.prices_usd, refused, came_h, order.placed_h))
+
+    def _deliver(self, index: int, nodes: int, prices_usd: Prices, paid_h: float, placed_h: float = np.inf) -> int:
+        """Take a delivery; return its place in the log."""
+        self.log.purchases.append(Purchase(paid_h, index, nodes, prices_usd, placed_h))
+        return len(self.log.purchases) - 1
+
+    def _commission(
+        self, index: int, prices_usd: Prices, refused: Bools, came_h: float, placed_h: float = np.inf
+    ) -> Steps:
+        """Pay for a delivery and install it; nodes refused at acceptance come back after a hard repair and its part.
+
+        One that came before the start was installed from then on, by crews that had nothing else to do.
+        """
+        site = self.plan.site
+        purchase = self._deliver(index, refused.size, prices_usd, came_h, placed_h)
+        with self.crews.request() as turn:
+            yield turn
+            rounds = np.arange(refused.size) // site.commissioning_crews + 1
+            begins_h = came_h if came_h < 0 else float(self.env.now)
+            ready_h = begins_h + rounds * site.commissioning_h
+            ready_h[refused] += self.plan.reliability.rma_h + self.plan.reliability.repair_h[2]
+            self._ask_for_power(index, purchase, np.maximum(np.sort(ready_h), 0.0))
+            yield self.env.timeout(max(0.0, begins_h + float(rounds[-1] * site.commissioning_h) - self.env.now))
+
+    def _energise_blocks(self) -> Steps:
+        """Hand over each power block on its day."""
+        site = self.plan.site
+        for time_h, (before_kw, after_kw) in zip(site.block_h.tolist(), pairwise([0.0, *site.block_kw]), strict=True):
+            if time_h > self.env.now:
+                yield self.env.timeout(time_h - self.env.now)
+            self.free_kw += after_kw - before_kw
+            self._energise()
+
+    def _ask_for_power(self, index: int, purchase: int, ready_h: Floats) -> None:
+        """Let nodes serve from when they are commissioned, or have them wait where the site's power comes in blocks."""
+        if self.plan.site.block_h.size and not self.plan.clusters[index].is_hosted:
+            self.waiting += [_WaitingNode(index, purchase, time_h) for time_h in ready_h.tolist()]
+            self._energise()
+        else:
+            self._serve(index, purchase, ready_h)
+
+    def _energise(self) -> None:
+        """Give free power to waiting nodes, first come first served; one too large for what is free is passed over."""
+        waiting, powered = self.waiting, dict[tuple[int, int], list[float]]()
+        self.waiting = []
+        for node in waiting:
+            cluster = self.plan.clusters[node.cluster]
+            if self.env.now >= cluster.retire_h:
+                continue
+            if cluster.nameplate_kw > self.free_kw + _SAME_KW:
+                self.waiting.append(node)
+                continue
+            self.free_kw -= cluster.nameplate_kw
+            powered.setdefault((node.cluster, node.purchase), []).append(max(float(self.env.now), node.ready_h))
+        for (index, purchase), times in powered.items():
+            self._serve(index, purchase, np.sort(times))
+
+    def _serve(self, index: int, purchase: int, service_h: Floats) -> None:
+        """Put nodes of a purchase into service at their times, where still in the plan's, and draw their failures."""
+        cluster, end_h = self.plan.clusters[index], float(self.plan.hours)
+        service_h = service_h[service_h < min(end_h, cluster.retire_h)]
+        if not service_h.size:
+            return
+        # Early life is behind what came before the start: its failures are drawn from then on, and those before go.
+        aged_h = min(self.log.purchases[purchase].time_h, 0.0)
+        self.batches[index] += 1
+        times, counts = np.unique(service_h, return_counts=True)
+        for time_h, count in zip(times.tolist(), counts.tolist(), strict=True):
+            accelerators = count * cluster.accelerators_per_node
+            detail = f"batch {self.batches[index]}{', owned before the start' if aged_h else ''}"
+            self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail, purchase))
+        self.in_service[index] += service_h.size
+        self.env.process(self._announce(cluster.accelerator, float(times[0])))
+        stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
+        first = self.shop.admit(index, service_h)
+        failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, end_h, stream)
+        self.shop.expect(index, failures.where(failures.time_h >= service_h[failures.node - first]))
+        if cluster.rent is not None and cluster.rent.interruptions_per_h > 0:
+            draw = self.streams(f"interruptions/{cluster.name}/{self.batches[index]}")
+            taken = draw_interruptions(self.plan.reliability, cluster, service_h, first, end_h, draw)
+            self.shop.expect(index, taken)
+
+    def _announce(self, part: str, time_h: float) -> Steps:
+        """Tell those who wait for a part that the first nodes of it are there."""
+        if not self.arrived[part].triggered:
+            yield self.env.timeout(max(0.0, time_h - self.env.now))
+            if not self.arrived[part].triggered:  # another cluster's may have come in the meantime
+                self.arrived[part].succeed()
+
+    def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: Prices) -> None:
+        """Let more nodes of a cluster that were ordered come, at a price each; they serve once commissioned.
+
+        Those of a provider serve as they come: they were commissioned long ago.
+        """
+
+        def arrive() -> Steps:
+            yield self.env.timeout(arrival_h - self.env.now)
+            if self.env.now >= self.plan.clusters[index].retire_h:
+                return
+            if self.plan.clusters[index].is_hosted:
+                purchase = self._deliver(index, nodes, prices_usd, float(self.env.now))
+                self._ask_for_power(index, purchase, np.full(nodes, float(self.env.now)))
+            else:
+                yield from self._commission(index, prices_usd, np.zeros(nodes, dtype=bool), float(self.env.now))
+
+        self.env.process(arrive())
+
+    def _retire_all(self, index: int, cluster: ClusterPlan) -> Steps:
+        yield self.env.timeout(cluster.retire_h)
+        self.retire(index, self.in_service[index])
+
+    def retire(self, index: int, nodes: int) -> int:
+        """Take nodes out of service for good, those first in; their power goes to those that wait. Return how many."""
+        arrived = [c.accelerators for c in self.log.changes if c.cluster == index and c.time_h <= self.env.now]
+        leaving = min(nodes, sum(arrived) // self.plan.clusters[index].accelerators_per_node)
+        if leaving:
+            self.in_service[index] -= leaving
+            first = self.retired[index]
+            self.retired[index] += leaving
+            self.shop.work_until(float(self.env.now))  # what failed until now failed
+            self.shop.drop(index, first, first + leaving, float(self.env.now))
+            accelerators = -leaving * self.plan.clusters[index].accelerators_per_node
+            self.log.changes.append(Change(float(self.env.now), "retired", index, accelerators, f"{leaving} nodes"))
+            if not self.plan.clusters[index].is_hosted:
+                self.free_kw += leaving * self.plan.clusters[index].nameplate_kw
+                self._energise()
+        return leaving

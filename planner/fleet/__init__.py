@@ -1,1 +1,0 @@
-"""Pure arrays: routing, utilisation, backlog, power cap over a window of hours."""

@@ -1,0 +1,389 @@
+"""A scenario to start from, or from the files one has: a request log, hourly rates, machines owned, vendors' quotes."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import datetime
+import io
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from planner.catalog.load import load_catalog
+from planner.errors import Problem, ScenarioError, raise_all
+from planner.finance.months import add_months
+from planner.onramp.traffic_fit import GROWTH, Figure, Fitted
+from planner.scenario.fields import Name
+from planner.scenario.loading import scenario_from_document
+from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
+from planner.validation import nearest
+from planner.yaml_io import Location, parse_document, parse_scalar, read_bytes
+
+FLEET_COLUMNS: dict[str, str] = {
+    "part": "accelerator",
+    "nodes": "nodes",
+    "bought": "owned.bought",
+    "cost_usd": "owned.cost_usd",
+    "book_value_usd": "owned.book_value_usd",
+    "remaining_months": "owned.remaining_months",
+    "engine": "engine",
+    "precision": "precision",
+    "name": "",
+}
+"""Columns of a list of machines owned, and the keys of a cluster they fill; what is empty is left to its default."""
+QUOTE_COLUMNS: dict[str, str] = {
+    "part": "accelerator",
+    "price_usd": "unit_price_usd",
+    "node_price_usd": "",
+    "host_usd_per_node": "host_usd_per_node",
+    "discount_fraction": "discount_fraction",
+    "lead_weeks": "order.lead_weeks",
+    "earliest": "order.placed",
+    "latest": "",
+    "least_nodes": "",
+    "most_nodes": "",
+    "engine": "engine",
+    "precision": "precision",
+    "vendor": "",
+    "name": "",
+}
+"""Columns of a list of quotes, and the keys of a cluster they fill; the others say what may be chosen, and names."""
+NEEDED = {"fleet": ("part", "nodes", "bought"), "quotes": ("part",)}
+MOST_ROWS = 32
+"""Clusters that ``choose`` can hold."""
+MONTHS_BETWEEN_ORDERS = 6
+_GROUPED = re.compile(r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$")  # 31,000 or $31000 as spreadsheets show money
+_ASSUMED_GROWTH = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a list of machines."""
+
+    place: Location
+    cells: Mapping[str, Any]
+    """What it states, by column; empty cells are not there."""
+    columns: Mapping[str, str]
+    """Columns of its kind of list, and the keys they fill."""
+
+    def cluster(self) -> dict[str, Any]:
+        """Return the keys of its cluster."""
+        tree: dict[str, Any] = {}
+        for column, path in self.columns.items():
+            if path and column in self.cells:
+                *parents, last = path.split(".")
+                branch = tree
+                for parent in parents:
+                    branch = branch.setdefault(parent, {})
+                branch[last] = self.cells[column]
+        return tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """What a scenario is made of."""
+
+    traffic: Fitted | None = None
+    fleet: tuple[Row, ...] = ()
+    quotes: tuple[Row, ...] = ()
+    start: datetime.date
+    growth_per_year: float | None = None
+    """Growth stated in place of the fitted one."""
+    horizon_months: int = 36
+
+
+def read_fleet(path: Path) -> tuple[Row, ...]:
+    """Read machines owned, a row of equal ones a line; raise ScenarioError with file and line."""
+    return _rows(path, FLEET_COLUMNS, NEEDED["fleet"])
+
+
+def read_quotes(path: Path) -> tuple[Row, ...]:
+    """Read vendors' quotes of accelerators or of whole nodes, one a line; raise ScenarioError with file and line."""
+    rows, problems = _rows(path, QUOTE_COLUMNS, NEEDED["quotes"]), []
+    for row in rows:
+        of_node = "node_price_usd" in row.cells
+        if of_node == ("price_usd" in row.cells) or (of_node and "host_usd_per_node" in row.cells):
+            message = (
+                "needs price_usd, of one accelerator, or node_price_usd, of a server with its accelerators and host"
+            )
+            problems.append(Problem(file=row.place.file, line=row.place.line, message=message, hint="and not both"))
+    raise_all(problems)
+    return rows
+
+
+def default_start(traffic: Fitted | None) -> datetime.date:
+    """Return the first of the month after an hourly series ends; 2026-01-01 where nothing is dated."""
+    if traffic is None or traffic.end_s is None:
+        return datetime.date(2026, 1, 1)
+    last = datetime.datetime.fromtimestamp(traffic.end_s - SECONDS_PER_HOUR, tz=datetime.UTC).date()
+    return last if last.day == 1 else add_months(last.replace(day=1), 1)
+
+
+def scenario_text(name: str, files: Files) -> str:
+    """Return the commented scenario, checked; what is wrong with a list's values is said with that list's line."""
+    taken: dict[str, Row] = {}
+    for row in (*files.fleet, *files.quotes):
+        taken[_cluster_name(row, taken)] = row
+    quoted = {name: row for name, row in taken.items() if row.columns is QUOTE_COLUMNS}
+    workloads = _workloads(files.traffic, files) if files.traffic is not None else None
+    clusters = _clusters(taken, files) if taken else None
+    choose = _choose(quoted, files) if quoted else ""
+    text = starter_text(name, files.start, workloads, clusters) + choose
+    document = parse_document(text, f"{name}.yaml")
+    for path in document.locations:  # a value from a list is named by that list's line
+        match path:
+            case ("clusters", str(cluster), *_) | ("choose", "clusters", str(cluster), *_) if cluster in taken:
+                document.locations[path] = taken[cluster].place
+    scenario_from_document(document)
+    return text
+
+
+def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tuple[Row, ...]:
+    try:
+        text = read_bytes(path, 1_000_000).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ScenarioError(Problem(file=str(path), message="is not UTF-8 text, so not a CSV to read")) from None
+    reader = csv.reader(io.StringIO(text), delimiter=";" if ";" in text.partition("\n")[0] else ",")
+    header = [word.strip().lower() for word in next(reader, [])]
+    problems = _header_problems(header, columns, needed)
+    rows: list[Row] = []
+    for cells in reader if not problems else ():
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            message = f"has {len(cells)} cells under {len(header)} columns"
+            problems.append(Problem(line=reader.line_num, message=message, hint="put text with a comma in quotes"))
+            continue
+        stated = {name: _cell(cell.strip()) for name, cell in zip(header, cells, strict=True) if cell.strip()}
+        problems += [
+            Problem(line=reader.line_num, path=name, message="is required and is not there")
+            for name in needed
+            if name not in stated
+        ]
+        rows.append(Row(place=Location(str(path), reader.line_num), cells=stated, columns=columns))
+    if not problems and not 1 <= len(rows) <= MOST_ROWS:
+        problems.append(Problem(message=f"has {len(rows)} rows; it may have 1 to {MOST_ROWS}"))
+    if problems:
+        raise ScenarioError([dataclasses.replace(problem, file=str(path)) for problem in problems])
+    return tuple(rows)
+
+
+def _header_problems(header: list[str], columns: Mapping[str, str], needed: tuple[str, ...]) -> list[Problem]:
+    problems = [
+        Problem(line=1, message=f"unknown column {word!r}", hint=nearest(word, columns) or f"of {', '.join(columns)}")
+        for word in header
+        if word not in columns
+    ]
+    problems += [
+        Problem(line=1, message=f"names the column {word!r} twice") for word in {*header} if header.count(word) > 1
+    ]
+    return problems + [Problem(line=1, message=f"no column {word!r}") for word in needed if word not in header]
+
+
+def _cell(text: str) -> Any:
+    """Read a cell as YAML reads a plain value; money may have its sign and its commas."""
+    return parse_scalar(text.replace("$", "").replace(",", "") if _GROUPED.match(text) else text)
+
+
+def _cluster_name(row: Row, taken: Mapping[str, Row]) -> str:
+    """Return a cluster's name: as stated, or part and what tells it apart from others."""
+    part = re.sub(r"[^a-z0-9]+", "-", str(row.cells["part"]).lower()).strip("-") or "part"
+    bought = row.cells.get("bought")
+    words = [part, *([str(bought)[:7]] if bought else []), *(["quote"] if row.columns is QUOTE_COLUMNS else [])]
+    name = str(row.cells.get("name") or "-".join(words))
+    if name not in taken:
+        return name
+    if "name" in row.cells:
+        first = taken[name].place
+        message = f"{name!r} is also the name of {first.file}:{first.line}"
+        raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="name", message=message))
+    return next(f"{name}-{count}" for count in range(2, MOST_ROWS * 2 + 2) if f"{name}-{count}" not in taken)
+
+
+def _workloads(traffic: Fitted, files: Files) -> str:
+    """Return the section of workloads, its rate carried to the first day and its growth stated."""
+    level, *rest = traffic.figures
+    growth = next((figure for figure in rest if figure.field == GROWTH), None)
+    if files.growth_per_year is not None:
+        growth = Figure(field=GROWTH, fitted=files.growth_per_year, remark="as given")
+    if growth is not None and traffic.end_s is not None:
+        begin = datetime.datetime.combine(files.start, datetime.time(), tzinfo=datetime.UTC).timestamp()
+        years = (begin - traffic.end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
+        carried = level.number * math.exp(years * math.log1p(growth.number))
+        remark = f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level.remark}"
+        level = dataclasses.replace(level, fitted=carried, remark=remark)
+    if growth is None:
+        remark = "ASSUMPTION: growth does not show in so little; state yours"
+        growth = Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=remark)
+    figures = [level, growth, *(figure for figure in rest if figure.field != GROWTH)]
+    return dataclasses.replace(traffic, figures=figures).yaml()
+
+
+def _clusters(taken: Mapping[str, Row], files: Files) -> str:
+    """Return the section of clusters: machines owned, then quotes without a node yet."""
+    lines = ["clusters:"]
+    for name, row in taken.items():
+        tree = row.cluster()
+        if row.columns is QUOTE_COLUMNS:
+            least = row.cells.get("least_nodes", 0)
+            tree = {"accelerator": tree.pop("accelerator"), "nodes": least, **tree}
+            tree |= _of_node(row)
+            tree["price_source"] = f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
+            tree["order"] = {"placed": files.start, **tree.get("order", {})}
+        kind = "quoted: planner size chooses nodes and dates" if row.columns is QUOTE_COLUMNS else "owned"
+        lines += [f"  {_quoted(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"]
+        for key, value in tree.items():
+            shown = _flow(value) if isinstance(value, dict) else _quoted(value)
+            lines.append(f"    {key}: {shown}")
+    return "\n".join(lines) + "\n"
+
+
+def _of_node(row: Row) -> dict[str, Any]:
+    """Return the prices of a quote for whole nodes: all of it is its accelerators', and nothing the host's."""
+    price, part = row.cells.get("node_price_usd"), row.cells["part"]
+    accelerators = load_catalog().accelerators
+    if not isinstance(price, int | float) or part not in accelerators:
+        return {} if price is None else {"unit_price_usd": price}  # said where the cluster itself is checked
+    return {
+        "unit_price_usd": round(price / accelerators[part].accelerators_per_node.value, 2),
+        "host_usd_per_node": 0,
+    }
+
+
+def _choose(quoted: Mapping[str, Row], files: Files) -> str:
+    """Return what ``planner size`` may choose: of each quote the days of an order, and how many nodes."""
+    lines = [
+        "",
+        "promise:                   # what planner size must keep, at least cost",
+        "  in_time: 0.99            # of each workload's requests, in every month",
+        "  in_replications: 0.8     # a long outage of the site breaks one in eleven, whatever is bought",
+        "",
+        "choose:                    # what planner size may buy, and when it may be ordered",
+        "  clusters:",
+    ]
+    for name, row in quoted.items():
+        choice: dict[str, Any] = {"dates": order_dates(row, files.start, files.horizon_months)}
+        choice |= {key: row.cells[key] for key in ("least_nodes", "most_nodes") if key in row.cells}
+        lines.append(f"    {_quoted(name)}: {_flow(choice)}")
+    return "\n".join([*lines, "  # budget_usd: 50e6", "  # power_kw: 3000", ""])
+
+
+def order_dates(row: Row, start: datetime.date, horizon_months: int) -> list[datetime.date]:
+    """Return the days on which a quote may be ordered: every half year from its earliest to its latest.
+
+    The last is one whose machines, at the promised lead time, serve half a year before the horizon ends.
+    """
+    first, lead = row.cells.get("earliest", start), row.cells.get("lead_weeks", 0)
+    if not isinstance(first, datetime.date) or not isinstance(lead, int | float) or not 0 <= lead <= 520:
+        return []  # said where the cluster itself is checked
+    end = add_months(start, horizon_months - MONTHS_BETWEEN_ORDERS) - datetime.timedelta(weeks=float(lead))
+    latest = row.cells.get("latest", end)
+    if not isinstance(latest, datetime.date) or latest < first:
+        message = f"must be a date, YYYY-MM-DD, not before the earliest, {first}; it is {latest}"
+        raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="latest", message=message))
+    steps = range(0, horizon_months, MONTHS_BETWEEN_ORDERS)
+    dates = [add_months(first, months) for months in steps]
+    return [day for day in dates if day <= min(latest, end)] or [first]
+
+
+def _flow(tree: Mapping[str, Any]) -> str:
+    """Write a mapping on one line of YAML."""
+    return "{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in tree.items()) + "}"
+
+
+def _quoted(value: Any) -> str:
+    """Write a value so that YAML reads the same again."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_quoted, value)) + "]"
+    if not isinstance(value, str):
+        return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    plain = re.fullmatch(r"[A-Za-z][\w .,-]*", value) and "," not in value and isinstance(parse_scalar(value), str)
+    return value if plain else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
+_TEXT = """\
+# yaml-language-server: $schema=scenario.schema.json
+# (by the line above your editor completes and checks this file; planner schema prints the schema anew)
+name: {name}
+start: {start}          # first day
+horizon_months: 36         # three years of depreciation
+
+{workloads}
+{clusters}
+site:
+  tariff: us-ohio          # planner catalog lists tariffs
+  pue_ratio: 1.25
+
+finance:
+  depreciation_months: 36
+  residual_fraction: 0.2
+  discount_rate_per_year: 0.1
+"""
+_WORKLOADS = """\
+workloads:                 # what arrives; add as many as you serve
+  chat:
+    model: llama-3.1-70b   # planner catalog lists models
+    precision: fp8
+    requests_per_s: 80     # mean on day one
+    growth: {kind: compound, per_year: 0.5}
+    shape: {timezone: America/New_York, peak_to_mean: 1.6, weekend_fraction: 0.7}
+    tokens:
+      input: {mean: 1200, p95: 4000}
+      output: {mean: 300, p95: 900}
+    slo: {ttft_s: 2.0, tpot_s: 0.05}
+    priority: interactive
+"""
+_CLUSTERS = """\
+clusters:                  # what you buy; prices come from the catalogue unless you state them
+  h200:
+    accelerator: H200
+    nodes: 16              # servers of eight
+    engine: vllm
+    discount_fraction: 0.10
+    # unit_price_usd: 35000
+    # price_source: quote of 2026-01-10
+  mi325x:
+    accelerator: MI325X
+    nodes: 16
+    engine: vllm
+    discount_fraction: 0.18
+    online: {online}     # first day of service
+
+# promise: {{in_time: 0.99}} # share of requests in time, each month and workload; 0.99 unless you say otherwise
+# choose:                  # planner size finds the cheapest of these that keep the promise
+#   clusters:
+#     h200: {{dates: [{start}, {later}], most_nodes: 100}}
+#     mi325x: {{dates: [{online}, {later}], most_nodes: 100}}
+#   power_kw: 1000
+#   review: {later}     # decide on what comes from then on by the demand seen until then
+"""
+
+
+def starter_text(
+    name: str,
+    start: datetime.date = datetime.date(2026, 1, 1),
+    workloads: str | None = None,
+    clusters: str | None = None,
+) -> str:
+    """Return the starter scenario under a name, with sections of one's own in place of its workloads and clusters.
+
+    Raise ScenarioError when the name will not do.
+    """
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ScenarioError(Problem(message=f"{name!r} will not do as a name: {message}")) from None
+    plain = isinstance(parse_scalar(name), str)
+    return _TEXT.format(
+        name=name if plain else f'"{name}"',  # a name such as 2026 or null needs its quotes
+        start=start,
+        workloads=workloads or _WORKLOADS,
+        clusters=clusters or _CLUSTERS.format(start=start, online=add_months(start, 2), later=add_months(start, 12)),
+    )

@@ -1,0 +1,389 @@
+"""Reading request logs: CSV or JSON lines, plain or gzipped, under the column names public traces use."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import gzip
+import io
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.arrays import Bools, Floats, Ints
+from planner.demand.tokens import RequestLog
+from planner.errors import Problem, ScenarioError, raise_all
+from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "timestamp": ("timestamp", "arrived_at", "arrival_time", "arrival", "time", "ts", "t", "start_time", "created_at"),
+    "input": (
+        "contexttokens", "input_tokens", "input_length", "prompt_tokens", "num_prefill_tokens", "in_tok", "prompt_len",
+        "input_len", "request_tokens",
+    ),
+    "output": (
+        "generatedtokens", "output_tokens", "output_length", "completion_tokens", "num_decode_tokens", "out_tok",
+        "generated_tokens", "output_len", "response_tokens",
+    ),
+    "cached": ("cached_tok", "cached_tokens", "cached_input_tokens", "cache_read_input_tokens"),
+    "client": ("client", "client_id", "tenant", "user", "user_id", "api_key", "session_id", "trace"),
+    "hashes": ("hash_ids",),
+}  # fmt: skip
+"""What each column may be called; case does not matter."""
+REQUIRED = ("timestamp", "input", "output")
+HASH_BLOCK_TOKENS = 512
+"""Tokens a prefix block hash stands for in the Mooncake traces (their README)."""
+MAX_BYTES = 8_000_000_000
+MAX_UNPACKED_BYTES = 4_000_000_000
+MAX_NUMBER = 1e15
+"""No request has more tokens, and no hour more requests: what is larger is a slip, and would overflow a square."""
+MAX_SPAN_YEARS = 30.0
+"""A log's hours are held one by one."""
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "excel": 86_400.0}
+"""Seconds in each unit of numeric times; excel is days since 1900 as spreadsheets count them."""
+SECONDS_PER_DAY = 86_400.0
+_EXCEL_1970, _EXCEL_2000, _EXCEL_2100 = 25_569.0, 36_526.0, 73_051.0
+_LONGEST_UNDATED_S = 7.0 * SECONDS_PER_DAY  # an hour in milliseconds is longer than a week in seconds
+_FIRST_DATED_S = 631_152_000.0  # 1990-01-01: numbers above it are taken as epoch times, below as a clock from zero
+_SHOWN_ROWS = 10
+SECONDS_PER_YEAR = HOURS_PER_YEAR * SECONDS_PER_HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyRates:
+    """One column of an hourly rate series."""
+
+    column: str
+    """Its name in the file."""
+    rates: Floats
+    """Shape (hours,), in the file's own unit."""
+    first_hour_of_week: int | None
+    """0 is Monday 00:00 UTC; None where the file has no dates."""
+    end_s: float | None = None
+    """End of the last hour, seconds since 1970 UTC; None where the file has no dates."""
+
+
+def parse_columns(text: str | None) -> dict[str, str]:
+    """Read ``timestamp=ts,input=prompt,output=reply`` into roles and column names."""
+    chosen: dict[str, str] = {}
+    problems = []
+    for part in (text or "").split(","):
+        role, equals, column = (piece.strip() for piece in part.partition("="))
+        if not part.strip():
+            continue
+        if role not in ROLES or not equals or not column:
+            near = difflib.get_close_matches(role, ROLES, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"roles are {', '.join(ROLES)}"
+            problems.append(Problem(path="--columns", message=f"{part.strip()!r} is not ROLE=COLUMN", hint=hint))
+        chosen[role] = column
+    raise_all(problems)
+    return chosen
+
+
+def read_request_log(
+    path: Path, columns: dict[str, str] | None = None, time_unit: str = "auto", *, in_order: bool = False
+) -> RequestLog:
+    """Read a request log, sort it by time and check every number; raise ScenarioError with row numbers.
+
+    A log that must be ``in_order`` may not go back in time, but for clients that each have a clock of their own.
+    """
+    table = read_table(path)
+    names = _find_columns(table, columns or {}, path)
+    first_row = 1 if _is_json(path) else 2
+    problems: list[Problem] = []
+    unit = "ms" if time_unit == "auto" and "hashes" in names else time_unit  # from zero, by the Mooncake traces' README
+    times_s = _times_s(table[names["timestamp"]], unit, path)
+    problems += _row_problems(path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row)
+    tokens: dict[str, Floats] = {}
+    for role in ("input", "output", "cached"):
+        if role in names:
+            tokens[role] = _numbers(table[names[role]])
+            bad = ~_is_count(tokens[role])
+            problems += _row_problems(path, names[role], bad, table[names[role]], first_row)
+    if not problems and "cached" in tokens:
+        bad = tokens["cached"] > tokens["input"]
+        problems += _row_problems(path, names["cached"], bad, table[names["cached"]], first_row, "more than the input")
+    if not problems and float(np.ptp(times_s)) > MAX_SPAN_YEARS * SECONDS_PER_YEAR:
+        message = f"times span {np.ptp(times_s) / SECONDS_PER_YEAR:,.3g} years; a log may have {MAX_SPAN_YEARS:g}"
+        problems.append(Problem(file=str(path), path=names["timestamp"], message=message, hint="see --time-unit"))
+    raise_all(problems)
+    order = np.argsort(times_s, kind="stable")
+    clients = _client_numbers(table[names["client"]])[order] if "client" in names else None
+    one_clock = clients is None or not _every_client_starts_at_zero(times_s[order], clients)
+    back = np.flatnonzero(np.diff(times_s) < 0.0)
+    if in_order and one_clock and back.size:
+        row = int(back[0]) + 1
+        message = f"goes back in time by {times_s[row - 1] - times_s[row]:,.6g} s, and so do {back.size - 1} other rows"
+        place = Problem(file=str(path), line=row + first_row, path=names["timestamp"], message=message)
+        raise ScenarioError(dataclasses.replace(place, hint="sort the log by time"))
+    cached = _cached_tokens(table, names, tokens, order)
+    return RequestLog(
+        times_s=times_s[order],
+        input_tokens=tokens["input"][order],
+        output_tokens=tokens["output"][order],
+        has_date=bool(times_s.min() >= _FIRST_DATED_S),
+        one_clock=one_clock,
+        cached_tokens=cached,
+        clients=clients,
+    )
+
+
+def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
+    """Read one column of an hourly series: a plain number per hour, with or without a column of dates."""
+    import pandas as pd  # noqa: PLC0415 - half a second, only where a file is read
+
+    table = read_table(path)
+    numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
+    series = [name for name in numeric if not name.lower().startswith("hour")]
+    if column is None and len(series) != 1:
+        raise ScenarioError(
+            Problem(file=str(path), message=f"has {len(series)} rate columns; name one", hint=f"of {', '.join(series)}")
+        )
+    chosen = column or series[0]
+    if chosen not in series:
+        raise ScenarioError(Problem(file=str(path), message=f"no rate column {chosen!r}", hint=_near(chosen, series)))
+    rates = _numbers(table[chosen])
+    while rates.size and np.isnan(rates[-1]):
+        rates = rates[:-1]
+    problems = _row_problems(path, chosen, ~_is_count(rates), table[chosen], 2)
+    if not rates.size:
+        problems = [Problem(file=str(path), path=chosen, message="holds no numbers")]
+    raise_all(problems)
+    first_hour, start_s = _first_hour_of_week(table, chosen, path)
+    end_s = None if start_s is None else start_s + rates.size * SECONDS_PER_HOUR
+    return HourlyRates(column=chosen, rates=rates, first_hour_of_week=first_hour, end_s=end_s)
+
+
+def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
+    """Return whether a file has no token columns at all, so that it can only be a series of rates."""
+    lower = {str(name).lower() for name in read_table(path, rows=1).columns}
+    return not columns_named and not lower & {*ROLES["input"], *ROLES["output"]} and not _is_json(path)
+
+
+def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
+    """Read a CSV or JSON-lines file into columns, or say why it cannot be read."""
+    import pandas as pd  # noqa: PLC0415 - half a second, only where a file is read
+
+    if not path.is_file():
+        raise ScenarioError(Problem(file=str(path), message="there is no such file"))
+    if path.stat().st_size > MAX_BYTES:
+        raise ScenarioError(Problem(file=str(path), message=f"is larger than {MAX_BYTES / 1e9:g} GB"))
+    try:
+        if _is_json(path):
+            table = pd.DataFrame(_json_rows(path, rows))
+        else:
+            with _opened(path) as stream:
+                table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
+    except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be read as a table: {reason}")) from None
+    if table.empty:
+        raise ScenarioError(Problem(file=str(path), message="holds no rows"))
+    return table
+
+
+def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
+    """Return the objects of a JSON-lines file, one a line; raise ValueError naming the first line that is not one."""
+    parsed = []
+    with io.TextIOWrapper(_opened(path), encoding="utf-8") as stream:
+        for number, line in enumerate(itertools.islice(stream, rows), start=1):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise ValueError(f"line {number} is not a JSON object")
+            parsed.append(row)
+    return parsed
+
+
+def _opened(path: Path) -> io.BufferedReader:
+    """Open a log for reading, unpacked where it is gzipped, and never more of it than fits."""
+    return io.BufferedReader(_Unpacked(gzip.open(path, "rb"))) if path.suffix == ".gz" else path.open("rb")
+
+
+class _Unpacked(io.RawIOBase):
+    """A gzipped file that ends with an error where it would fill memory: a few kilobytes can unpack to terabytes."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        self.packed = packed
+        self.left_bytes = MAX_UNPACKED_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        count = self.packed.readinto(buffer)
+        self.left_bytes -= count
+        if self.left_bytes < 0:
+            raise ValueError(f"has more than {MAX_UNPACKED_BYTES:,} bytes once unpacked")
+        return count
+
+    def close(self) -> None:
+        self.packed.close()
+        super().close()
+
+
+def _is_json(path: Path) -> bool:
+    return any(suffix in {".jsonl", ".json", ".ndjson"} for suffix in path.suffixes)
+
+
+def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> dict[str, str]:
+    """Return role → column name, from the user's choice first, then from the names public traces use."""
+    by_lower = {str(name).strip().lower(): str(name) for name in table.columns}
+    columns: dict[str, str] = {}
+    problems = []
+    for role, aliases in ROLES.items():
+        wanted = (chosen[role],) if role in chosen else aliases
+        if role == "timestamp" and role not in chosen:
+            wanted = (*aliases, *(f"{alias}_{unit}" for alias in aliases for unit in TIME_UNITS))
+        matches = [by_lower[alias.lower()] for alias in wanted if alias.lower() in by_lower]
+        if matches:
+            columns[role] = matches[0]
+        elif role in chosen or role in REQUIRED:
+            what = f"no column {chosen[role]!r} for {role}" if role in chosen else f"no column for {role}"
+            near = difflib.get_close_matches(wanted[0].lower(), by_lower, n=1, cutoff=0.5)
+            guess = f"nearest is {by_lower[near[0]]!r}; " if near else ""
+            hint = f"{guess}the file has {', '.join(map(str, table.columns))}; name it with --columns {role}=COLUMN"
+            problems.append(Problem(file=str(path), line=1, message=what, hint=hint))
+    raise_all(problems)
+    return columns
+
+
+def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
+    """Return times in seconds; dates become seconds since 1970 UTC, bad entries NaN."""
+    import pandas as pd  # noqa: PLC0415 - loaded by now
+
+    numbers = _numbers(column)
+    if np.isfinite(numbers).mean() < 0.5:
+        dates = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601")
+        dates = dates.dt.as_unit("us")  # a slip of the pen may name a year that nanoseconds cannot reach
+        seconds = (dates - pd.Timestamp(0, tz="UTC").as_unit("us")) / pd.Timedelta(seconds=1)
+        return np.asarray(seconds.to_numpy(), dtype=np.float64)
+    unit = _time_unit(numbers, str(column.name), path) if unit == "auto" else unit
+    if unit == "excel":  # a day's fraction holds a millisecond, and no more
+        return np.asarray(np.round((numbers - _EXCEL_1970) * SECONDS_PER_DAY, 3))
+    return numbers * TIME_UNITS[unit]
+
+
+def _time_unit(numbers: Floats, name: str, path: Path) -> str:
+    """Return the unit of numeric times, from the column's name or their size; ask where two units are as likely.
+
+    Beyond 10⁹ only a clock from 1970 counts in seconds, and each finer unit has a thousand times more. Numbers between
+    36,526 and 73,051 with fractions are days since 1900, as spreadsheets write 2000 to 2100: a clock from zero would
+    have smaller ones too.
+    """
+    stated = re.search(r"[_\W](s|ms|us|ns|seconds|millis|milliseconds)\W*$", name.lower())
+    if stated:
+        return {"seconds": "s", "millis": "ms", "milliseconds": "ms"}.get(stated[1], stated[1])
+    low, high = float(np.nanmin(numbers)), float(np.nanmax(np.abs(numbers)))
+    if high >= _FIRST_DATED_S:
+        return "ns" if high > 1e17 else "us" if high > 1e14 else "ms" if high > 1e11 else "s"
+    if low >= _EXCEL_2000 and high < _EXCEL_2100:
+        if np.any(numbers % 1.0 > 0.0):
+            return "excel"
+        doubt = "whole days of a spreadsheet or seconds"
+    elif high - low > _LONGEST_UNDATED_S:
+        span = high - low
+        doubt = f"{span / SECONDS_PER_DAY:,.0f} days in seconds or {span / 3.6e6:,.1f} hours in milliseconds"
+    else:
+        return "s"
+    message = f"times from {low:,.6g} to {high:,.6g} may be {doubt}"
+    raise ScenarioError(Problem(file=str(path), path=name, message=message, hint="say which with --time-unit"))
+
+
+def _numbers(column: pd.Series) -> Floats:
+    """Return a column as floats, what is no number as NaN."""
+    import pandas as pd  # noqa: PLC0415 - loaded by now
+
+    return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _is_count(numbers: Floats) -> Bools:
+    """Say which entries can be tokens or a rate."""
+    return np.asarray(np.isfinite(numbers) & (numbers >= 0.0) & (numbers <= MAX_NUMBER))
+
+
+def _row_problems(path: Path, name: str, bad: Bools, column: pd.Series, first_row: int, why: str = "") -> list[Problem]:
+    """Return a problem for each of the first bad rows, and one that counts the rest."""
+    rows = np.flatnonzero(bad)
+    wanted = why or (f"must be a number from 0 to {MAX_NUMBER:g}" if "time" not in name.lower() else "must be a time")
+    problems = [
+        Problem(file=str(path), line=int(row) + first_row, path=name, message=f"{column.iloc[row]!s}: {wanted}")
+        for row in rows[:_SHOWN_ROWS]
+    ]
+    if rows.size > _SHOWN_ROWS:
+        problems.append(Problem(file=str(path), path=name, message=f"and {rows.size - _SHOWN_ROWS} more such rows"))
+    return problems
+
+
+def _client_numbers(column: pd.Series) -> NDArray[np.int64]:
+    import pandas as pd  # noqa: PLC0415 - loaded by now
+
+    return np.asarray(pd.factorize(column, use_na_sentinel=False)[0], dtype=np.int64)
+
+
+def _every_client_starts_at_zero(times_s: Floats, clients: NDArray[np.int64]) -> bool:
+    """Return whether all of several clients have their first request at time zero: each has a clock of its own."""
+    first_s = np.full(int(clients.max()) + 1, np.inf)
+    np.minimum.at(first_s, clients, times_s)
+    return first_s.size > 1 and bool(np.all(first_s == 0.0))
+
+
+def _cached_tokens(table: pd.DataFrame, names: dict[str, str], tokens: dict[str, Floats], order: Ints) -> Floats | None:
+    """Return each request's cached tokens in order of time, from their column or by replaying block hashes."""
+    if "cached" in tokens:
+        return tokens["cached"][order]
+    if "hashes" not in names:
+        return None
+    seen: set[int | str] = set()
+    cached = np.zeros(order.size)
+    blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
+    for place, index in enumerate(order.tolist()):
+        known = 0
+        for block in blocks[index]:
+            if block not in seen:
+                break
+            known += 1
+        cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
+        seen.update(blocks[index])
+    return cached
+
+
+def _block_hashes(cell: object, number: int) -> list[int | str]:
+    """Return a request's block hashes; none where it states none."""
+    if cell is None or cell != cell:  # noqa: PLR0124 - pandas writes NaN where a line lacks the key
+        return []
+    if isinstance(cell, list) and all(isinstance(block, int | str) for block in cell):
+        return cell
+    raise ScenarioError(f"hash_ids of request {number} must be a list of numbers, not {str(cell)[:40]!r}")
+
+
+def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> tuple[int | None, float | None]:
+    """Return the first row's hour of the week, and its time, from the chosen series' column of dates, if any."""
+    dated = [str(name) for name in table.columns if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}]
+    if not dated:
+        if any(str(name).lower().startswith("hour_of_week") for name in table.columns):
+            return 0, None
+        return None, None
+    seconds = _times_s(table[dated[0]], "auto", path)
+    if not np.all(np.abs(np.diff(seconds[np.isfinite(seconds)]) - 3600.0) < 1.0):
+        raise ScenarioError(Problem(file=str(path), path=dated[0], message="rows must be one hour apart"))
+    if not seconds[0] >= _FIRST_DATED_S:
+        return None, None
+    return int(seconds[0] // 3600.0 + 72) % 168, float(seconds[0])
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"

@@ -1,0 +1,206 @@
+"""From a scenario to arrays: the only package that knows both."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.catalog.load import Catalog
+from planner.demand.calendar import Horizon
+from planner.demand.plan import DemandPlan, WorkloadDemand, build_demand_plan
+from planner.finance.months import MonthGrid
+from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table
+from planner.plan.cluster_sizes import sizes_of
+from planner.plan.clusters import cluster_plan, reliability_plan
+from planner.plan.contradictions import contradictions, slower_drafts
+from planner.plan.load_tables import load_tables
+from planner.plan.placement import deployments_of, services_of, sharing_notes
+from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, WorkloadPlan
+from planner.plan.pools import with_placement
+from planner.plan.power import full_load_kw
+from planner.plan.prices_and_rates import money_plan
+from planner.plan.reuse import Reuse
+from planner.plan.site_plan import ParkingPlan, SitePlan
+from planner.plan.slo_target import Promise
+from planner.plan.software import software_plan
+from planner.plan.workloads import demand_of, queue_outgrown, workload_plan
+from planner.scenario.scenario import Scenario
+from planner.scenario.site import Parking
+from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
+
+_HOTTEST_DAY = 200.0  # 19 July: northern sites
+_CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
+
+
+def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None) -> Plan:
+    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work.
+
+    ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
+    by accelerator, engine and model.
+    """
+    reuse = Reuse(scenario) if reuse is None else reuse
+    catalog = reuse.catalog
+    months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+    horizon = Horizon(start=scenario.start, hours=months.hour_count)
+    edges = months.edge_hours
+    services, refused = services_of(scenario, throughput_factors or {}, reuse)
+    mid_years = months.mid_years
+    clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
+    workloads = tuple(
+        workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
+    )
+    capacity = capacity_table(scenario, services, mid_years)
+    demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
+    demand = _demand_plan(tuple(demands), horizon)
+    by_load = load_tables(scenario, services, demand, reuse)
+    plan = Plan(
+        name=scenario.name,
+        seed=scenario.seed,
+        start=scenario.start,
+        hours=months.hour_count,
+        months=months,
+        month_edges_h=edges,
+        workloads=workloads,
+        by_priority=_by_priority(workloads, capacity),
+        clusters=clusters,
+        demand=demand,
+        requests_per_node_h=capacity,
+        late_tables=by_load.late_tables,
+        refused_tables=by_load.refused_tables,
+        calm_tables=by_load.calm_tables,
+        burst_tables=by_load.burst_tables,
+        most_loads=by_load.most_loads,
+        alone_s=by_load.alone_s,
+        preferred_utilisation=0.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION,
+        reliability=reliability_plan(scenario, catalog),
+        software=software_plan(scenario, clusters, services, reuse),
+        site=_site(scenario, clusters, reuse),
+        expansion=_expansion(scenario),
+        money=money_plan(scenario, catalog, clusters, months, capacity),
+        promise=promise_plan(scenario),
+        warnings=(),
+        notes=(),
+        sizes=sizes_of(scenario, services, throughput_factors or {}, demand, reuse),
+    )
+    plan = queue_outgrown(scenario, plan)
+    plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))
+    warnings, notes = contradictions(scenario, plan, demands)
+    warnings += slower_drafts(scenario, services, reuse)
+    return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
+
+
+@functools.lru_cache(maxsize=1)
+def _demand_plan(demands: tuple[WorkloadDemand, ...], horizon: Horizon) -> DemandPlan:
+    """Return the traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
+    return build_demand_plan(demands, horizon)
+
+
+def promise_plan(scenario: Scenario) -> Promise:
+    """Return what a scenario promises."""
+    stated = scenario.promise
+    return Promise(
+        in_time_fraction=stated.in_time,
+        each_month=stated.each == "month",
+        of_workload=stated.of == "workload",
+        in_replications_fraction=stated.in_replications,
+    )
+
+
+def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:
+    """Return the order in which workloads are served: by priority, then the more urgent, then the less movable.
+
+    The rest of the key only makes it a matter of figures, not of names or places in the file.
+    """
+
+    def key(index: int) -> tuple[float, ...]:
+        workload, rates = workloads[index], capacity[:, index, 0]
+        tokens = float(workload.tokens_per_request[0])
+        return (workload.priority, workload.deadline_h, len(workload.cluster_order), tokens, *sorted(rates))
+
+    return tuple(sorted(range(len(workloads)), key=key))
+
+
+def _season(start: datetime.date, hours: int) -> Floats:
+    """Return the yearly wave of the cooling load, from −1 to 1, shape (hours,)."""
+    day = start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
+    return np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
+
+
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -> SitePlan:
+    site = scenario.site
+    hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
+    wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
+    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
+    full_kw = full_load_kw(clusters, hours)
+    blocks = sorted(site.power_blocks, key=lambda block: block.date)
+    hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
+    most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest
+    return SitePlan(
+        cap_kw=_cap_kw(scenario, hours, full_kw * site.pue_ratio),
+        overhead_ratio=overhead,
+        fixed_fraction=site.pue_fixed_fraction,
+        most_it_kw=most_kw,
+        rated_kw=min(full_kw, most_kw),  # nobody builds cooling for more than the site may draw
+        throttle_order=tuple([cluster.name for cluster in clusters].index(name) for name in site.throttle_order),
+        block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
+        block_kw=np.cumsum([block.it_kw for block in blocks]),
+        outages_per_year=site.outages_per_year,
+        outage_h=site.outage_h,
+        commissioning_crews=site.commissioning_crews,
+        commissioning_h=site.commissioning_h_per_node,
+        parking=_parking(site.parking, reuse.catalog) if site.parking else None,
+    )
+
+
+def _parking(stated: Parking, catalog: Catalog) -> ParkingPlan:
+    return ParkingPlan(
+        headroom_fraction=stated.headroom_fraction,
+        wake_h=stated.wake_h,
+        parked_kw=catalog.prior("parked_node_power").base if stated.parked_kw is None else stated.parked_kw,
+        wake_usd=stated.wake_usd,
+    )
+
+
+def _cap_kw(scenario: Scenario, hours: int, rated_facility_kw: float) -> Floats | None:
+    """Return the facility power that may be drawn hour by hour; None where nothing limits it."""
+    site = scenario.site
+    if site.power_cap_kw is None and not site.curtailments:
+        return None
+    cap = np.full(hours, np.inf if site.power_cap_kw is None else site.power_cap_kw)
+    reference = rated_facility_kw if site.power_cap_kw is None else site.power_cap_kw
+    hour = np.arange(hours)
+    for cut in site.curtailments:
+        first = (cut.date - scenario.start).days * HOURS_PER_DAY
+        within = (hour >= first) & (hour < first + cut.length_days * HOURS_PER_DAY)
+        if cut.hours_per_day < HOURS_PER_DAY:
+            within &= (hour - _CURTAILMENT_HOUR) % HOURS_PER_DAY < cut.hours_per_day
+        cap[within] = np.minimum(cap[within], reference * (1.0 - cut.cut_fraction))
+    return cap
+
+
+def _expansion(scenario: Scenario) -> ExpansionPlan:
+    names = list(scenario.clusters)
+    stated = scenario.expansion
+    return ExpansionPlan(
+        rules=tuple(
+            RulePlan(
+                when=rule.when,
+                threshold=rule.threshold_fraction,
+                months=rule.months,
+                watched=names.index(rule.watch or rule.cluster),
+                cluster=names.index(rule.cluster),
+                nodes=rule.nodes,
+                most_nodes=rule.most_nodes or np.inf,
+                lead_h=rule.lead_weeks * HOURS_PER_WEEK,
+                cooldown_months=rule.cooldown_months,
+            )
+            for rule in stated.rules
+        ),
+        budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
+        power_envelope_kw=np.inf if stated.power_envelope_kw is None else stated.power_envelope_kw,
+        price_change_per_year=stated.price_change_per_year,
+    )

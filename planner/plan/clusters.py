@@ -1,0 +1,277 @@
+"""Clusters, compiled: machines, prices, power, failures."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+
+from planner.catalog.entries import Accelerator
+from planner.catalog.load import Catalog
+from planner.errors import ScenarioError
+from planner.physics.node_power import (
+    HOST_IDLE_W,
+    NodePower,
+    NodeRating,
+    ServingMix,
+    build_node_power,
+)
+from planner.physics.power import BoardRating
+from planner.plan.contracts import last_day, lease_terms, rent_plan
+from planner.plan.money import PriceBook
+from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Triangle
+from planner.plan.reliability_plan import INTERRUPTION, CausePlan, DomainPlan, PlannedWork, ReliabilityPlan
+from planner.plan.reuse import Reuse
+from planner.plan.service import Service
+from planner.plan.software import headcount, stack_name
+from planner.plan.software_plan import Headcount
+from planner.scenario.cluster import Cluster, Order, Owned
+from planner.scenario.contract import ON_SITE, Spot
+from planner.scenario.fields import PerThousand
+from planner.scenario.prices import dated_quotes, standing_price
+from planner.scenario.reliability import Reliability
+from planner.scenario.scenario import Scenario
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
+
+Prices = tuple[float, float, float, float]
+
+
+def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], Service], reuse: Reuse) -> ClusterPlan:
+    """Compile one cluster."""
+    catalog = reuse.catalog
+    cluster = scenario.clusters[name]
+    entry = catalog.accelerator(cluster.accelerator)
+    vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
+    served = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
+    widest = max((service.tensor_parallel for service in served.values()), default=per_node)
+    maker = catalog.vendor(vendor)
+    loses_node = maker.lost_with_accelerator.value == "node"
+    online = cluster.online or scenario.start
+    book = _price_book(scenario, cluster, entry)
+    rent, lease = rent_plan(scenario, name, catalog), lease_terms(cluster)
+    new = _prices(scenario, cluster, entry, book)
+    retire = last_day(cluster, scenario.start)
+    return ClusterPlan(
+        name=name,
+        accelerator=cluster.accelerator,
+        vendor=vendor,
+        stack=stack_name(catalog.stack(vendor, cluster.engine)),
+        nodes=cluster.nodes,
+        accelerators_per_node=per_node,
+        group_accelerators=per_node if loses_node or per_node % widest else min(widest, per_node),
+        online_h=None if cluster.order else (online - scenario.start).days * HOURS_PER_DAY,
+        order=_order(scenario, cluster.order) if cluster.order else None,
+        retire_h=(retire - scenario.start).days * HOURS_PER_DAY if retire else np.inf,
+        failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
+        node_power=_node_power(scenario, entry, served, reuse),
+        nameplate_kw=entry.node_max_kw.value,
+        prices_usd=_scaled(new, lease.owed_fraction if lease else float(rent is None)),
+        owned=_owned(scenario, name, cluster.owned, cluster.nodes, new) if cluster.owned else None,
+        rent=rent,
+        lease=lease,
+        leased_prices_usd=new if isinstance(cluster.contract, ON_SITE) else None,
+        price_book=book if rent is None else None,
+    )
+
+
+def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd: Prices) -> OwnedPlan:
+    """Spread what owned machines cost over the parts of a node, in the ratio of the cluster's prices."""
+    cost_usd = sum(prices_usd) * nodes if stated.cost_usd is None else stated.cost_usd
+    if (stated.book_value_usd or 0.0) > cost_usd:
+        message = f"a book value of {stated.book_value_usd:,.2f} is above the {cost_usd:,.2f} they cost at list prices"
+        place = ("clusters", name, "owned", "book_value_usd")
+        raise ScenarioError(scenario.document.problem(place, message, "state owned.cost_usd"))
+    if stated.cost_usd is not None and nodes:
+        # Without list prices there is no ratio, and all of it is accelerators.
+        weights = prices_usd if sum(prices_usd) else (1.0, 0.0, 0.0, 0.0)
+        accelerators, host, network, storage = (cost_usd / nodes * part / sum(weights) for part in weights)
+        prices_usd = (accelerators, host, network, storage)
+    return OwnedPlan(
+        bought_h=(stated.bought - scenario.start).days * HOURS_PER_DAY,
+        prices_usd=prices_usd,
+        book_value_usd=None if stated.book_value_usd is None else stated.book_value_usd / max(nodes, 1),
+        remaining_months=stated.remaining_months,
+    )
+
+
+def _order(scenario: Scenario, order: Order) -> OrderPlan:
+    return OrderPlan(
+        placed_h=(order.placed - scenario.start).days * HOURS_PER_DAY,
+        lead_h=order.lead_weeks * HOURS_PER_WEEK,
+        slip_h=Triangle(
+            low=order.slip_weeks.low * HOURS_PER_WEEK,
+            mode=order.slip_weeks.base * HOURS_PER_WEEK,
+            high=order.slip_weeks.high * HOURS_PER_WEEK,
+        ),
+        deliveries=order.deliveries,
+        interval_h=order.delivery_interval_weeks * HOURS_PER_WEEK,
+        acceptance_failure_fraction=order.acceptance_failure_fraction,
+        payments=tuple(
+            PaymentPlan(
+                fraction=payment.fraction, from_order=payment.when == "order", after_h=payment.weeks * HOURS_PER_WEEK
+            )
+            for payment in order.payments
+        ),
+    )
+
+
+def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> PriceBook:
+    price = cluster.unit_price_usd
+    if price is None:
+        price = entry.unit_price_usd.value if entry.unit_price_usd else 0.0  # its absence was refused with the scenario
+    return PriceBook(start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster))
+
+
+def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
+    """Return the day on which a cluster's first nodes are ordered, by which quotes are chosen."""
+    if cluster.owned is not None:
+        return cluster.owned.bought
+    return cluster.order.placed if cluster.order else cluster.online or scenario.start
+
+
+def _prices(scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook) -> Prices:
+    """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
+    per_node = entry.accelerators_per_node.value
+    unit_usd = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
+    around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
+    host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
+    if cluster.host_usd_per_node is not None:
+        host = cluster.host_usd_per_node
+    return unit_usd * per_node, host, network, storage
+
+
+def _scaled(prices_usd: Prices, factor: float) -> Prices:
+    """Return what a node stands in the books at when it comes: its price, what is owed for it, or nothing."""
+    accelerators, host, network, storage = (price * factor for price in prices_usd)
+    return accelerators, host, network, storage
+
+
+def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Service], reuse: Reuse) -> NodePower:
+    """Tabulate node power for the cluster's mean mix."""
+    rating, mix = _rating(entry), _mix(scenario, services)
+    return reuse.once(("power", rating, mix), lambda: build_node_power(rating, mix))
+
+
+def _rating(entry: Accelerator) -> NodeRating:
+    """Return a node's boards and host."""
+    return NodeRating(
+        board=BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value),
+        boards=entry.accelerators_per_node.value,
+        host_idle_w=HOST_IDLE_W * entry.accelerators_per_node.value / 8.0,
+    )
+
+
+def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
+    """Return a cluster's mean mix: each workload by the node-hours it would take."""
+    if not services:  # serves nothing: it idles
+        services = {"": _IDLE}
+    needs = {name: scenario.workloads[name].requests_per_s if name else 1.0 for name in services}
+    weights = np.array([max(needs[name], 1e-9) / service.requests_per_s for name, service in services.items()])
+    weights /= weights.sum()
+
+    def mean(field: str) -> float:
+        # Rounded, so that a mix whose workloads all grow alike is the same mix to the last digit.
+        return float(f"{weights @ np.array([getattr(service, field) for service in services.values()]):.10g}")
+
+    batch, prefill = max(mean("batch"), 1.0), mean("prefill_fraction")
+    single_s, full_s = mean("single_tpot_s"), mean("tpot_s") * (1.0 - prefill)
+    # Time and traffic of a step are straight lines in the batch through what they are for one sequence and for all.
+    further = max(batch - 1.0, 1.0)
+    slope = max(full_s - single_s, 0.0) / further
+    single_stream_s = mean("single_stream_s")
+    stream_slope = max(mean("stream_s") - single_stream_s, 0.0) / further
+    return ServingMix(
+        batch=batch,
+        stream_fixed_s=max(single_stream_s - stream_slope, 0.0),
+        stream_per_sequence_s=stream_slope,
+        compute_per_sequence_s=mean("compute_s_per_token"),
+        step_fixed_s=max(min(single_s, full_s) - slope, 1e-6),
+        step_per_sequence_s=slope,
+        prefill_time_fraction=prefill,
+        prefill_compute_fraction=mean("prefill_compute_fraction"),
+    )
+
+
+_IDLE = Service(
+    tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), outgrown_years=np.inf, batch=1.0,
+    tpot_s=0.01, single_tpot_s=0.01, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
+    compute_s_per_token=1e-6, prefill_compute_fraction=0.5, wide_factor=1.0,
+)  # fmt: skip
+
+
+def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
+    """Compile failures, crews and spares."""
+    stated = scenario.reliability
+    causes = tuple(
+        CausePlan(
+            name=name,
+            per_node_h=cause.per_1000_node_days.value / (1000.0 * HOURS_PER_DAY) * stated.failure_multiplier,
+            whole_node=cause.scope.value == "node",
+            soft_fraction=cause.soft_fraction.value,
+            medium_fraction=cause.medium_fraction.value,
+        )
+        for name, cause in catalog.failures.items()
+    )
+    # Of no rate of its own: a spot contract says how often, and for its own nodes alone.
+    taken_back = CausePlan(name=INTERRUPTION, per_node_h=0.0, whole_node=True, soft_fraction=1.0, medium_fraction=0.0)
+    spot = any(isinstance(cluster.contract, Spot) for cluster in scenario.clusters.values())
+    return ReliabilityPlan(
+        causes=(*causes, taken_back) if spot else causes,
+        lemon_fraction=stated.lemon_fraction,
+        lemon_multiplier=stated.lemon_multiplier,
+        early_life_multiplier=stated.early_life_multiplier,
+        early_life_h=stated.early_life_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
+        repair_h=(stated.soft_repair_h, stated.medium_repair_h, stated.hard_repair_h),
+        repair_cv=stated.repair_cv_ratio,
+        crews=headcount(stated.repair_crews, least=1),
+        spares=_spares(stated),
+        rma_h=stated.rma_weeks * HOURS_PER_WEEK,
+        **_events(stated, catalog),
+        reserve_nodes=stated.reserve_nodes or 1,
+    )
+
+
+def _events(stated: Reliability, catalog: Catalog) -> dict[str, Any]:
+    """Compile failure domains and planned work: what is stated, and the base of a prior for what is left open."""
+    priors = {path: catalog.prior(name).base for path, name in stated.left_open().items()}
+
+    def figure(*path: str) -> float:
+        figure_of: Any = stated
+        for key in path:
+            figure_of = figure_of[key] if isinstance(figure_of, dict) else getattr(figure_of, key)
+        return float(priors.get(path, figure_of) or 0.0)
+
+    every_h = stated.maintenance.every_weeks * HOURS_PER_WEEK if stated.maintenance else 0.0
+    return {
+        "reserve_fraction": figure("reserve_fraction"),
+        "domains": tuple(
+            DomainPlan(
+                name=name.replace("_", " "),
+                nodes=round(figure("failure_domains", name, "nodes")),
+                per_year=figure("failure_domains", name, "failures_per_year"),
+                repair_h=figure("failure_domains", name, "repair_h"),
+            )
+            for name in stated.failure_domains
+        ),
+        "maintenance": PlannedWork(
+            every_h=every_h,
+            length_h=figure("maintenance", "length_h"),
+            nodes_fraction=figure("maintenance", "per_1000_node_days") / 1000.0 * every_h / HOURS_PER_DAY,
+        )
+        if stated.maintenance
+        else None,
+        "firmware": PlannedWork(
+            every_h=HOURS_PER_YEAR / figure("firmware", "rollouts_per_year"), length_h=figure("firmware", "length_h")
+        )
+        if stated.firmware
+        else None,
+    }
+
+
+def _spares(stated: Reliability) -> Headcount:
+    """Compile the stock of spare parts, which has at least one where it has any."""
+    if stated.spare_fraction is not None:
+        return Headcount(per_node=stated.spare_fraction, least=int(stated.spare_fraction > 0))
+    rate = stated.spares.per_1000_accelerators if isinstance(stated.spares, PerThousand) else 0.0
+    return headcount(stated.spares, least=int(rate > 0))

@@ -1,0 +1,359 @@
+"""Contradictions in a compiled scenario: errors where the plan cannot be meant, warnings where it is hardly meant.
+
+A warning names what is likely a slip, or money spent on nothing; a note names what follows from a plan and may well be
+meant, such as a power cap that binds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+
+import numpy as np
+
+from planner.demand.growth import TableGrowth
+from planner.demand.plan import WorkloadDemand
+from planner.errors import Problem, raise_all
+from planner.finance.months import add_months
+from planner.plan.capacity import served_precision, service_of
+from planner.plan.clusters import order_date
+from planner.plan.events import refuse_floods
+from planner.plan.plan import ClusterPlan, Plan
+from planner.plan.power import allowed_it_kw, full_load_kw, on_site_kw
+from planner.plan.reuse import Reuse
+from planner.plan.service import Service
+from planner.plan.software import release_delay_h
+from planner.scenario.plausible import implausible
+from planner.scenario.prices import dated_quotes, window_zone
+from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Steps
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, SECONDS_PER_HOUR, rounded_up
+from planner.yaml_io import KeyPath
+
+MOST_TOKENS_PER_S = 1e9
+"""Google reported 1.3e15 tokens a month in October 2025, 5e8 a second; twice that is nobody's plan."""
+_TABLE_MARGIN_H = 62.0 * 24.0  # a table by months has its last row on the first of the last one
+
+
+def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> tuple[list[str], list[str]]:
+    """Raise ScenarioError for what cannot work; return warnings and notes, each with the numbers that contradict."""
+    problems: list[Problem] = []
+    warnings: list[str] = []
+
+    def refuse(path: KeyPath, message: str) -> None:
+        problems.append(scenario.document.problem(path, message))
+
+    for cluster in plan.clusters:
+        late = _arrival(cluster, plan)
+        if late is not None:
+            earliest, latest = late
+            if earliest >= plan.hours:
+                message = (
+                    f"arrives {earliest / 24:,.0f} days after the start at the earliest; "
+                    f"the horizon is {plan.hours / 24:,.0f}"
+                )
+                refuse(("clusters", cluster.name, "order"), message)
+            elif latest >= plan.hours:
+                warnings.append(
+                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
+                    f"of {plan.hours / 24:,.0f}"
+                )
+    refuse_floods(plan, refuse)
+    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan), *_bound(plan)]
+    warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
+    warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
+    warnings += [*_all_drained(plan), *_steps_not_taken(scenario)]
+    raise_all(problems)
+    return warnings, notes
+
+
+def hardly_meant(scenario: Scenario, plan: Plan) -> list[str]:
+    """Return every warning that a scenario and its plan give before a run: figures far off, then contradictions."""
+    return [*(str(problem) for problem in implausible(scenario)), *plan.warnings]
+
+
+def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
+    """Return the earliest and the latest arrival of an order's first shipment."""
+    order = cluster.order
+    if order is None:
+        return None
+    promised = order.placed_h + order.lead_h + plan.site.commissioning_h
+    return promised + order.slip_h.low, promised + order.slip_h.high + (order.deliveries - 1) * order.interval_h
+
+
+def _came_before(plan: Plan) -> list[str]:
+    """Say which orders arrive before the start: they are owned then, and no capital of the horizon."""
+    orders = [(cluster.name, cluster.order) for cluster in plan.clusters if cluster.order is not None]
+    return [
+        f"cluster {name} is ordered long before the start and may arrive before it: what has arrived by then counts as "
+        "owned, its price is no capital of the horizon"
+        for name, order in orders
+        if order.placed_h + order.lead_h + order.slip_h.low < 0
+    ]
+
+
+def _bound(plan: Plan) -> list[str]:
+    """Say what terms bind after the horizon: it makes a long one signed late look as free to leave as a short one."""
+    bound = [
+        (cluster.name, cluster.nodes * cluster.accelerators_per_node * cluster.rent.bound_usd_per_accelerator)
+        for cluster in plan.clusters
+        if cluster.rent is not None
+    ]
+    return [
+        f"cluster {name}: its term runs on after the horizon and binds {usd:,.0f} USD of rent by then, which no figure "
+        "counts"
+        for name, usd in bound
+        if usd > 0
+    ]
+
+
+def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
+    """Hold the power cap against what one node and all of them draw at full load."""
+    if plan.site.cap_kw is None:
+        return []
+    cap = float(np.min(plan.site.cap_kw))
+    hours = np.array([int(np.argmin(plan.site.cap_kw))])
+    allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
+    here = [cluster for cluster in plan.clusters if not cluster.is_hosted]
+    one = min((cluster.node_power.full_kw for cluster in here), default=0.0)
+    full = full_load_kw(plan.clusters, plan.hours)
+    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
+        message = (
+            f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
+            f"but a single node draws {one:,.1f} kW at full load"
+        )
+        refuse(("site", "power_cap_kw"), message)
+        return []
+    if full > allowed:
+        return [
+            f"the site can carry {allowed:,.0f} kW of IT load at its tightest; "
+            f"the clusters draw {full:,.0f} kW at full load"
+        ]
+    return []
+
+
+def _blocks(plan: Plan) -> list[str]:
+    """Hold energised power against nameplate power: that of the machines which are there together."""
+    needed = on_site_kw(plan.clusters, plan.hours, lambda cluster: cluster.nameplate_kw)
+    if not plan.site.block_kw.size or plan.site.block_kw[-1] >= max(needed):
+        return []
+    has, most = plan.site.block_kw[-1], max(needed)
+    so = "some nodes are paid for and will never serve" if needed[-1] > has else "some nodes wait until others retire"
+    return [f"power blocks energise {has:,.0f} kW in all; the clusters' nameplate is {most:,.0f} kW at once, so {so}"]
+
+
+def _all_drained(plan: Plan) -> list[str]:
+    """Name the clusters of which planned work may take every node at once."""
+    work = plan.reliability
+    small = [c for c in plan.clusters if 0 < c.nodes <= work.reserve(c.nodes) and (work.maintenance or work.firmware)]
+    return [
+        f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the reserve "
+        f"(reliability.reserve_nodes) is {work.reserve(cluster.nodes)}"
+        for cluster in small
+    ]
+
+
+def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
+    """Say that a plan buys no machines, has no traffic, or more of it than any operator on Earth."""
+    buys = any(rule.enlarges for rule in scenario.expansion.rules)
+    if not buys and not any(cluster.nodes for cluster in plan.clusters):
+        nothing = "no cluster has a node and no review buys any: nothing can be served"
+        yield nothing if scenario.choose is None else f"{nothing} until planner size has chosen how many to buy"
+    edges = plan.month_edges_h[:-1].astype(np.intp)
+    peaks = np.maximum.reduceat(plan.demand.expected_requests_per_s, edges, axis=1)
+    if not peaks.any():
+        yield "no workload brings a request: there is nothing to serve"
+    busiest = float((peaks * [load.tokens_per_request for load in plan.workloads]).sum(axis=0).max())
+    if busiest > MOST_TOKENS_PER_S:
+        yield (
+            f"traffic reaches {busiest:,.3g} tokens/s, more than twice what the largest operator has reported; "
+            "look at requests_per_s, growth and tokens"
+        )
+
+
+def _out_of_time(scenario: Scenario) -> Iterator[str]:
+    """Name every date that has no effect because it lies outside the horizon."""
+    end = add_months(scenario.start, scenario.horizon_months)
+    for path, first, last, what in _dated(scenario):
+        if first >= end or last < scenario.start:
+            side = "after" if first >= end else "before"
+            said = f"{first} is {side} the horizon, {scenario.start} to {end}: {what}"
+            yield str(scenario.document.problem(path, said))
+
+
+def _ended(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
+    """Name growth tables that leave more than two months of the horizon level, before their first row or after."""
+    for name, demand in zip(scenario.workloads, demands, strict=True):
+        if not isinstance(demand.growth, TableGrowth):
+            continue
+        before, after = demand.growth.hours_h[0], plan.hours - demand.growth.hours_h[-1]
+        for level_h, what in ((before, "begins after the start"), (after, "ends before the horizon")):
+            if level_h > _TABLE_MARGIN_H:
+                message = f"the table {what}: traffic stays level for {min(level_h, plan.hours) / 24.0:,.0f} days"
+                yield str(scenario.document.problem(("workloads", name, "growth", "file"), message))
+
+
+def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
+    """Yield each date's place, the first and the last day of its effect, and what it means to lie outside."""
+    for index, block in enumerate(scenario.site.power_blocks):
+        yield ("site", "power_blocks", index, "date"), block.date, date.max, "its power never comes"
+    for index, cut in enumerate(scenario.site.curtailments):
+        last = _later(cut.date, cut.length_days)
+        yield ("site", "curtailments", index, "date"), cut.date, last, "it cuts nothing"
+    for name, workload in scenario.workloads.items():
+        path: KeyPath = ("workloads", name)
+        if workload.model_launch is not None:
+            yield (*path, "model_launch"), workload.model_launch, date.max, "it brings no traffic"
+        for index, spike in enumerate(workload.spikes):
+            gone = _later(spike.date, 5.0 * spike.decay_days)  # below a hundredth of its height
+            yield (*path, "spikes", index, "date"), spike.date, gone, "it brings no traffic"
+        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, Steps) else ()):
+            yield (*path, "growth", "steps", index, "date"), step.date, date.max, "the step has no effect"
+        if workload.shape.holidays:  # a calendar of several years is no slip: one that holds no day of this run is
+            days = [holiday.date for holiday in workload.shape.holidays]
+            yield (*path, "shape", "holidays"), min(days), max(days), "no holiday falls into the run"
+
+
+def _steps_not_taken(scenario: Scenario) -> Iterator[str]:
+    """Name the gains of software that come with a release which is not taken within the horizon."""
+    end = add_months(scenario.start, scenario.horizon_months)
+    policy = scenario.software.upgrade_policy
+    wait_h = release_delay_h(policy)
+    for index, step in enumerate(scenario.software.steps):
+        if wait_h is None or _later(step.date, wait_h / HOURS_PER_DAY) >= end:
+            wait = f"{wait_h / HOURS_PER_WEEK:g} weeks after it, " if wait_h else ""
+            when = "never" if wait_h is None else f"{wait}beyond the horizon"
+            said = f"under upgrade_policy {policy} a release of {step.date} is taken {when}: the step has no effect"
+            yield str(scenario.document.problem(("software", "steps", index, "date"), said))
+
+
+def _later(day: date, days: float) -> date:
+    """Return a date some days on, or the last there is."""
+    return date.fromordinal(min(day.toordinal() + math.ceil(days), date.max.toordinal()))
+
+
+def _unused_quotes(scenario: Scenario) -> list[str]:
+    """Name the offers that hold on no day on which the cluster can order: at first, or when a review buys."""
+    unused = []
+    end = add_months(scenario.start, scenario.horizon_months)
+    for name, cluster in scenario.clusters.items():
+        first = order_date(scenario, cluster)
+        reviewed = bool(scenario.expansion.enlarging(name))
+        for quote in dated_quotes(cluster):
+            begins, ends = quote.valid_from or date.min, quote.valid_until or date.max
+            if quote.holds_on(first) or (reviewed and begins < end and ends >= scenario.start):
+                continue
+            held = f"from {begins} " if quote.valid_from else ""
+            held += f"until {ends}" if quote.valid_until else "on"
+            later = f", and a review buys from {scenario.start} on" if reviewed else ""
+            unused.append(
+                f"cluster {name}: no order can use the quote {quote.name!r}, which holds {held}; its nodes are ordered "
+                f"on {first}{later}, at the cluster's own price"
+            )
+    return unused
+
+
+def _clock(scenario: Scenario) -> list[str]:
+    """Say that time-of-use windows are read on the clock of the run where nothing says where the site is."""
+    tariff = scenario.load_catalog().tariff(scenario.site.tariff)
+    if not scenario.site.electricity.windows or window_zone(scenario.site, tariff) is not None:
+        return []
+    return [
+        "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
+        f"{scenario.site.tariff} names a time zone"
+    ]
+
+
+def _outgrown(plan: Plan) -> list[str]:
+    """Name the workloads whose requests grow too long for their objective, and from which month on."""
+    warnings = []
+    for w, workload in enumerate(plan.workloads):
+        if workload.overdue_share is not None:
+            begins = add_months(plan.start, int(workload.overdue_share.argmax()))
+            warnings.append(
+                f"workload {workload.name} outgrows its objective on every cluster in {begins:%Y-%m}: from then on all "
+                f"its requests are late, and served within {workload.overdue_share.max():.1%} of the fleet, the share "
+                "of its tokens until then"
+            )
+        for c in workload.cluster_order:
+            months = np.flatnonzero(plan.requests_per_node_h[c, w] <= 0.0)
+            if months.size:
+                begins = add_months(plan.start, int(months[0]))
+                warnings.append(
+                    f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins:%Y-%m}: "
+                    "its requests are then so long that no batch meets it, and are refused there"
+                )
+    return warnings
+
+
+def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
+    """Name the workloads of which no cluster keeps the promised share of first tokens in time, however idle it is."""
+    assert plan.calm_tables is not None  # a compiled plan has both
+    assert plan.alone_s is not None
+    for w, workload in enumerate(plan.workloads):
+        slo = scenario.workloads[workload.name].slo
+        too_long, best = min((float(plan.calm_tables[0, c, w, 0]), c) for c in workload.cluster_order)
+        if too_long > 1.0 - slo.percentile + 1e-9:
+            message = (
+                f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
+                f"{plan.clusters[best].name}, and more on any other cluster, where {1.0 - slo.percentile:.2g} may: "
+                f"state at least {rounded_up(plan.alone_s[best, w], 2):g} s, shorter prompts, or a faster part"
+            )
+            yield str(scenario.document.problem(("workloads", workload.name, "slo", "ttft_s"), message))
+
+
+def _demand(plan: Plan) -> list[str]:
+    """Hold the last month's mean demand against all the nodes bought that are there then."""
+    last = slice(int(plan.month_edges_h[-2]), int(plan.month_edges_h[-1]))
+    wanted = plan.demand.expected_requests_per_s[:, last].mean(axis=1) * SECONDS_PER_HOUR
+    rates = plan.requests_per_node_h[:, :, -1]
+    share = 0.0
+    for w in range(len(plan.workloads)):
+        there = [c for c in plan.workloads[w].cluster_order if plan.clusters[c].retire_h > last.start]
+        capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in there)
+        share += wanted[w] / capacity if capacity > 0 else 0.0
+    if share > 1.0 and not plan.expansion.rules:
+        return [
+            f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
+        ]
+    return []
+
+
+def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
+    """Say where a workload's stated precision goes before a cluster's narrower one."""
+    warnings = []
+    catalog = scenario.load_catalog()
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        for c, (cluster_name, cluster) in enumerate(scenario.clusters.items()):
+            served = served_precision(cluster, workload, catalog)
+            if cluster.precision not in (None, served) and c in plan.workloads[w].cluster_order:
+                mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
+                warnings.append(
+                    f"{scenario.document.problem(mine, served)} goes before "
+                    f"{scenario.document.problem(other, str(cluster.precision))}: "
+                    f"{name} is served in {served} on {cluster_name}"
+                )
+    return warnings
+
+
+def slower_drafts(scenario: Scenario, services: Mapping[tuple[str, str], Service], reuse: Reuse) -> list[str]:
+    """Return a warning for each pair that a stated speculation serves less of than plain decoding would."""
+    warnings = []
+    for name, workload in services:
+        cluster = scenario.clusters[name]
+        if cluster.speculation is None or cluster.speculation.use == "auto":
+            continue
+        both = [cluster, cluster.model_copy(update={"speculation": None})]
+        drafted, plain = (service_of(one, scenario.workloads[workload], scenario, reuse) for one in both)
+        if (
+            isinstance(drafted, Service)
+            and isinstance(plain, Service)
+            and drafted.requests_per_s < plain.requests_per_s
+        ):
+            warnings.append(
+                f"clusters.{name}.speculation: {workload} is served worse with it, {drafted.requests_per_s:.3g} "
+                f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
+                "taken only where it serves more"
+            )
+    return warnings

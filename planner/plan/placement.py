@@ -1,0 +1,305 @@
+"""What the accelerators of a cluster hold: one model a group, or several where there are too few for one each."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.errors import CapacityError
+from planner.physics.memory import USABLE_FRACTION, MemoryFit, memory_fit
+from planner.physics.replica import ReplicaSpec
+from planner.plan.capacity import Factors, as_first_bought, build_services, capacity_table, served_by
+from planner.plan.plan import Deployment, Plan
+from planner.plan.reuse import Reuse
+from planner.plan.service import Service
+from planner.scenario.scenario import Scenario
+from planner.units import GB, SECONDS_PER_HOUR
+
+LaidOut = Callable[[str, str, Mapping[str, object]], Service | None]
+"""How a cluster serves a workload at a layout."""
+LEAST_SHARED_SPEED = 0.5
+"""Models share accelerators, or make do with fewer, while these keep half their speed; assumption: below it a second
+node is the better buy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Engine:
+    """A model that a cluster serves at one layout, for one workload or several."""
+
+    spec: ReplicaSpec
+    fit: MemoryFit
+    workloads: tuple[int, ...]
+    fine_tunes: int
+    """Models of this shape, each with weights of its own."""
+    cache_bytes: float
+    """Cache of one replica at its operating point: running sequences · mean context · bytes of a token."""
+    waiting: Mapping[int, Service]
+    """How it serves work of its model that can wait and whose best layout is another."""
+
+    @property
+    def resident_bytes(self) -> float:
+        """Weights and engine on one accelerator."""
+        return (self.fit.weight_bytes + self.fit.overhead_bytes) / self.spec.accelerators
+
+
+def deployments_of(
+    scenario: Scenario, plan: Plan, services: dict[tuple[str, str], Service], factors: Factors, reuse: Reuse
+) -> list[Deployment]:
+    """Return what each cluster's accelerators hold, clusters in order, the highest priority first.
+
+    Where there are too few for one replica of each layout, work that can wait has none of its own beside others of its
+    model; where there are still too few, models share. Workloads of which nothing is ever asked come last, and do not
+    count in this.
+    """
+    deployments = []
+    asked = {pair: served for pair, served in services.items() if scenario.workloads[pair[1]].requests_per_s > 0}
+    idle = {pair: service for pair, service in services.items() if pair not in asked}
+    for c, cluster in enumerate(plan.clusters):
+        engines, unasked = (
+            _engines(scenario, plan, part, cluster.name, partial(laid_out, scenario, factors, reuse))
+            for part in (asked, idle)
+        )
+        per_node = cluster.accelerators_per_node
+        room = _room(scenario, cluster.name, per_node)
+        groups = _apart(engines)
+        if sum(_accelerators(group) for group in groups) > room:
+            groups = _apart(engines := _joined(plan, engines))
+        if sum(_accelerators(group) for group in groups) > room:
+            groups = _shared(engines)
+        for group in [*groups, *_apart(unasked)]:
+            held = _deployment(c, per_node, group, scenario.site.weight_load_gb_per_s_per_node * GB)
+            speeds = {w: _over_own(scenario, plan, (c, w), service) for w, service in _waiting(group).items()}
+            deployments.append(dataclasses.replace(held, waiting_speed=speeds))
+    return deployments
+
+
+def _room(scenario: Scenario, name: str, per_node: int) -> float:
+    """Return the accelerators that a cluster's models have to do with.
+
+    A cluster without nodes has room for nothing and asks nothing: models that shared it would only tie workloads
+    together that share nothing else, and so change how others are served.
+    """
+    return as_first_bought(scenario, name).nodes * per_node or math.inf
+
+
+def _over_own(scenario: Scenario, plan: Plan, pair: tuple[int, int], service: Service) -> Floats:
+    """Return a service's speed over that of the layout that a cluster chose for a workload, shape (months or 1,)."""
+    c, w = pair
+    table = capacity_table(scenario, {(plan.clusters[c].name, plan.workloads[w].name): service}, plan.months.mid_years)
+    chosen = plan.requests_per_node_h[c, w]
+    return np.asarray(np.divide(table[c, w], chosen, out=np.zeros_like(chosen), where=chosen > 0))
+
+
+def _apart(engines: Sequence[_Engine]) -> list[list[_Engine]]:
+    """Return models each on accelerators of its own, fine-tunes as many together as lose no speed."""
+    return [[engine] * _together(engine, 1.0) for engine in engines]
+
+
+def _joined(plan: Plan, engines: Sequence[_Engine]) -> list[_Engine]:
+    """Return engines without those of waiting work alone that others of the model serve: the fastest takes them."""
+    kept = list(engines)
+    for engine in engines:
+        if any(not plan.workloads[w].deadline_h for w in engine.workloads):
+            continue
+        hosts = [host for host in kept if host is not engine and all(w in host.waiting for w in engine.workloads)]
+        if hosts:
+            best = max(hosts, key=lambda host: min(host.waiting[w].requests_per_s for w in engine.workloads))
+            kept.remove(engine)
+            kept[kept.index(best)] = dataclasses.replace(best, workloads=best.workloads + engine.workloads)
+    return kept
+
+
+def _waiting(group: Sequence[_Engine]) -> dict[int, Service]:
+    """Return how a group serves work that can wait and whose best layout is another."""
+    not_waiting = {w for engine in group for w in engine.workloads if w not in engine.waiting}
+    return {w: service for engine in group for w, service in engine.waiting.items() if w not in not_waiting}
+
+
+def _together(engine: _Engine, least_speed: float) -> int:
+    """Return how many of a model's fine-tunes the same accelerators hold at a speed; at least one."""
+    more = range(1, engine.fine_tunes)
+    return next((count for count in more if _speed([engine] * (count + 1)) < least_speed), engine.fine_tunes)
+
+
+def _replicas(group: Sequence[_Engine]) -> int:
+    """Return the replicas that hold all fine-tunes of a model between them, ``len(group)`` of them each."""
+    return math.ceil(group[0].fine_tunes / len(group)) if group[0].fine_tunes > 1 else 1
+
+
+def _accelerators(group: Sequence[_Engine]) -> int:
+    """Return the accelerators without which what is held together serves nobody."""
+    return _replicas(group) * max(engine.spec.accelerators for engine in group)
+
+
+def services_of(scenario: Scenario, factors: Factors, reuse: Reuse) -> tuple[dict[tuple[str, str], Service], list[str]]:
+    """Return how each cluster serves each workload, in layouts for which it has room, and why others do not."""
+    services, refused = build_services(scenario, reuse, factors)
+    return _narrowed(scenario, services, factors, reuse), refused
+
+
+def _narrowed(
+    scenario: Scenario, services: dict[tuple[str, str], Service], factors: Factors, reuse: Reuse
+) -> dict[tuple[str, str], Service]:
+    """Return services on the fewest accelerators that stay fast enough, on clusters too small for each at its best.
+
+    The layout that serves most per accelerator may be eight wide where two would hold the model: no matter where there
+    are many replicas, but a cluster with room for few then holds fewer models than it could.
+    """
+    kept = dict(services)
+    for name, cluster in scenario.clusters.items():
+        per_node = reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
+        loads = scenario.workloads
+        of_cluster = {w: service for (c, w), service in services.items() if c == name and loads[w].requests_per_s > 0}
+        # What can wait needs no replica of its own beside others of its model.
+        urgent = {loads[w].model for w in of_cluster if loads[w].priority != "deferrable"}
+        layouts = {
+            (loads[w].model, service.tensor_parallel, loads[w].fine_tunes)
+            for w, service in of_cluster.items()
+            if loads[w].priority != "deferrable" or loads[w].fine_tunes > 1 or loads[w].model not in urgent
+        }
+        room = _room(scenario, name, per_node)
+        if cluster.tensor_parallel is not None or sum(wide * tuned for _, wide, tuned in layouts) <= room:
+            continue
+        for workload, service in of_cluster.items():
+            for degree in (2**k for k in range(service.tensor_parallel.bit_length() - 1)):
+                tried = laid_out(scenario, factors, reuse, name, workload, {"tensor_parallel": degree})
+                if tried is not None and tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:
+                    kept[name, workload] = tried
+                    break
+    return kept
+
+
+def laid_out(
+    scenario: Scenario, factors: Factors, reuse: Reuse, cluster: str, workload: str, layout: Mapping[str, object]
+) -> Service | None:
+    """Return how a cluster serves a workload at a layout; None where that does not fit or no batch is fast enough."""
+    stated = as_first_bought(scenario, cluster).model_copy(update=layout)
+    service = served_by(stated, scenario.workloads[workload], scenario, reuse, factors)
+    return None if isinstance(service, CapacityError) else service
+
+
+def _engines(
+    scenario: Scenario, plan: Plan, services: dict[tuple[str, str], Service], cluster: str, laid_out: LaidOut
+) -> list[_Engine]:
+    """Return the models of a cluster, each at its layout: workloads of one model and layout share its replicas."""
+    loads: dict[tuple[object, ...], tuple[ReplicaSpec, list[int]]] = {}
+    for w in plan.by_priority:
+        service = services.get((cluster, plan.workloads[w].name))
+        if service is not None and (spec := service.spec) is not None:
+            tuned = scenario.workloads[plan.workloads[w].name].fine_tunes
+            layout: tuple[object, ...] = (
+                spec.shape.name,
+                spec.precision,
+                spec.accelerators,
+                spec.attention_data_parallel,
+            )
+            layout += (w if tuned > 1 else None,)  # weights of its own are nobody else's
+            loads.setdefault(layout, (spec, []))[1].append(w)
+    engines = []
+    for spec, members in loads.values():
+        held = [services[cluster, plan.workloads[w].name] for w in members]
+        fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
+        tokens = [scenario.workloads[plan.workloads[w].name].tokens for w in members]
+        contexts = [lengths.input.mean + lengths.output.mean / 2 for lengths in tokens]
+        cached = max(service.batch * context for service, context in zip(held, contexts, strict=True))
+        cache = min(cached, fit.kv_capacity_tokens) * fit.kv_bytes_per_token
+        tuned = scenario.workloads[plan.workloads[members[0]].name].fine_tunes
+        waiting = {} if tuned > 1 else _served_waiting(plan, services, cluster, spec, laid_out)
+        waiting = {w: service for w, service in waiting.items() if w not in members}
+        engines.append(
+            _Engine(spec=spec, fit=fit, workloads=tuple(members), fine_tunes=tuned, cache_bytes=cache, waiting=waiting)
+        )
+    return engines
+
+
+def _served_waiting(
+    plan: Plan, services: dict[tuple[str, str], Service], cluster: str, held: ReplicaSpec, laid_out: LaidOut
+) -> dict[int, Service]:
+    """Return how a replica serves work of its model that can wait, of which whoever has weights of its own has none."""
+    attention = "data-parallel" if held.attention_data_parallel > 1 else "tensor-parallel"
+    served = {}
+    for w, workload in enumerate(plan.workloads):
+        service = services.get((cluster, workload.name))
+        if not workload.deadline_h or service is None or (spec := service.spec) is None:
+            continue
+        if (spec.shape.name, spec.precision) == (held.shape.name, held.precision):
+            layout = {"tensor_parallel": held.accelerators, "attention": attention}
+            if (tried := laid_out(cluster, workload.name, layout)) is not None:
+                served[w] = tried
+    return served
+
+
+def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
+    """Put models together on accelerators, as long as these stay fast enough: first fit, the smallest first."""
+    several = [engine for engine in engines if engine.fine_tunes > 1]
+    groups = [[engine] * _together(engine, LEAST_SHARED_SPEED) for engine in several]
+    for engine in sorted((one for one in engines if one.fine_tunes == 1), key=lambda engine: engine.resident_bytes):
+        others = groups[len(several) :]
+        room = [group for group in others if _speed([*group, engine]) >= LEAST_SHARED_SPEED]
+        if room:
+            room[0].append(engine)
+        else:
+            groups.append([engine])
+    return groups
+
+
+def _speed(group: Sequence[_Engine]) -> float:
+    """Return the speed of accelerators that models share over that for one alone: min(1, free / max(cache)).
+
+    A share x of an accelerator's work needs a share x of the cache at the model's operating point, and the shares sum
+    to at most 1: with the memory that all weights leave free, work up to free / max(cache) is sure to fit.
+    """
+    if len(group) == 1:
+        return 1.0
+    free = USABLE_FRACTION * group[0].spec.part.hbm_bytes - sum(engine.resident_bytes for engine in group)
+    most = max(engine.cache_bytes / engine.spec.accelerators for engine in group)
+    return float(np.clip(free / most, 0.0, 1.0))
+
+
+def _deployment(cluster: int, per_node: int, group: Sequence[_Engine], bytes_per_s: float) -> Deployment:
+    """Return what models on the same accelerators are to placement; the widest replica decides how many these are.
+
+    A node reads weights at its bandwidth, of which each of its accelerators has an equal share.
+    """
+    accelerators = max(engine.spec.accelerators for engine in group)
+    weights = sum(engine.fit.weight_bytes / engine.spec.accelerators for engine in group)
+    return Deployment(
+        cluster=cluster,
+        workloads=tuple(dict.fromkeys(w for engine in group for w in engine.workloads)),
+        least_replicas=_replicas(group),
+        nodes_per_replica=accelerators / per_node,
+        speed=_speed(group),
+        resident_bytes=sum(engine.resident_bytes for engine in group) * accelerators,
+        memory_bytes=group[0].spec.part.hbm_bytes * accelerators,
+        load_h=min(1.0, weights * per_node / bytes_per_s / SECONDS_PER_HOUR),
+    )
+
+
+def sharing_notes(scenario: Scenario, plan: Plan) -> list[str]:
+    """Say which models share accelerators, and what that costs."""
+    placement = plan.placement
+    if placement is None:
+        return []
+    notes = []
+    for deployment in placement.deployments:
+        cluster = plan.clusters[deployment.cluster]
+        models = sorted({plan.workloads[w].model for w in deployment.workloads})
+        tuned = scenario.workloads[plan.workloads[deployment.workloads[0]].name].fine_tunes
+        if tuned > 1:
+            notes.append(
+                f"cluster {cluster.name} holds the {tuned} fine-tunes of {models[0]} on "
+                f"{deployment.least_nodes * cluster.accelerators_per_node:g} accelerators at the least, "
+                f"at {deployment.speed:.0%} of the speed that one has alone"
+            )
+        if len(models) > 1:
+            notes.append(
+                f"cluster {cluster.name} has fewer accelerators than one replica of each model "
+                f"takes: {', '.join(models)} share theirs, at {deployment.speed:.0%} of the speed that each has alone"
+            )
+    return notes

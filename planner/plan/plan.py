@@ -1,0 +1,398 @@
+"""A scenario compiled to arrays: all that a replication needs, none of what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.arrays import Floats
+from planner.demand.plan import DemandPlan
+from planner.finance.lease import LeaseTerms
+from planner.finance.months import MonthGrid
+from planner.physics.node_power import NodePower
+from planner.plan.burst_tables import BurstTables
+from planner.plan.money import MoneyPlan, PriceBook, PricePath, RentPlan
+from planner.plan.reliability_plan import ReliabilityPlan
+from planner.plan.site_plan import SitePlan
+from planner.plan.slo_target import Promise
+from planner.plan.software_plan import SoftwarePlan, TeamPlan
+from planner.units import HOURS_PER_YEAR, MILLION
+
+LOAD_CELLS = 256
+"""Cells of a table by load up to :data:`MOST_LOAD`; between their edges it is interpolated."""
+MOST_LOAD = 2.0
+"""The load at which tables end, unless some cluster is offered more: then at the next multiple of it. What exceeds a
+cluster's own most is shed at once."""
+
+
+def load_grid(cells: int) -> Floats:
+    """Return the loads at the edges of a table's cells, shape (cells + 1,)."""
+    return np.asarray(np.arange(cells + 1) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triangle:
+    """A triangular distribution: lowest, most likely, highest."""
+
+    low: float
+    mode: float
+    high: float
+
+    def draw(self, generator: np.random.Generator) -> float:
+        """Draw one value."""
+        if self.high <= self.low:
+            return self.low
+        return float(generator.triangular(self.low, self.mode, self.high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadPlan:
+    """One workload, as routing and accounting see it."""
+
+    name: str
+    model: str
+    input_tokens: Floats
+    """Mean prompt tokens of a request by month, shape (months,)."""
+    output_tokens: Floats
+    """Mean generated tokens of a request by month, shape (months,)."""
+    priority: int
+    """0 interactive, 1 standard, 2 deferrable; lower is served first."""
+    deadline_h: int
+    """Hours that work may wait; 0 for work that is shed at once."""
+    cluster_tiers: tuple[tuple[int, ...], ...]
+    """Clusters that can serve it, in the order in which they are offered it; those of one tier are alike and share."""
+    launch_h: float | None
+    """When its model is new to the world; None for a model long served."""
+    cached_input_fraction: float = 0.0
+    """Share of its prompt tokens found in the prefix cache: they have a price of their own."""
+
+    rented_tiers: int = 0
+    """How many of the tiers, at the end, are rented by the hour, and take only what the others' waits do not allow."""
+    overdue_share: Floats | None = None
+    """Share of the fleet within which it is served late in months in which no batch meets its objective, 0 in others,
+    shape (months,); None where it always meets it, or is refused then."""
+
+    @property
+    def cluster_order(self) -> tuple[int, ...]:
+        """Return the clusters that can serve it, in the order in which they are offered it."""
+        return tuple(cluster for tier in self.cluster_tiers for cluster in tier)
+
+    @property
+    def tokens_per_request(self) -> Floats:
+        """Prompt and generated tokens together, shape (months,)."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentPlan:
+    """A share of an order's price that is paid on another day than that of delivery."""
+
+    fraction: float
+    from_order: bool
+    """Whether it is counted from the order, or from each delivery."""
+    after_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPlan:
+    """A purchase order."""
+
+    placed_h: float
+    lead_h: float
+    slip_h: Triangle
+    deliveries: int
+    interval_h: float
+    acceptance_failure_fraction: float
+    payments: tuple[PaymentPlan, ...] = ()
+    """The rest is paid on delivery."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedPlan:
+    """Machines owned before the start."""
+
+    bought_h: float
+    """When they were delivered and paid, below zero."""
+    prices_usd: tuple[float, float, float, float]
+    """What a node cost: accelerators, host, network, storage."""
+    book_value_usd: float | None
+    """Book value of a node on the first day; None for cost less depreciation."""
+    remaining_months: int | None
+    """Book life left on the first day; None for what is left of the book life since it was bought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """One cluster, as the simulation sees it."""
+
+    name: str
+    accelerator: str
+    vendor: str
+    stack: str
+    nodes: int
+    accelerators_per_node: int
+    group_accelerators: int
+    """Accelerators lost with one of them: its tensor-parallel group, or the whole node, as its vendor's parts are."""
+    online_h: float | None
+    """When all nodes enter service at once; None where an order decides."""
+    order: OrderPlan | None
+    retire_h: float
+    """When it leaves service; infinity for never."""
+    failure_multiplier: float
+    node_power: NodePower
+    nameplate_kw: float
+    """Nameplate IT power of one node: what colocation and power blocks count."""
+    prices_usd: tuple[float, float, float, float]
+    """Per node: accelerators after discount, host, network, storage."""
+    owned: OwnedPlan | None = None
+    """What is known of machines that are owned before the start; None where they are bought."""
+    rent: RentPlan | None = None
+    """The contract of machines that are rented; their prices are zero."""
+    lease: LeaseTerms | None = None
+    """The finance lease of machines that are on the books without having been paid for."""
+    leased_prices_usd: tuple[float, float, float, float] | None = None
+    """What a node that is leased, on whatever terms, costs new; None where its own prices say it."""
+    price_book: PriceBook | None = None
+    """What later orders of its accelerators cost; None where only the list price moves."""
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether its machines stand at a provider's."""
+        return self.rent is not None and self.rent.is_hosted
+
+    @property
+    def is_paid_by_the_hour(self) -> bool:
+        """Whether its machines are rented, and only their hours at work are paid."""
+        return self.rent is not None and self.rent.when_used
+
+    @property
+    def upkeep_prices_usd(self) -> tuple[float, float, float, float]:
+        """Return what a node costs new as its upkeep sees it: leased machines on site break like owned ones."""
+        return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
+
+    def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
+        """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
+        bought, host, network, storage = (price * list_factor for price in self.prices_usd)
+        if self.price_book is not None:
+            order_date = self.price_book.start + timedelta(hours=order_h)
+            unit_usd = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
+            bought = unit_usd * self.accelerators_per_node
+        return bought, host, network, storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePlan:
+    """When something has held for some months, buy, rent or retire nodes."""
+
+    when: str
+    threshold: float
+    months: int
+    watched: int
+    """Cluster whose utilisation counts."""
+    cluster: int
+    """Cluster that is enlarged or reduced."""
+    nodes: int
+    most_nodes: float
+    """Of the cluster at once; infinity for no ceiling."""
+    lead_h: float
+    cooldown_months: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpansionPlan:
+    """The monthly review."""
+
+    rules: tuple[RulePlan, ...]
+    budget_usd: float
+    power_envelope_kw: float
+    price_change_per_year: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What a group of accelerators of a cluster holds: one model, or several that share it."""
+
+    cluster: int
+    workloads: tuple[int, ...]
+    """Workloads that it serves."""
+    nodes_per_replica: float
+    """Accelerators of a replica over those of a node."""
+    speed: float
+    """What its accelerators do over what they do for one model alone: less cache makes smaller batches."""
+    resident_bytes: float
+    """Weights and engines of one replica."""
+    memory_bytes: float
+    """Memory of one replica's accelerators."""
+    load_h: float
+    """Hours to read the weights of one replica, at most one: an hour that loads longer is lost whole."""
+    least_replicas: int = 1
+    """Replicas that hold all fine-tunes of its model between them; with fewer, requests for the others are shed."""
+    waiting_speed: Mapping[int, Floats] = field(default_factory=dict)
+    """Work that can wait and whose best layout is another: its speed here over that layout's, shape (months or 1,)."""
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it serves one of its own workloads at another speed than that one's best layout alone."""
+        return self.speed < 1.0 or any(w in self.waiting_speed for w in self.workloads)
+
+    @property
+    def least_nodes(self) -> float:
+        """Nodes that hold all of it once."""
+        return self.least_replicas * self.nodes_per_replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """How a plan's clusters are shared by their models."""
+
+    deployments: tuple[Deployment, ...]
+    """Of all clusters; those of one cluster follow each other, the highest priority first."""
+    placed: tuple[bool, ...]
+    """Of each cluster, whether whole replicas count on it; otherwise any share of it may serve any model."""
+    review_requests: Floats
+    """What the monthly review places replicas for, shape (workloads, months)."""
+    pools: Plan
+    """The plan with pools in place of clusters; work that can wait is offered its own pools before those in which it
+    uses what idles."""
+    pool_cluster: tuple[int, ...]
+    """The cluster of each pool."""
+    pool_deployment: tuple[int | None, ...]
+    """What each pool holds; None for a cluster left whole, and, last of a placed one, for nodes that hold nothing."""
+    pool_speed: Floats
+    """Each pool's speed on a workload over that of its best layout alone, 0 for no service, shape (pools, workloads,
+    months or 1)."""
+    deployment_of: Mapping[tuple[int, int], int]
+    """Which deployment serves a workload on a cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSize:
+    """A cluster of some nodes, beside the same as its plan has it."""
+
+    nodes: int
+    speed: Floats
+    """Requests that a node sustains over those of the plan, shape (workloads,)."""
+    late_table: Floats
+    """As the plan's, shape (workloads, cells + 1)."""
+    refused_table: Floats
+    calm_tables: Floats
+    """Shape (2, workloads, cells + 1)."""
+    most_loads: Floats
+    """Shape (workloads,)."""
+    burst_tables: Mapping[int, BurstTables] = field(default_factory=dict)
+    """By workload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything about a scenario that does not change between replications."""
+
+    name: str
+    seed: int
+    start: date
+    hours: int
+    months: MonthGrid
+    month_edges_h: NDArray[np.int64]
+    """Hour at which each month begins, and the end, shape (months + 1,)."""
+    workloads: tuple[WorkloadPlan, ...]
+    clusters: tuple[ClusterPlan, ...]
+    demand: DemandPlan
+    requests_per_node_h: Floats
+    """Most requests an hour that a healthy node sustains at the objective, shape (clusters, workloads, months or 1)."""
+    late_tables: Floats
+    """Share of requests served late, on the :func:`load_grid` of loads over capacity, shape (clusters,
+    workloads, cells + 1)."""
+    refused_tables: Floats
+    """Share of requests refused, in the same shape."""
+    most_loads: Floats
+    """What a cluster is offered at most of a workload that finds no room, over what it sustains at the objective; shape
+    (clusters, workloads)."""
+    by_priority: tuple[int, ...]
+    """Workloads in the order in which they are served."""
+    preferred_utilisation: float
+    """Clusters are filled in order up to it; what is left is spread in proportion to what each has free."""
+    reliability: ReliabilityPlan
+    software: SoftwarePlan
+    site: SitePlan
+    expansion: ExpansionPlan
+    money: MoneyPlan
+    promise: Promise
+    warnings: tuple[str, ...]
+    """What is hardly meant: contradictions that are not errors, with their numbers."""
+    notes: tuple[str, ...]
+    """What follows from the plan and may well be meant, with its numbers."""
+    calm_tables: Floats | None = None
+    """Late and refused tables without bursts, shape (2, clusters, workloads, cells + 1); None where the tables have
+    none."""
+    burst_tables: Mapping[tuple[int, int], BurstTables] = field(default_factory=dict)
+    """By cluster and workload, where bursts even out as the rate grows, and tell; the tables above are of day one."""
+    alone_s: Floats | None = None
+    """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long
+    for an idle replica, shape (clusters, workloads); NaN where nothing says it."""
+    placement: Placement | None = None
+    """How models share clusters; None where any share of a cluster may serve any model."""
+    sizes: Mapping[int, tuple[ClusterSize, ...]] = field(default_factory=dict)
+    """By cluster that rules enlarge or reduce, what it is at other sizes, rising, where that is another."""
+
+    def crew_load(self, nodes: Floats, crews: int) -> float:
+        """Return the load of the repair crews: Σ nodes on site · crew's hours a node and hour / crews.
+
+        Those are the vendor's factor · those of the failures, and f · repair / n for each domain of n nodes that fails
+        f times an hour.
+        """
+        factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
+        nodes = nodes * self.on_site
+        shared = sum(d.per_year / HOURS_PER_YEAR * d.repair_h / d.nodes for d in self.reliability.domains)
+        return float(nodes @ (factor * self.reliability.crew_h_per_node_h + shared)) / crews
+
+    def engineer_load(self, team: int, engineers: int) -> float:
+        """Return the load of a team: Σ over stacks and models of incidents a year · mean hours of one / a year.
+
+        Incidents that the vendor mends first take less, so this is the load were there no vendor.
+        """
+        hours = 0.0
+        for stack in (stack for stack in self.software.stacks if stack.team == team):
+            runs = {index for index, cluster in enumerate(self.clusters) if cluster.stack == stack.name}
+            models = {workload.model for workload in self.workloads if runs & set(workload.cluster_order)}
+            for incident in stack.incidents:
+                work_h = incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
+                hours += len(models) * incident.per_year * TeamPlan.hours(work_h, engineers)
+        return hours / HOURS_PER_YEAR
+
+    @property
+    def accelerators_per_node(self) -> Floats:
+        """Accelerators of a node, shape (clusters,)."""
+        return np.array([cluster.accelerators_per_node for cluster in self.clusters], dtype=np.float64)
+
+    @property
+    def on_site(self) -> Floats:
+        """1 where power, space and repairs are had and paid here, 0 where a provider has them; shape (clusters,)."""
+        return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])
+
+    @property
+    def tokens_per_request(self) -> Floats:
+        """Mean prompt and generated tokens of a request, shape (months, workloads)."""
+        return np.stack([workload.tokens_per_request for workload in self.workloads], axis=-1)
+
+    def request_usd(self, price: PricePath) -> Floats:
+        """Return what a request costs at a price of tokens, shape (months, workloads).
+
+        (input·((1 − h)·p_input + h·p_cached) + output·p_output) / 10⁶, with h the share of the prompt in the cache.
+        """
+        columns = [
+            load.input_tokens * (1.0 - load.cached_input_fraction) * price.input_usd_per_million_tokens
+            + load.input_tokens * load.cached_input_fraction * price.cached_input_usd_per_million_tokens
+            + load.output_tokens * price.output_usd_per_million_tokens
+            for load in self.workloads
+        ]
+        return np.stack(columns, axis=-1) / MILLION
+
+    @property
+    def refusal_free_load(self) -> Floats:
+        """Load below which fewer than a millionth of requests are refused, shape (clusters, workloads)."""
+        cells = (self.refused_tables < 1e-6).sum(axis=2)  # tables rise with load
+        return np.asarray(np.maximum(cells - 1, 0) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)

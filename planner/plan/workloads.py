@@ -1,0 +1,290 @@
+"""Workloads compiled: demand over the horizon, and the order in which clusters are offered their work."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import datetime
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.catalog.load import Catalog
+from planner.demand import growth as growths
+from planner.demand import noise as noises
+from planner.demand import shape as shapes
+from planner.demand.calendar import Horizon
+from planner.demand.plan import WorkloadDemand
+from planner.errors import Problem, ScenarioError
+from planner.physics.memory import smallest_fit
+from planner.plan.capacity import as_first_bought
+from planner.plan.plan import ClusterPlan, Plan, WorkloadPlan
+from planner.plan.reuse import Reuse
+from planner.plan.service import Service
+from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Compound, Flat, GrowthTable, SCurve, Shape, Steps, Workload
+from planner.units import HOURS_PER_DAY
+
+_SAME_POWER = 0.02  # difference in power at which machines are the same to a router
+_PRIORITY = {"interactive": 0, "standard": 1, "deferrable": 2}
+_DEFAULT_DEADLINE_H = 24.0
+_SHOWN_PROBLEMS = 20
+LONG_CONTEXT_TOKENS = 8000
+"""Prompts from here on count as long for routing: beyond it a 70B model's cache outweighs its batch's weights."""
+
+
+def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> WorkloadDemand:
+    """Compile one workload's traffic."""
+    return WorkloadDemand(
+        name=name,
+        requests_per_s=workload.requests_per_s,
+        growth=_growth(scenario, name, workload, horizon, reuse),
+        shape=reuse.once(("shape", workload.shape), lambda: _shape(workload.shape)),
+        noise=noises.LognormalNoise(sigma=workload.noise.sigma, correlation_h=workload.noise.correlation_h),
+        spikes=tuple(
+            noises.LaunchSpike(
+                hour_h=horizon.hour_of(spike.date), multiple=spike.multiplier, decay_days=spike.decay_days
+            )
+            for spike in workload.spikes
+        ),
+        tenants=tuple(
+            noises.Tenant(
+                name=tenant.name,
+                share_fraction=tenant.share_fraction,
+                mean_on_h=tenant.mean_on_h,
+                mean_off_h=tenant.mean_off_h,
+            )
+            for tenant in workload.tenants
+        ),
+        launch_h=horizon.hour_of(workload.model_launch) if workload.model_launch else 0.0,
+    )
+
+
+def _shape(shape: Shape) -> shapes.Shape:
+    if shape.weekly_profile is not None:
+        profile = shapes.normalised_profile(shape.weekly_profile)
+    else:
+        profile = shapes.weekly_profile(
+            peak_to_mean=shape.peak_to_mean,
+            weekend_fraction=shape.weekend_fraction,
+            trough_to_mean=shape.trough_to_mean,
+        )
+    season = shapes.Season()
+    if shape.season is not None:
+        season = shapes.Season(amplitude_fraction=shape.season.amplitude_fraction, peak_day=shape.season.peak_day)
+    holidays = tuple((holiday.date, holiday.multiplier) for holiday in shape.holidays)
+    return shapes.Shape(weekly_profile=profile, timezone=shape.timezone, season=season, holidays=holidays)
+
+
+def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> growths.Growth:
+    match workload.growth:
+        case Compound(per_year=rate):
+            return growths.CompoundGrowth(per_year=rate)
+        case Flat():
+            return growths.CompoundGrowth(per_year=0.0)
+        case SCurve() as curve:
+            return growths.SCurveGrowth(
+                ceiling_multiple=curve.ceiling_multiplier,
+                midpoint_years=curve.midpoint_years,
+                steepness_per_year=curve.steepness_per_year,
+            )
+        case Steps(steps=steps):
+            return growths.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
+        case GrowthTable(file=file):
+            path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)
+            return reuse.once(("growth", content, horizon), lambda: read_growth_table(path, content, horizon))
+
+
+def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.TableGrowth:
+    """Read a CSV with columns date, multiplier, a million rows in two seconds; ``path`` is its name in messages."""
+    problems: list[Problem] = []
+    hours: list[float] = []
+    factors: list[float] = []
+    try:
+        rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""))
+        header = [cell.strip() for cell in next(rows, ())]
+        if not {"date", "multiplier"} <= set(header):
+            raise ScenarioError(Problem(file=str(path), line=1, message="needs columns date, multiplier"))
+        date_at, factor_at = header.index("date"), header.index("multiplier")
+        start = horizon.start.toordinal()
+        for row in rows:
+            if len(problems) == _SHOWN_PROBLEMS:
+                break
+            try:  # a table may have a million rows: no more than must be is done for each
+                day, factor = datetime.date.fromisoformat(row[date_at].strip()), float(row[factor_at])
+            except (ValueError, IndexError):
+                factor = -1.0
+            if 0.0 <= factor < np.inf:
+                hours.append((day.toordinal() - start) * HOURS_PER_DAY)
+                factors.append(factor)
+            elif row:  # an empty line is none
+                message = f"needs a date and a multiplier of at least 0, not {', '.join(map(repr, row))[:80]}"
+                problems.append(Problem(file=str(path), line=rows.line_num, message=message))
+    except (UnicodeDecodeError, csv.Error) as error:
+        problems.append(Problem(file=str(path), message=f"cannot be read as CSV: {error}"))
+    if not problems and not hours:
+        problems.append(Problem(file=str(path), message="holds no rows; it needs columns date, multiplier"))
+    if not problems and np.any(np.diff(hours) <= 0):
+        problems.append(Problem(file=str(path), message="dates must rise from row to row"))
+    if problems:
+        raise ScenarioError(problems)
+    return growths.TableGrowth(hours_h=tuple(hours), factors=tuple(factors))
+
+
+def workload_plan(
+    scenario: Scenario,
+    catalog: Catalog,
+    name: str,
+    clusters: tuple[ClusterPlan, ...],
+    services: dict[tuple[str, str], Service],
+    month_mid_years: Floats,
+) -> WorkloadPlan:
+    """Compile one workload for routing and accounting."""
+    workload = scenario.workloads[name]
+    deadline_h = _DEFAULT_DEADLINE_H if workload.deferrable_within_h is None else workload.deferrable_within_h
+    growth = (1.0 + workload.tokens.growth_per_year) ** month_mid_years
+    launch = workload.model_launch
+    tiers = _tiers(scenario, catalog, name, clusters, services)
+    return WorkloadPlan(
+        name=name,
+        model=workload.model,
+        input_tokens=workload.tokens.input.mean * growth,
+        output_tokens=workload.tokens.output.mean * growth,
+        priority=_PRIORITY[workload.priority],
+        deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
+        cluster_tiers=tiers,
+        rented_tiers=_rented_tiers(scenario, name, [clusters[tier[0]] for tier in tiers]),
+        launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
+        cached_input_fraction=workload.prefix_cache_hit_fraction,
+    )
+
+
+def _tiers(
+    scenario: Scenario,
+    catalog: Catalog,
+    name: str,
+    clusters: tuple[ClusterPlan, ...],
+    services: dict[tuple[str, str], Service],
+) -> tuple[tuple[int, ...], ...]:
+    """Return the clusters that can serve a workload, in the order of the routing policy, those that are alike together.
+
+    Machines bought in several waves are one pool to a router: the same replica at the same speed, paid in the same way,
+    at about the same power, which the mix that each was bought for moves a little.
+    """
+
+    def kind(index: int) -> tuple[object, ...]:
+        cluster, service = clusters[index], services[clusters[index].name, name]
+        return _rank(scenario, name, cluster), service.spec, service.speed, _rent_usd_per_h(cluster)
+
+    def are_alike(one: int, other: int) -> bool:
+        full_kw, other_kw = (clusters[index].node_power.full_kw for index in (one, other))
+        return kind(one) == kind(other) and math.isclose(full_kw, other_kw, rel_tol=_SAME_POWER)
+
+    tiers: list[list[int]] = []
+    for index in _order(scenario, catalog, name, clusters, services):
+        alike = next((tier for tier in tiers if are_alike(tier[0], index)), None)
+        if alike is None:
+            tiers.append([index])
+        else:
+            alike.append(index)
+    return tuple(map(tuple, tiers))
+
+
+def _order(
+    scenario: Scenario,
+    catalog: Catalog,
+    name: str,
+    clusters: tuple[ClusterPlan, ...],
+    services: dict[tuple[str, str], Service],
+) -> tuple[int, ...]:
+    """Return the clusters that can serve a workload, in the order of the routing policy.
+
+    What another request costs decides: rent where only hours at work are paid, and energy among what is paid anyway.
+    Which part has most memory, and which models it is kept for, is a matter of the clusters that have nodes: an offer
+    that nobody takes up changes nothing.
+    """
+    able = [index for index, cluster in enumerate(clusters) if (cluster.name, name) in services]
+    there = {name for name in scenario.clusters if as_first_bought(scenario, name).nodes} or set(scenario.clusters)
+    services_there = {pair: service for pair, service in services.items() if pair[0] in there}
+
+    def rent(index: int) -> float:
+        cluster = clusters[index]
+        per_node = _rent_usd_per_h(cluster) * cluster.accelerators_per_node
+        return per_node / services[cluster.name, name].requests_per_s
+
+    def another(index: int) -> tuple[float, float, str]:
+        cluster = clusters[index]
+        return rent(index), cluster.node_power.full_kw / services[cluster.name, name].requests_per_s, cluster.name
+
+    cheapest = sorted(able, key=another)
+    if scenario.routing == "preference":
+        return tuple(sorted(cheapest, key=lambda index: _rank(scenario, name, clusters[index])))
+    if scenario.routing != "workload-aware":
+        return tuple(cheapest)
+    memory = {index: catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
+    if _is_memory_bound(scenario, name, services_there):
+        return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, -memory[index])))
+    reserve = any(_is_memory_bound(scenario, other, services_there) for other in scenario.workloads)
+    richest = max((memory[index] for index in able if clusters[index].name in there), default=0.0)
+    return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest)))
+
+
+def _rent_usd_per_h(cluster: ClusterPlan) -> float:
+    """Return the rent of an accelerator's hour at work at the start; 0 where it is paid anyway."""
+    if cluster.rent is None or not cluster.is_paid_by_the_hour:
+        return 0.0
+    return float(cluster.rent.usd_per_accelerator_h[0])
+
+
+def _rank(scenario: Scenario, name: str, cluster: ClusterPlan) -> int:
+    """Return the place that a workload's user gives a cluster; the same for all that are not ranked."""
+    wanted = scenario.workloads[name].cluster_preference if scenario.routing == "preference" else ()
+    position = {ranked: place for place, ranked in enumerate(wanted)}
+    return position.get(cluster.name, len(position))
+
+
+def _rented_tiers(scenario: Scenario, name: str, first: list[ClusterPlan]) -> int:
+    """Return how many tiers, at the end, are rented by the hour, unless the user has ranked them; one of each given."""
+    unranked = len(scenario.workloads[name].cluster_preference) if scenario.routing == "preference" else 0
+    return sum(cluster.is_paid_by_the_hour and _rank(scenario, name, cluster) == unranked for cluster in first)
+
+
+def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:
+    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard.
+
+    Must: what fits in fewer is often laid out over more for speed, and then there are other machines for it as well.
+    """
+    tokens = scenario.workloads[name].tokens
+    if tokens.input.mean >= LONG_CONTEXT_TOKENS:
+        return True
+    specs = [service.spec for (_, workload), service in services.items() if workload == name and service.spec]
+    length = tokens.input.mean + tokens.output.mean
+    return len({smallest_fit(spec.part, spec.shape, spec.precision, length).accelerators for spec in specs}) > 1
+
+
+def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
+    """Return the plan with workloads that queue served late once no batch meets their objective, each in its share.
+
+    The share is that of its tokens in all tokens asked for in the last month in which a cluster met the objective. A
+    node then serves as many of its tokens as it last did in time: more would only make them later.
+    """
+    table, workloads = plan.requests_per_node_h.copy(), list(plan.workloads)
+    asked = np.add.reduceat(plan.demand.expected_requests_per_s, plan.month_edges_h[:-1], axis=1)
+    asked *= plan.tokens_per_request.T
+    for w, workload in enumerate(plan.workloads):
+        order = list(workload.cluster_order)
+        past = np.all(table[order, w] <= 0.0, axis=0)
+        refuses = scenario.workloads[workload.name].on_overload == "refuse"
+        if refuses or workload.deadline_h or not past.any():
+            continue
+        last = max(int(past.argmax()) - 1, 0)
+        for c in order:
+            met = int(np.flatnonzero(table[c, w] > 0.0)[-1])
+            tokens = workload.tokens_per_request
+            table[c, w, past] = table[c, w, met] * tokens[met] / tokens[past]
+        share = asked[w, last] / asked[:, last].sum()
+        workloads[w] = dataclasses.replace(workload, overdue_share=np.where(past, share, 0.0))
+    return dataclasses.replace(plan, workloads=tuple(workloads), requests_per_node_h=table)

@@ -1,0 +1,1 @@
+"""One hour of a run, request by request."""

@@ -1,0 +1,398 @@
+"""A replica that batches continuously, as vLLM and TensorRT-LLM do.
+
+Every step decodes one token of each running sequence and carries chunks of waiting prompts, up to a budget of tokens;
+prompts are admitted while their cache fits; when the cache runs out the newest sequence of the lowest priority is
+evicted and computed again later. Work of a lower priority gives way at once: it is left out of every step in which a
+prompt of a higher priority is computed, stays out until the sequences above have caught up with the pace that their
+objective allows, and then takes part only as far as steps keep that pace.
+
+A Python event per token would take minutes for a second of a fleet. Instead a sequence's end is known when it starts:
+all sequences of one priority advance together, so a *level* keeps one clock of tokens, and a sequence leaves when the
+clock reaches its mark. Between an arrival, an end and a full cache nothing changes but contexts, whose growth has a
+closed form, so the replica sleeps over all those steps at once and is woken when work comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Generator
+from typing import Any
+
+import simpy
+
+from planner.requests.request import Level, Request
+from planner.requests.steps import StepTimes
+
+PACE_FRACTION = 0.85
+"""By how much a queue may empty more slowly than lately, where a router judges whether a request would be late."""
+YIELD_FRACTION = 0.55
+"""Of the time per token promised to a higher priority, what steps with work of a lower one may take: it may not make
+even one in a thousand late. At 0.6 it does, by 1.4 in a thousand of chat at three fifths of ten nodes of H200."""
+_MOST_DEBT_S = 2.0  # beyond which a higher priority is slow by its own doing
+_LEAST_CHUNK_TOKENS = 64  # a smaller piece of prompt is not worth a place in the step
+_SHARE_MEMORY_S = 10.0  # over which the share of time in prefill is averaged: about as long as a reply takes
+
+
+class Replica:
+    """One replica as a SimPy process."""
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        times: StepTimes,
+        pace_s: list[float],
+        done: Callable[[Replica, Request], None],
+        more: Callable[[Replica], bool] | None = None,
+    ) -> None:
+        """Take the pace of each priority, whom to tell of a finished request, and whom to ask for further work."""
+        self.env, self.times, self.done, self.more = env, times, done, more
+        self.pace_s = pace_s
+        self.levels = [Level() for _ in pace_s]
+        self.is_up = True
+        self.waiting: list[Request] = []
+        self.prefilling: list[Request] = []
+        self.held_tokens = 0.0
+        """Cache held by prompts in prefill, and by everything where outputs are reserved."""
+        self.requests = [0] * len(pace_s)
+        """Waiting, in prefill and running, by priority."""
+        self.context_tokens = [0.0] * len(pace_s)
+        """What those read each step, halfway through their outputs."""
+        self.pending_prefill_s = [0.0] * len(pace_s)
+        """Prefill still to be done, by priority."""
+        self.prefill_share = [0.0] * len(pace_s)
+        """Share of recent time spent on prompts, by priority."""
+        self.debt_s = [0.0] * len(pace_s)
+        """By priority, how far the sequences above it have fallen behind their pace."""
+        self._chunks: list[tuple[Request, int]] = []
+        self._steps, self._first_s, self._growth_s = 0, 0.0, 0.0
+        self._began_s = 0.0
+        self._chunk_s = 0.0
+        self._can_stop = False
+        self._epoch = 0
+        self.alarm: simpy.Event | None = None
+        """What wakes it where it sleeps until work comes."""
+        self._process = env.process(self._live())
+
+    @property
+    def running(self) -> int:
+        """Sequences decoding."""
+        return sum([level.sequences for level in self.levels])
+
+    @property
+    def cached_tokens(self) -> float:
+        """Tokens of cache in use."""
+        if self.times.reserves_output:
+            return self.held_tokens
+        return self.held_tokens + sum([level.context_tokens for level in self.levels])
+
+    def decoding_share(self, level: int) -> float:
+        """Return the share of recent time that prompts down to a priority have left for decoding."""
+        return max(1.0 - sum(self.prefill_share[: level + 1]), 0.05)
+
+    def expected_ttft_s(self, request: Request) -> float:
+        """Return when a request taken now would answer: the step under way, prompts ahead, its own."""
+        times, level = self.times, request.level
+        prefill_s = sum(self.pending_prefill_s[: level + 1]) + self._prefill_s(request)
+        sequences, context = 0, 0.0
+        for one in self.levels[: level + 1]:
+            sequences, context = sequences + one.sequences, context + one.context_tokens
+        step_s = times.decode_s(sequences, context)
+        steps = math.ceil(prefill_s / max(times.prefill_s_per_token * times.chunk_tokens, 1e-12))
+        return self.step_left_s() + prefill_s + steps * step_s + times.overhead_s
+
+    def step_left_s(self) -> float:
+        """Return how long the step under way still takes."""
+        if self._steps == 0:
+            return 0.0
+        elapsed = self.env.now - self._began_s
+        return self._span_s(self._steps_by(elapsed)) - elapsed
+
+    def take(self, request: Request) -> None:
+        """Queue a request and end the present run of steps with the step under way."""
+        heapq.heappush(self.waiting, request)
+        request.started_s = self.env.now
+        self.pending_prefill_s[request.level] += self._prefill_s(request)
+        self.requests[request.level] += 1
+        self.context_tokens[request.level] += request.prompt_tokens + 0.5 * request.output_tokens
+        self.wake()
+
+    def wake(self) -> None:
+        """Look for work now, or when the step under way ends."""
+        if self.alarm is not None:
+            self.alarm.succeed()
+            self.alarm = None
+        elif self._can_stop:
+            self._can_stop = False
+            self._process.interrupt()
+
+    def fail(self) -> list[Request]:
+        """Go down with everything on board; return the requests, which have lost all that was computed."""
+        lost = [*self.waiting, *self.prefilling]
+        for level in self.levels:
+            lost += [entry[2] for entry in level.ends]
+        self.waiting, self.prefilling, self.levels = [], [], [Level() for _ in self.levels]
+        levels = len(self.levels)
+        self.held_tokens, self.requests, self.context_tokens = 0.0, [0] * levels, [0.0] * levels
+        self.pending_prefill_s, self.prefill_share, self.debt_s = [0.0] * levels, [0.0] * levels, [0.0] * levels
+        self.is_up = False
+        self._epoch += 1  # whatever the process sleeps over has not happened
+        for request in lost:
+            request.begin()
+            request.first_token_s = math.nan
+            request.retries += 1
+        return sorted(lost)
+
+    def _live(self) -> Generator[simpy.Event, Any, None]:
+        env = self.env
+        while True:
+            epoch = self._epoch
+            if not (self.is_up and self._next_steps()):
+                self._steps = 0
+                self.alarm = env.event()
+                yield self.alarm
+                continue
+            self._began_s = env.now
+            self._can_stop = self._steps > 1
+            try:
+                yield env.timeout(self._span_s(self._steps))
+            except simpy.Interrupt:
+                elapsed = env.now - self._began_s
+                self._steps = self._steps_by(elapsed)
+                yield env.timeout(max(self._span_s(self._steps) - elapsed, 0.0))
+            self._can_stop = False
+            if epoch == self._epoch:
+                self._end_steps()
+
+    def _span_s(self, steps: int) -> float:
+        """Return how long the first so many of the steps under way take."""
+        return steps * self._first_s + self._growth_s * (0.5 * steps * (steps - 1))
+
+    def _steps_by(self, elapsed_s: float) -> int:
+        """Return the steps that have ended once the one under way at a moment has: the root of the span, rounded up."""
+        first, growth = self._first_s, self._growth_s
+        if self._steps == 1:
+            return 1
+        if growth <= 0.0:
+            steps = elapsed_s / first
+        else:
+            base = first - 0.5 * growth
+            steps = (math.sqrt(base * base + 2.0 * growth * elapsed_s) - base) / growth
+        return min(max(math.ceil(steps - 1e-9), 1), self._steps)
+
+    def _next_steps(self) -> bool:
+        """Admit what fits, choose who takes part, and find how many steps pass until something changes."""
+        self._admit()
+        self._chunks, self._chunk_s = [], 0.0
+        prompts = self.prefilling
+        sequences, context, growth = self._shares(prompts[0].level if prompts else len(self.levels))
+        if not sequences and not prompts:
+            return False
+        step_s = self.times.decode_s(sequences, context) if sequences else self.times.decode_s(1.0, 0.0)
+        if prompts:
+            self._fill_step(sequences, step_s)
+            if not sequences and not self._chunks:
+                return False
+        self._first_s = step_s + self._chunk_s
+        if self._chunks:
+            self._steps, self._growth_s = 1, 0.0
+            return True
+        self._growth_s = self.times.growth_s(sequences, context, growth)
+        self._steps = self._steps_to_change()
+        return True
+
+    def _shares(self, top: int) -> tuple[float, float, float]:
+        """Set each level's share of the next steps; return sequences, context and its growth per step.
+
+        Levels below ``top``, whose prompt is about to be computed, pause; others keep to the pace of those above.
+        """
+        times = self.times
+        sequences = context = growth = 0.0
+        for place, level in enumerate(self.levels):
+            level.share = 0.0
+            if not level.sequences or place > top:
+                continue
+            share = 1.0
+            if sequences:
+                room_s = self._allowed_s(place) - times.decode_s(sequences, context)
+                cost_s = times.sequences_s(level.sequences, level.context_tokens)
+                if 0.0 < cost_s > room_s:
+                    share = max(room_s / cost_s, 0.0)
+            level.share = share
+            sequences += share * level.sequences
+            context += share * level.context_tokens
+            growth += share * share * level.growth
+        return sequences, context, growth
+
+    def _allowed_s(self, place: int) -> float:
+        """Return the longest step that a priority may take part in."""
+        if not place:
+            return math.inf
+        return self.pace_s[place] if self.debt_s[place] <= 0.0 else 0.0
+
+    def _fill_step(self, sequences: float, step_s: float) -> None:
+        """Put chunks of prompts into the next step: in order, within the budget of tokens and the pace."""
+        budget = self.times.chunk_tokens - int(sequences)
+        top = self.prefilling[0].level
+        pace_s = self._allowed_s(top)
+        for request in self.prefilling:
+            if request.level > top or budget <= 0:
+                break
+            tokens = request.needed_tokens - request.prefilled_tokens
+            tokens = min(tokens, budget)
+            if pace_s < math.inf:
+                within = (pace_s - step_s - self._chunk_s) / max(self.times.prefill_s_per_token, 1e-12)
+                if tokens > within:
+                    # An empty replica must make progress; beside others a crowded step carries no prompt.
+                    least = 4 * _LEAST_CHUNK_TOKENS if not sequences and not self._chunks else 0
+                    tokens = min(tokens, max(int(within), least))
+                    if tokens < min(_LEAST_CHUNK_TOKENS, request.needed_tokens - request.prefilled_tokens):
+                        break
+            end = request.prefilled_tokens + tokens
+            self._chunk_s += self.times.chunk_s(request.needed_tokens, request.prefilled_tokens, end)
+            self._chunks.append((request, end))
+            budget -= tokens
+
+    def _steps_to_change(self) -> int:
+        """Return the steps until a sequence ends or the cache is full; evict where it is full already."""
+        while True:
+            steps, written = math.inf, 0.0
+            for level in self.levels:
+                if level.share > 0.0:
+                    left = math.ceil((level.ends[0][0] - level.clock) / level.share - 1e-9)
+                    if left < steps:
+                        steps = left if left > 1 else 1
+                    written += level.share * level.growth
+            for place in range(1, len(self.levels)):
+                if self.debt_s[place] > 0.0 and (self.levels[place].sequences or self.prefilling):
+                    gained_s = max(self.pace_s[place] - self._first_s, 1e-6)
+                    steps = min(steps, math.ceil(self.debt_s[place] / gained_s))
+            if self.times.reserves_output or written <= 0.0:
+                return int(steps)
+            room = (self.times.kv_capacity_tokens - self.cached_tokens) / written
+            if room >= 1.0:
+                return int(min(steps, room))
+            if not self._evict(0) or not self._shares(len(self.levels))[0]:
+                return 1  # a single sequence that just fits: rounding, not want of room
+
+    def _admit(self) -> None:
+        """Move waiting requests into prefill while cache and places last; lower priorities make room."""
+        times = self.times
+        while self.waiting or (self.more is not None and self.more(self)):
+            request = self.waiting[0]
+            ahead = self.prefilling[-1] if self.prefilling else None
+            if ahead is not None and ahead < request and self._prefilling_tokens() >= times.chunk_tokens:
+                return  # the next step is full already
+            tokens = request.needed_tokens + (request.left_tokens if times.reserves_output else 0)
+            need = times.kept_tokens(tokens)
+            while (
+                self.cached_tokens + need > times.kv_capacity_tokens
+                or self.running + len(self.prefilling) >= times.most_sequences
+            ):
+                if not self._evict(request.level + 1):
+                    return
+            heapq.heappop(self.waiting)
+            request.kept_tokens = need
+            self.held_tokens += need
+            self.prefilling.append(request)
+            if ahead is not None and request < ahead:
+                self.prefilling.sort()
+
+    def _prefilling_tokens(self) -> int:
+        return sum(request.needed_tokens - request.prefilled_tokens for request in self.prefilling)
+
+    def _evict(self, lowest: int) -> bool:
+        """Send the newest sequence of the lowest running priority, from ``lowest`` on, back to the queue."""
+        for place in range(len(self.levels) - 1, lowest - 1, -1):
+            level = self.levels[place]
+            if level.sequences > (1 if lowest == 0 and self.running == 1 else 0):
+                alive = {entry[1]: entry for entry in level.ends}
+                while level.newest[-1] not in alive:
+                    level.newest.pop()
+                entry = alive[level.newest.pop()]
+                level.ends.remove(entry)
+                heapq.heapify(level.ends)
+                left = entry[0] - level.clock
+                self._leave(level, entry, left)
+                entry[2].resume(entry[2].left_tokens - max(math.ceil(left - 1e-9), 1))
+                self.pending_prefill_s[place] += self._prefill_s(entry[2])
+                heapq.heappush(self.waiting, entry[2])
+                return True
+        return False
+
+    def _leave(self, level: Level, entry: tuple[float, int, Request, float], left: float) -> None:
+        """Take a sequence with so many tokens left out of its level, and its cache."""
+        _, _, request, growth = entry
+        level.sequences -= 1
+        level.growth -= growth
+        level.context_tokens -= self.times.kept_tokens(request.needed_tokens + request.left_tokens) - growth * left
+        if not level.sequences:
+            level.context_tokens = level.growth = 0.0  # and no rounding is left behind
+        if self.times.reserves_output:
+            self.held_tokens -= request.kept_tokens
+
+    def _end_steps(self) -> None:
+        """Carry out the steps slept over: tokens, ends, and first tokens of the prompts computed."""
+        span_s, chunks, levels = self._span_s(self._steps), self._chunks, self.levels
+        weight = math.exp(-span_s / _SHARE_MEMORY_S)
+        self.prefill_share = [share * weight for share in self.prefill_share]
+        if chunks:
+            top = chunks[0][0].level
+            self.prefill_share[top] += (1.0 - weight) * self._chunk_s / span_s
+            self.pending_prefill_s[top] = max(self.pending_prefill_s[top] - self._chunk_s, 0.0)
+        steps, self._steps = self._steps, 0
+        above = levels[0].sequences  # the highest has none to fall behind: no debt
+        for place in range(1, len(levels)):
+            debt_s = self.debt_s[place] + span_s - steps * self.pace_s[place] if above else 0.0
+            self.debt_s[place] = min(max(debt_s, 0.0), _MOST_DEBT_S)
+            above += levels[place].sequences
+        for level in levels:
+            if level.share <= 0.0:
+                continue
+            tokens = level.share * steps
+            level.clock += tokens
+            level.context_tokens += level.growth * tokens
+            ends, reached = level.ends, level.clock + 1e-9
+            while ends and ends[0][0] <= reached:
+                entry = heapq.heappop(ends)
+                self._leave(level, entry, entry[0] - level.clock)
+                self._finish(entry[2])
+        for request, end in chunks:
+            request.prefilled_tokens = end
+            if end >= request.needed_tokens:
+                self.prefilling.remove(request)
+                self._start_decoding(request)
+        if not self.waiting and not self.prefilling:
+            self.pending_prefill_s = [0.0] * len(self.levels)  # and no rounding is left behind
+
+    def _start_decoding(self, request: Request) -> None:
+        """Let a prompt's first token appear, and the request join its level."""
+        times = self.times
+        if math.isnan(request.first_token_s):
+            request.first_token_s = self.env.now + times.overhead_s
+        if not times.reserves_output:
+            self.held_tokens -= request.kept_tokens
+        if request.left_tokens <= 1:
+            if times.reserves_output:
+                self.held_tokens -= request.kept_tokens
+            self._finish(request)
+            return
+        level = self.levels[request.level]
+        kept = times.kept_tokens(request.needed_tokens + request.left_tokens)
+        start = times.kept_tokens(request.needed_tokens)
+        growth = (kept - start) / request.left_tokens  # straight between its two ends, exact without a window
+        mark = level.clock + request.left_tokens - 1
+        heapq.heappush(level.ends, (mark, request.number, request, growth))
+        level.newest.append(request.number)
+        level.sequences += 1
+        level.growth += growth
+        level.context_tokens += start + growth
+
+    def _finish(self, request: Request) -> None:
+        request.finished_s = self.env.now + self.times.overhead_s
+        self.requests[request.level] -= 1
+        self.context_tokens[request.level] -= request.prompt_tokens + 0.5 * request.output_tokens
+        self.done(self, request)
+
+    def _prefill_s(self, request: Request) -> float:
+        return self.times.prefill_s(request.needed_tokens, request.prefilled_tokens)

@@ -1,0 +1,328 @@
+"""Who gets a request: groups of replicas, routers, priorities, admission, retries, deferrable work.
+
+A *pool* is what one router chooses between: all replicas of a cluster that serve one model, those of one node, or one
+replica alone. Within a pool the replica with the fewest requests takes the next. Clusters are offered work in the order
+of the scenario's policy: the first that is below its preferred use, else the one with the lowest; use is the hourly
+model's, what it took lately over what it sustains. A pool in which no replica has room within the objective holds
+requests in one queue, or refuses those that would be late anyway, as the scenario says. Deferrable work waits in a
+queue of its own, from which replicas with time to spare help themselves.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import operator
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import simpy
+
+from planner.requests.batching import PACE_FRACTION, YIELD_FRACTION, Replica
+from planner.requests.request import Request
+from planner.requests.steps import StepTimes
+
+_RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests, and what a group takes, are averaged
+_LEAST_REMEMBERED = 100.0  # requests, at least, of which a group's use is the mean: of few it says nothing
+_DOWN = 1_000_000_000  # a load that no replica in service has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a router knows of a workload."""
+
+    name: str
+    level: int
+    """Priority: 0 is served first."""
+    ttft_s: float
+    tpot_s: float
+    is_deferrable: bool = False
+    """Whether it waits in a queue of its own until replicas have time."""
+    refuses: bool = True
+    """Whether a request that would be late is refused; otherwise it waits."""
+
+
+class Pool:
+    """Replicas of one model behind one router."""
+
+    def __init__(self, router: Router, times: StepTimes, replicas: int, held_s: Mapping[int, float]) -> None:
+        """Take how many replicas there are, and for each workload they serve the mean time per token to hold."""
+        self.router, self.times = router, times
+        served = list(held_s)
+        promises = [router.promises[workload] for workload in served]
+        levels = range(1 + max((promise.level for promise in promises), default=0))
+
+        def tightest_s(reaches: Callable[[int], bool]) -> float:
+            return min((p.tpot_s for p in promises if reaches(p.level)), default=math.inf)
+
+        self.held_s = [
+            min((held_s[w] for w in served if router.promises[w].level <= most), default=math.inf) for most in levels
+        ]
+        pace_s = [YIELD_FRACTION * tightest_s(lambda level, most=most: level < most) for most in levels]  # type: ignore[misc]
+        self.pace_s = pace_s
+        self.deferrable = [workload for workload in served if router.promises[workload].is_deferrable]
+        more = self._more if self.deferrable else None
+        self.replicas = [Replica(router.env, times, pace_s, self._done, more) for _ in range(replicas)]
+        self.loads = [0] * replicas
+        """Requests of each replica, deferrable work left out."""
+        self.places = {replica: place for place, replica in enumerate(self.replicas)}
+        self.queue: list[Request] = []
+        self.up = replicas
+        self._finish_rate, self._finished_s = 0.0, router.env.now
+
+    @property
+    def requests(self) -> int:
+        """Requests waiting or being served, deferrable work left out."""
+        return len(self.queue) + sum(load for load in self.loads if load < _DOWN)
+
+    def offer(self, request: Request, promise: Promise) -> bool:
+        """Take a request, at once or in the queue; False where it would be late and late requests are refused."""
+        place = self.loads.index(min(self.loads))
+        ttft_s = self.replicas[place].expected_ttft_s(request) if self.up else math.inf
+        if self.up and ttft_s > 0.5 * promise.ttft_s:
+            # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
+            up = [place for place, load in enumerate(self.loads) if load < _DOWN]
+            ttft_s, place = min((self.replicas[place].expected_ttft_s(request), place) for place in up)
+        replica = self.replicas[place]
+        at_once = self.up > 0 and not self.queue and self._has_room(replica, request)
+        if promise.refuses:
+            wait_s = 0.0 if at_once else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
+            if not self.up or wait_s + ttft_s > promise.ttft_s:
+                return False
+        if at_once:
+            self.loads[place] += 1
+            replica.take(request)
+        else:
+            heapq.heappush(self.queue, request)
+        return True
+
+    def _has_room(self, replica: Replica, request: Request) -> bool:
+        """Say whether a replica has a place for one request more.
+
+        Where late requests are refused it must also keep the time per token promised to all it has; where they wait,
+        they wait in the batch, as engines have it, and make everything slower.
+        """
+        level = request.level
+        sequences = sum(replica.requests[: level + 1])
+        if sequences == 0:
+            return True
+        if sequences >= self.times.most_sequences:
+            return False
+        if not self.router.promises[request.workload].refuses:
+            return True
+        context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
+        step_s = self.times.decode_s(sequences + 1, context)
+        return step_s <= self.held_s[level] * replica.decoding_share(level)
+
+    def _done(self, replica: Replica, request: Request) -> None:
+        """Count a finished request, and let its replica take the next of the queue."""
+        now = self.router.env.now
+        fading = math.exp((self._finished_s - now) / _RATE_MEMORY_S)
+        self._finish_rate, self._finished_s = self._finish_rate * fading + 1.0 / _RATE_MEMORY_S, now
+        place = self.places[replica]
+        if not self.router.promises[request.workload].is_deferrable:
+            self.loads[place] -= 1
+        self.router.finished(request)
+        self._pull(place)
+
+    def _pull(self, place: int) -> None:
+        """Let a replica take what it has room for from the queue; what has waited in vain is refused after all."""
+        replica = self.replicas[place]
+        while self.queue and self._has_room(replica, self.queue[0]):
+            request = heapq.heappop(self.queue)
+            promise = self.router.promises[request.workload]
+            waited_s = self.router.env.now - request.arrived_s
+            if promise.refuses and waited_s + replica.expected_ttft_s(request) > promise.ttft_s:
+                self.router.refuse(request)
+                continue
+            self.loads[place] += 1
+            replica.take(request)
+
+    def _more(self, replica: Replica) -> bool:
+        """Give a replica deferrable work, if there is any and its steps stay within the pace of what is promised."""
+        for workload in self.deferrable:
+            waiting = self.router.deferred[workload]
+            if not waiting:
+                continue
+            request = waiting[0]
+            sequences = sum(replica.requests) + 1
+            context = sum(replica.context_tokens) + request.prompt_tokens
+            limit_s = min(self.pace_s[request.level], self.router.promises[workload].tpot_s)
+            limit_s *= replica.decoding_share(request.level)
+            if sequences <= self.times.most_sequences and self.times.decode_s(sequences, context) <= limit_s:
+                replica.take(waiting.popleft())
+                return True
+        return False
+
+    def fail(self, place: int) -> None:
+        """Take a replica out of service and offer its requests anew."""
+        if self.loads[place] == _DOWN:
+            return
+        self.up -= 1
+        self.loads[place] = _DOWN
+        for request in self.replicas[place].fail():
+            self.router.offer(request)
+
+    def repair(self, place: int) -> None:
+        """Put a replica back into service."""
+        if self.loads[place] != _DOWN:
+            return
+        self.up += 1
+        self.loads[place] = 0
+        replica = self.replicas[place]
+        replica.is_up = True
+        self._pull(place)
+        replica.wake()
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """The replicas of one cluster that serve one model."""
+
+    name: str
+    pools: list[Pool]
+    capacity_requests_per_s: Mapping[int, float]
+    """By workload, what one replica sustains."""
+    taken: dict[int, float] = field(default_factory=dict)
+    """By rank of workload, replicas that what it took lately keeps at work, times the seconds over which that fades."""
+    faded_s: float = -math.inf
+    allowed_use: float = 1.0
+    """Share of its replicas up to which waits allow it to be filled before machines are rented by the hour."""
+    work_s: float = 0.0
+    """Seconds for which all that it ever took keeps a replica at work."""
+    memory_s: float = field(init=False)
+    """Over which what it takes fades, τ: longer where requests are few."""
+
+    def __post_init__(self) -> None:
+        slowest = min((rate for rate in self.capacity_requests_per_s.values() if rate > 0.0), default=math.inf)
+        replicas = sum(len(pool.replicas) for pool in self.pools)
+        self.memory_s = max(_RATE_MEMORY_S, _LEAST_REMEMBERED / (slowest * replicas))
+
+    def take(self, rank: int, workload: int, now_s: float) -> None:
+        """Note that a request was taken: it keeps 1 / capacity of a replica at work for a second."""
+        self._fade(now_s)
+        capacity = self.capacity_requests_per_s[workload]
+        work_s = 1.0 / capacity if capacity > 0.0 else 0.0
+        self.taken[rank] = self.taken.get(rank, 0.0) + work_s
+        self.work_s += work_s
+
+    def use(self, rank: int, now_s: float, began_s: float) -> float:
+        """Return the share of its replicas in service that a rank and those before it keep at work.
+
+        What was taken t seconds ago counts e^(−t/τ), in all τ·(1 − e^(−T/τ)) seconds since the beginning, T ago.
+        """
+        self._fade(now_s)
+        up = sum([pool.up for pool in self.pools])
+        remembered_s = -math.expm1((began_s - now_s) / self.memory_s) * self.memory_s
+        taken = sum([part for other, part in self.taken.items() if other <= rank])
+        return taken / max(remembered_s, 1e-9) / up if up else math.inf
+
+    def _fade(self, now_s: float) -> None:
+        if self.faded_s == now_s:  # it is asked several times for each request
+            return
+        kept = math.exp((self.faded_s - now_s) / self.memory_s)
+        self.taken = {rank: kept * part for rank, part in self.taken.items()}
+        self.faded_s = now_s
+
+
+_use = operator.itemgetter(0)
+
+
+@dataclass(slots=True)
+class Router:
+    """All groups, and what happens to a request at the door."""
+
+    env: simpy.Environment
+    promises: Sequence[Promise]
+    by_rank: Sequence[int]
+    """Workloads in the order in which the hourly model offers them to clusters; each sees those before it."""
+    preferred_use: float
+    """Share of a group's replicas up to which it is offered work before the next."""
+    groups: list[Group] = field(default_factory=list)
+    ways: dict[int, list[list[Group]]] = field(default_factory=dict)
+    """By workload, the groups that may serve it, in the order of the policy; those that are alike together."""
+    paid_tiers: dict[int, int] = field(default_factory=dict)
+    """By workload, how many of those tiers are paid anyway; those after them are rented by the hour."""
+    deferred: dict[int, deque[Request]] = field(default_factory=dict)
+    arrived: int = 0
+    refused: int = 0
+    done: int = 0
+    on_end: Callable[[Request], None] = lambda _: None
+    """Told of every request that is finished or refused."""
+    began_s: float = field(init=False)
+    ranks: dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_s = self.env.now
+        self.ranks = {workload: rank for rank, workload in enumerate(self.by_rank)}
+
+    def arrive(self, request: Request) -> None:
+        """Count a request and find it a place."""
+        self.arrived += 1
+        self.offer(request)
+
+    def offer(self, request: Request) -> None:
+        """Find a request a place, or refuse it."""
+        promise = self.promises[request.workload]
+        tiers = self.ways[request.workload]
+        if promise.is_deferrable:
+            self._defer(request, [group for tier in tiers for group in tier])
+            return
+        for group in self._in_order(request.workload, tiers):
+            pool = group.pools[int(request.lot * len(group.pools))]
+            if pool.offer(request, promise):
+                group.take(self.ranks[request.workload], request.workload, self.env.now)
+                return
+        self.refuse(request)
+
+    def refuse(self, request: Request) -> None:
+        """Turn a request away."""
+        self.refused += 1
+        request.refused_s = self.env.now
+        self.on_end(request)
+
+    def _in_order(self, workload: int, tiers: list[list[Group]]) -> list[Group]:
+        """Return the groups in the order in which a request is offered to them now.
+
+        The first tier with a group below its preferred use has it, the least used of those; then whoever is least used.
+        Machines rented by the hour come after what the others' waits allow.
+        """
+        if len(tiers) <= 1 and sum(map(len, tiers)) <= 1:
+            return tiers[0] if tiers else []
+        rank = self.ranks[workload]
+        used, now_s = [], self.env.now
+        for at, tier in enumerate(tiers):
+            for group in tier:
+                use = group.use(rank, now_s, self.began_s)
+                used.append((use, use < self.preferred_use, at, group))
+        used.sort(key=_use)
+        first = min((row for row in used if row[1]), key=lambda row: row[2], default=used[0])
+        paid = self.paid_tiers.get(workload, len(tiers))
+        if first[2] >= paid:
+            first = next((row for row in used if row[2] < paid and row[0] < row[-1].allowed_use), first)
+        return [first[-1], *(row[-1] for row in used if row is not first)]
+
+    def _defer(self, request: Request, groups: list[Group]) -> None:
+        """Queue deferrable work, and wake one replica that has nothing to do."""
+        self.deferred.setdefault(request.workload, deque()).append(request)
+        for group in groups:
+            for pool in group.pools:
+                for replica in pool.replicas:
+                    if replica.alarm is not None and replica.is_up:
+                        replica.wake()
+                        return
+
+    def finished(self, request: Request) -> None:
+        """Count a finished request."""
+        self.done += 1
+        self.on_end(request)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests arrived and neither finished nor refused."""
+        queued = sum(len(waiting) for waiting in self.deferred.values())
+        inside = sum(
+            sum(replica.requests) for group in self.groups for pool in group.pools for replica in pool.replicas
+        )
+        return queued + inside + sum(len(pool.queue) for group in self.groups for pool in group.pools)

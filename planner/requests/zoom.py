@@ -1,0 +1,391 @@
+"""One hour, request by request: the fleet of that hour, or a sample of it, under its own traffic.
+
+A fleet of thousands of replicas sees millions of requests an hour. A sample takes a share of every stand's replicas and
+the same share of every workload's requests; its routers pool replicas as the scenario's do. What the sample leaves
+open is printed as an interval.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from planner.arrays import Floats
+from planner.demand.bursts import BURST_S
+from planner.demand.tokens import RequestLog
+from planner.engine.driver import run_plan
+from planner.engine.router import allowed_loads
+from planner.engine.streams import Streams, streams
+from planner.errors import ConservationError, Problem, ScenarioError
+from planner.plan.build import build_plan
+from planner.plan.cluster_sizes import resized
+from planner.plan.placement import services_of
+from planner.plan.plan import Plan
+from planner.plan.reuse import Reuse
+from planner.requests.arrivals import Arrivals, HourRate, Span, draw_arrivals, replay
+from planner.requests.hour import Breakdown, Hour, hour_of, stand_in_hour, window_of
+from planner.requests.replica_groups import Stand, capacity_share, sample_share
+from planner.requests.request import Request
+from planner.requests.router import Group, Pool, Promise, Router
+from planner.scenario.scenario import Scenario
+from planner.units import SECONDS_PER_HOUR
+from planner.validation import nearest
+
+DEFAULT_REQUESTS = 100_000
+_BEFORE_MINUTES = 1  # at least, until batches are as full as the hour keeps them
+_BEFORE_REPLIES = 3.0  # mean replies, for the same where they take longer
+_AFTER_MINUTES = 4  # at least, for the longest replies of the last minute to end under the load they began in
+_LONGEST = 0.99  # of replies, which end within those minutes at the pace promised
+_BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hour can serve is not simulated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What to zoom at."""
+
+    at: datetime
+    minutes: int = 60
+    seed: int | None = None
+    replication: int = 0
+    requests: int = DEFAULT_REQUESTS
+    """About how many requests to simulate, of all workloads and from the minutes before those that count on: a larger
+    fleet is sampled, of whose busiest stand a few replicas are the least."""
+    log: RequestLog | None = None
+    """Requests to replay in the place of one workload's."""
+    log_workload: str | None = None
+    """That workload; None: the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zoom:
+    """What one hour came to."""
+
+    scenario: Scenario
+    plan: Plan
+    hour: Hour
+    asked: Asked
+    seed: int
+    share: float
+    """Of the fleet and its traffic that was simulated, but for models of few replicas: each has one."""
+    replicas: tuple[int, ...]
+    """Simulated, by stand."""
+    promises: tuple[Promise, ...]
+    span: Span
+    arrivals: tuple[Arrivals, ...]
+    """By workload."""
+    requests: tuple[Request, ...]
+    """Those that count, in order of arrival."""
+    seconds: Floats
+    """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, stands, 3)."""
+    utilisation_fraction: Floats
+    """As the hour's, of what replicas were given to do and could not put off, shape (clusters,); NaN where none are."""
+    backlog_finished: NDArray[np.int64]
+    """Deferrable requests from before the hour that were finished in it, shape (workloads,)."""
+    counts: tuple[int, int, int, int]
+    """Arrived, finished, refused and in flight at the end, those before and after the hour included."""
+
+
+def zoom(scenario: Scenario, asked: Asked) -> Zoom:
+    """Simulate one hour of one replication, request by request."""
+    reuse = Reuse(scenario)
+    plan = build_plan(scenario, reuse)
+    services, _ = services_of(scenario, {}, reuse)
+    for name in sorted({name for (name, _), service in services.items() if service.is_apart}):
+        message = "prompts are prefilled by accelerators of their own, which are not simulated request by request"
+        hint = f"zoom with --set clusters.{name}.pools=shared"
+        raise ScenarioError(scenario.document.problem(("clusters", name, "pools"), message, hint))
+    seed = plan.seed if asked.seed is None else asked.seed
+    run = run_plan(plan, seed, asked.replication)
+    for c, size in enumerate(window_of(run, hour_of(scenario, plan, asked.at))[0].sizes):
+        if size >= 0:  # a rule has resized it, and its routers hold another pace
+            of_cluster = {pair: service for pair, service in services.items() if pair[0] == plan.clusters[c].name}
+            services |= resized(scenario, of_cluster, plan.sizes[c][size].nodes, {}, reuse)
+    hour = stand_in_hour(scenario, plan, run, services, asked.at)
+    return simulate_hour(scenario, plan, hour, asked, seed)
+
+
+def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, seed: int) -> Zoom:
+    """Simulate an hour as it stands, request by request."""
+    # Every request is kept to the end: looking for garbage among a million of them, again and again, takes a tenth.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _Simulation(scenario, plan, hour, asked, streams(seed, asked.replication)).run(seed)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def promises_of(scenario: Scenario, plan: Plan) -> tuple[Promise, ...]:
+    """Return what the router knows of each workload."""
+    return tuple(
+        Promise(
+            name=load.name,
+            level=load.priority,
+            ttft_s=scenario.workloads[load.name].slo.ttft_s,
+            tpot_s=scenario.workloads[load.name].slo.tpot_s,
+            is_deferrable=load.deadline_h > 0,
+            refuses=scenario.workloads[load.name].on_overload == "refuse",
+        )
+        for load in plan.workloads
+    )
+
+
+class _Simulation:
+    """One zoom in progress."""
+
+    def __init__(self, scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, draw: Streams) -> None:
+        self.scenario, self.plan, self.hour, self.asked, self.draw = scenario, plan, hour, asked, draw
+        self.promises = promises_of(scenario, plan)
+        self.span = self._span()
+        self.env = simpy.Environment(initial_time=-self.span.before * BURST_S)
+        self.router = Router(self.env, self.promises, plan.by_priority, plan.preferred_utilisation)
+        coming = float(hour.demand_requests_per_s.sum()) * (self.span.before + self.span.minutes) * BURST_S
+        ready = sum(self._ready_requests(w) for w in range(len(plan.workloads)))
+        self.share = sample_share(hour.stands, coming + ready, asked.requests)
+        self.replicas = tuple(max(round(self.share * stand.replicas), 1) for stand in hour.stands)
+        self.shares = [capacity_share(w, hour.stands, self.replicas, self.share) for w in range(len(plan.workloads))]
+        """Of each workload's traffic that is simulated."""
+        allowed = allowed_loads(plan, hour.demand_requests_per_s[:, np.newaxis] * SECONDS_PER_HOUR)[:, 0]
+        self.groups = [
+            self._group(stand, count, float(allowed[stand.cluster]))
+            for stand, count in zip(hour.stands, self.replicas, strict=True)
+        ]
+        self._find_ways()
+        self.open = 0
+        """Requests that count and are neither finished nor refused, deferrable work left out."""
+        self.all_ended = self.env.event()
+        self.work_s = [0.0] * len(self.groups)
+        """By group, what it took since the minutes that count began, in seconds of a replica at work."""
+        self.backlog_finished = np.zeros(len(plan.workloads), dtype=np.int64)
+
+    def _span(self) -> Span:
+        """Return the minutes to simulate: a reply of thousands of tokens takes minutes, and fills batches as slowly."""
+        before, after = _BEFORE_MINUTES, _AFTER_MINUTES
+        for promise, lengths in zip(self.promises, self.hour.lengths, strict=True):
+            if not promise.is_deferrable:
+                output = self.scenario.workloads[promise.name].tokens.output
+                longest = output.distribution.quantile(_LONGEST) / output.mean
+                mean_minutes = lengths.output_mean_tokens * promise.tpot_s / BURST_S
+                before = max(before, math.floor(_BEFORE_REPLIES * mean_minutes))
+                after = max(after, math.floor(longest * mean_minutes))
+        return Span(before=0 if self.asked.log is not None else before, minutes=self.asked.minutes, after=after)
+
+    def _group(self, stand: Stand, count: int, allowed_use: float) -> Group:
+        """Return a stand's replicas in pools as the scenario's routers have them."""
+        size = {"cluster": count, "node": stand.replicas_per_node, "replica": 1}[self.scenario.router_pool]
+        pools = max(round(count / size), 1)
+        sizes = [count // pools + (place < count % pools) for place in range(pools)]
+        name = f"{self.plan.clusters[stand.cluster].name}/{stand.model}/tp{stand.accelerators}"
+        return Group(
+            name=name,
+            pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
+            capacity_requests_per_s=stand.capacity_requests_per_s,
+            allowed_use=allowed_use,
+        )
+
+    def _find_ways(self) -> None:
+        """Tell the router which groups may serve a workload, in the order of the policy."""
+        self.router.groups = self.groups
+        for w, load in enumerate(self.plan.workloads):
+            tiers = [
+                [
+                    group
+                    for cluster in tier
+                    for stand, group in zip(self.hour.stands, self.groups, strict=True)
+                    if stand.cluster == cluster and w in stand.served
+                ]
+                for tier in load.cluster_tiers
+            ]
+            self.router.ways[w] = [groups for groups in tiers if groups]
+            paid = len(tiers) - load.rented_tiers
+            self.router.paid_tiers[w] = sum(bool(groups) for groups in tiers[:paid])
+            self.router.deferred[w] = deque()
+
+    def run(self, seed: int) -> Zoom:
+        """Let the hour pass."""
+        arrivals = tuple(self._arrivals(w) for w in range(len(self.plan.workloads)))
+        requests, counted = self._requests(arrivals)
+        self.router.on_end = self._on_end
+        self.env.process(self._arrive(requests))
+        for breakdown in self.hour.breakdowns:
+            self._break(breakdown)
+        seconds = np.zeros((self.asked.minutes * 60, len(self.groups), 3))
+        self.env.process(self._watch(seconds))
+        self.open = sum(not self.promises[request.workload].is_deferrable for request in counted)
+        end_s = (self.span.minutes + self.span.after) * BURST_S
+        if self.open:
+            last = self.env.timeout(end_s - self.env.now)
+            self.env.run(until=self.all_ended | last)
+        if self.env.now < self.asked.minutes * BURST_S:
+            self.env.run(until=self.asked.minutes * BURST_S)
+        router = self.router
+        counts = (router.arrived, router.done, router.refused, router.in_flight)
+        if counts[0] != sum(counts[1:]):
+            raise ConservationError(f"requests: {counts[0]} arrived, {counts[1:]} finished, refused or in flight")
+        return Zoom(
+            scenario=self.scenario,
+            plan=self.plan,
+            hour=self.hour,
+            asked=self.asked,
+            seed=seed,
+            share=self.share,
+            replicas=self.replicas,
+            promises=self.promises,
+            span=self.span,
+            arrivals=arrivals,
+            requests=tuple(counted),
+            seconds=seconds,
+            utilisation_fraction=self._utilisation(),
+            backlog_finished=self.backlog_finished,
+            counts=counts,
+        )
+
+    def _arrivals(self, w: int) -> Arrivals:
+        """Return a workload's requests: drawn, or those of the log."""
+        load, lengths = self.plan.workloads[w], self.hour.lengths[w]
+        if self.asked.log is not None and load.name == self._log_workload():
+            return replay(self.asked.log, lengths, self.span, self.shares[w], self.draw(f"zoom/{load.name}/log"))
+        requests_per_s = float(self.hour.demand_requests_per_s[w])
+        rate = HourRate(workload=load.name, requests_per_s=requests_per_s, share=self.shares[w])
+        return draw_arrivals(self.scenario.workloads[load.name], rate, lengths, self.span, self.draw)
+
+    def _log_workload(self) -> str:
+        names = [load.name for load in self.plan.workloads]
+        wanted = self.asked.log_workload or names[0]
+        if wanted not in names:
+            hint = nearest(wanted, names) or f"there are {', '.join(names)}"
+            raise ScenarioError(Problem(path="--workload", message=f"there is no workload {wanted!r}", hint=hint))
+        return wanted
+
+    def _requests(self, arrivals: Sequence[Arrivals]) -> tuple[list[Request], list[Request]]:
+        """Return all requests in order of arrival, the backlog first, and those of them that count."""
+        rows = []
+        for w, coming in enumerate(arrivals):
+            level = self.promises[w].level
+            lot = self.draw(f"zoom/{self.plan.workloads[w].name}/lot").random(coming.times_s.size)
+            columns = (coming.prompt_tokens, coming.cached_tokens, coming.output_tokens)
+            lengths = zip(*(column.tolist() for column in columns), strict=True)
+            rows += [
+                (time_s, w, level, length, place)
+                for time_s, length, place in zip(coming.times_s.tolist(), lengths, lot.tolist(), strict=True)
+            ]
+            rows += self._backlog(w, coming)
+        rows.sort(key=lambda row: (row[0], row[1]))
+        requests = [Request(n, w, level, time_s, length, lot) for n, (time_s, w, level, length, lot) in enumerate(rows)]
+        end_s = self.asked.minutes * BURST_S
+        return requests, [request for request in requests if 0.0 <= request.arrived_s < end_s]
+
+    def _backlog(self, w: int, coming: Arrivals) -> list[tuple[float, int, int, tuple[int, int, int], float]]:
+        """Return deferrable work that lies ready when the simulation begins, with lengths of the hour's own."""
+        count = int(self._ready_requests(w) * self.shares[w])
+        if not count or not coming.times_s.size:
+            return []
+        pick = np.arange(count) % coming.times_s.size
+        columns = (coming.prompt_tokens[pick], coming.cached_tokens[pick], coming.output_tokens[pick])
+        start_s = -self.span.before * BURST_S
+        level = self.promises[w].level
+        return [(start_s - 1e-6, w, level, length, 0.0) for length in zip(*(c.tolist() for c in columns), strict=True)]
+
+    def _ready_requests(self, w: int) -> float:
+        """Return how much deferrable work of the whole fleet lies ready: no more than could be served."""
+        served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w])
+        most = _BACKLOG_HOURS * served * self.asked.minutes * BURST_S
+        return min(float(self.hour.backlog_requests[w]), most)
+
+    def _arrive(self, requests: Sequence[Request]) -> Generator[simpy.Event, Any, None]:
+        env, arrive = self.env, self.router.arrive
+        for request in requests:
+            if request.arrived_s > env.now:
+                yield env.timeout(request.arrived_s - env.now)
+            arrive(request)
+
+    def _on_end(self, request: Request) -> None:
+        """Count down the requests that matter; the last ends the simulation."""
+        deferrable = self.promises[request.workload].is_deferrable
+        if request.arrived_s < 0.0 and deferrable and 0.0 <= self.env.now < self.asked.minutes * BURST_S:
+            self.backlog_finished[request.workload] += 1
+        if not deferrable and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S:
+            self.open -= 1
+            if self.open == 0:
+                self.all_ended.succeed()
+
+    def _utilisation(self) -> Floats:
+        """Return the share of each cluster's simulated accelerators that work taken in the minutes counted takes.
+
+        By what the hourly model has them sustain, so that the two compare.
+        """
+        work, size = np.zeros((2, len(self.plan.clusters)))
+        for stand, count, work_s in zip(self.hour.stands, self.replicas, self.work_s, strict=True):
+            work[stand.cluster] += work_s * stand.accelerators
+            size[stand.cluster] += count * stand.accelerators * self.asked.minutes * BURST_S
+        return np.asarray(np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0))
+
+    def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
+        """Write down queue, batch and cache at every second, and at the end what was taken."""
+        if self.env.now < 0.0:
+            yield self.env.timeout(-self.env.now)
+        before_s = [group.work_s for group in self.groups]
+        for second in range(seconds.shape[0]):
+            for g, group in enumerate(self.groups):
+                waiting = running = cached = 0.0
+                for pool in group.pools:
+                    waiting += len(pool.queue)
+                    for replica in pool.replicas:
+                        waiting += len(replica.waiting) + len(replica.prefilling)
+                        running += replica.running
+                        cached += replica.cached_tokens
+                capacity = self.hour.stands[g].times.kv_capacity_tokens * self.replicas[g]
+                seconds[second, g] = waiting, running, cached / capacity
+            yield self.env.timeout(1.0)
+            self.work_s = [group.work_s - was for group, was in zip(self.groups, before_s, strict=True)]
+
+    def _break(self, breakdown: Breakdown) -> None:
+        """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold."""
+        if breakdown.cluster is None:
+            dark = [g for g, at in enumerate(self.hour.stands) if not self.plan.clusters[at.cluster].is_hosted]
+            hit = [(self.groups[g], place) for g in dark for place in range(self.replicas[g])]
+        else:
+            generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
+            hit = self._struck(breakdown, generator)
+        self.env.process(self._go_down(breakdown, hit))
+
+    def _struck(self, breakdown: Breakdown, generator: np.random.Generator) -> list[tuple[Group, int]]:
+        """Return the simulated replicas among those that a failing node carries, drawn by the nodes of each stand."""
+        there = [g for g, stand in enumerate(self.hour.stands) if stand.cluster == breakdown.cluster]
+        if not there:
+            return []
+        sizes = np.array([self.hour.stands[g].replicas * self.hour.stands[g].accelerators for g in there], dtype=float)
+        g = there[int(generator.choice(len(there), p=sizes / sizes.sum()))]
+        stand = self.hour.stands[g]
+        first = int(generator.integers(stand.replicas))
+        count = max(breakdown.accelerators // stand.accelerators, 1)
+        return [(self.groups[g], place) for place in range(first, min(first + count, self.replicas[g]))]
+
+    def _go_down(self, breakdown: Breakdown, hit: list[tuple[Group, int]]) -> Generator[simpy.Event, Any, None]:
+        yield self.env.timeout(max(breakdown.start_s - self.env.now, 0.0))
+        places = [_place(group, number) for group, number in hit]
+        for pool, place in places:
+            pool.fail(place)
+        if math.isfinite(breakdown.end_s):
+            yield self.env.timeout(max(breakdown.end_s - self.env.now, 0.0))
+            for pool, place in places:
+                pool.repair(place)
+
+
+def _place(group: Group, number: int) -> tuple[Pool, int]:
+    """Return the pool and place of a group's replica by its number."""
+    for pool in group.pools:
+        if number < len(pool.replicas):
+            return pool, number
+        number -= len(pool.replicas)
+    raise IndexError(number)

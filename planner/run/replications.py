@@ -1,0 +1,155 @@
+"""How much of a run's figures is chance: the same plan drawn again, and the range its figures then lie in.
+
+Inputs stay as stated; what differs between draws is traffic noise, failures, incidents and slips. The interval is that
+of order statistics: of n draws and one more, the further one is as likely to take any place in the order, so it lies
+between the r-th lowest and the r-th highest with probability (n + 1 − 2r) / (n + 1), whatever the distribution. Of 19
+draws, the lowest and the highest hold nine in ten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.parallel import begun
+from planner.run.measure_names import DRAWS
+from planner.run.measures import Figures, measures, revenue_usd, series_of, service
+from planner.run.result import RunResult
+from planner.run.simulate import simulate_plan
+
+_BEYOND_FRACTION = 0.05  # left out on either side, where there are draws enough
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where a further draw of a figure lies."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """One plan drawn several times."""
+
+    figures: tuple[Figures, ...]
+    """How the plan served and its measures, draw by draw; the first is the run itself."""
+    monthly: Mapping[str, Floats] = field(default_factory=dict)
+    """Cost, tokens and, where they are sold, revenue by month, shape (draws, months) each."""
+
+    @property
+    def draws(self) -> int:
+        """How many draws there are, the run itself included."""
+        return len(self.figures)
+
+    @property
+    def coverage_fraction(self) -> float:
+        """Probability that a further draw lies within an interval."""
+        return (self.draws + 1 - 2 * _place(self.draws)) / (self.draws + 1)
+
+    @property
+    def words(self) -> str:
+        """The coverage in words, for a sentence."""
+        if self.draws == DRAWS:
+            return "nine of ten replications"
+        return f"{self.coverage_fraction:.0%} of replications"
+
+    def interval(self, name: str) -> Interval | None:
+        """Return the interval of a figure; None where some draw has no such figure, or there is one draw only."""
+        return interval_of([figures[name] for figures in self.figures])
+
+    def difference(self, name: str, base: Chance) -> Interval | None:
+        """Return the interval of a figure less the same figure of another plan, draw by draw under the same chance."""
+        pairs = self._beside(name, base)
+        return interval_of([a - b if a is not None and b is not None else None for a, b in pairs])
+
+    def saving(self, name: str, base: Chance) -> Interval | None:
+        """Return the interval of 1 − figure / the other plan's figure, draw by draw under the same chance."""
+        return interval_of([1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)])
+
+    def _beside(self, name: str, base: Chance) -> list[tuple[float | None, float | None]]:
+        """Return a figure of this plan and of another, draw by draw."""
+        return [(ours[name], other[name]) for ours, other in zip(self.figures, base.figures, strict=True)]
+
+
+def _place(draws: int) -> int:
+    """Return r: which from the lowest and from the highest bound the interval."""
+    return max(1, int((draws + 1) * _BEYOND_FRACTION + 1e-9))
+
+
+def interval_of(values: Sequence[float | None]) -> Interval | None:
+    """Return where a further value lies, from order statistics; None for fewer than two, or where one is missing."""
+    known = sorted(value for value in values if value is not None)
+    if len(known) < 2 or len(known) < len(values):
+        return None
+    place = _place(len(known))
+    return Interval(low=known[place - 1], high=known[-place])
+
+
+def ends_of(interval: Interval | None) -> tuple[float | None, float | None]:
+    """Return both ends of an interval, or nothing twice."""
+    return (None, None) if interval is None else (interval.low, interval.high)
+
+
+def figures_of(result: RunResult) -> Figures:
+    """Return how a run served, and its measures."""
+    return {**service(result), **measures(result)}
+
+
+def months_of(result: RunResult) -> dict[str, Floats]:
+    """Return what a run cost, served and, where it sells, earned by month, shape (months,) each."""
+    series = series_of(result)
+    months = {"cost_usd": series.accrued_usd, "served_tokens": series.tokens}
+    if result.plan.money.market.token_price is not None:
+        months["revenue_usd"] = revenue_usd(result)[:, -1]
+    return months
+
+
+@contextlib.contextmanager
+def drawing(
+    draw: Callable[[int], RunResult], further: Iterable[int], workers: int | None = None
+) -> Iterator[Callable[[RunResult], Chance]]:
+    """Begin to draw further replications of a plan; the function that is handed out waits for them.
+
+    It takes the run itself, which is the first draw. Forks of this process share the work, ``workers`` with it, where
+    there are cores for them: what is done here before that function is called, is done while they draw.
+    """
+
+    def drawn(replication: int) -> tuple[Figures, dict[str, Floats]]:
+        again = draw(replication)
+        return figures_of(again), months_of(again)
+
+    with begun([functools.partial(drawn, replication) for replication in further], workers) as others:
+
+        def together(result: RunResult) -> Chance:
+            figures, months = zip((figures_of(result), months_of(result)), *others(), strict=True)
+            return Chance(figures=figures, monthly={name: np.stack([by[name] for by in months]) for name in months[0]})
+
+        yield together
+
+
+def draw_again(
+    result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = nothing, workers: int | None = None
+) -> Chance:
+    """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each.
+
+    A process of the user's own may count or print, so that is run here, one after another.
+    """
+
+    def again(replication: int) -> RunResult:
+        drawn = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
+        progress()
+        return drawn
+
+    further = range(result.replication + 1, result.replication + draws)
+    with drawing(again, further, 1 if result.processes else workers) as together:
+        return together(result)

@@ -1,0 +1,279 @@
+"""Clusters: what is bought, at what price, and when it serves."""
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from planner.scenario.contract import Contract
+from planner.scenario.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price, Spread
+from planner.validation import Strict
+
+
+class OrderPayment(Strict):
+    """A deposit, or a milestone of an order: a share of its price that is paid on another day than that of delivery."""
+
+    fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "a share")]
+    """Share of the price, of each shipment alike."""
+    when: Literal["order", "delivery"] = "order"
+    """What it is counted from: the day of the order, or that of each delivery, slips included. Default order: a
+    deposit."""
+    weeks: Annotated[float, Field(ge=0, le=520), Plausible(0, 52, "assumption")] = 0.0
+    """Weeks after it. Default 0: on the day."""
+
+
+class Order(Strict):
+    """A purchase order: what arrives late, in parts, and not always sound."""
+
+    placed: datetime.date
+    """Day the order is placed; may lie before the start."""
+    lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
+    """Promised weeks from order to the first delivery. Default 16: four months (assumption)."""
+    slip_weeks: Spread = Spread(low=0, base=2, high=12)
+    """Weeks by which the delivery may slip. Default 0 / 2 / 12: assumption; new parts slipped two quarters and more."""
+    deliveries: Annotated[int, Field(ge=1, le=100), Plausible(1, 52, "assumption")] = 1
+    """Number of equal shipments. Default 1: all at once."""
+    delivery_interval_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.1, 52, "assumption")] = 4.0
+    """Weeks between shipments. Default 4: a month."""
+    acceptance_failure_fraction: Annotated[Fraction, Plausible.prior("deployment_doa_rate")] = 0.07
+    """Share of nodes that fail acceptance and go through a hard repair first. Default 0.07: 9 of 128 H100 servers."""
+    payments: Annotated[tuple[OrderPayment, ...], Field(max_length=24)] = ()
+    """Deposits, milestones and terms; the rest is paid on delivery. What is paid on nodes that never come, since their
+    cluster is retired before, is lost. Default: all on delivery (assumption; no public terms were found)."""
+
+    @model_validator(mode="after")
+    def _paid_once(self) -> "Order":
+        if (total := sum(payment.fraction for payment in self.payments)) > 1.0 + 1e-9:
+            raise ValueError(f"the payments are {total:.4g} of the price; together they are at most 1")
+        return self
+
+
+class Owned(Strict):
+    """Machines owned before the start: paid long ago, on the books at what is left of their cost."""
+
+    bought: datetime.date
+    """Day they were delivered and paid, before the start: age, warranty, resale and tax depreciation count from it."""
+    cost_usd: Annotated[NonNegative, Plausible(1000, 5e10, "one used accelerator to the largest sites")] | None = None
+    """What all of them cost. Default: the cluster's prices, as quoted on the day they were bought."""
+    book_value_usd: Annotated[NonNegative, Plausible(0, 5e10, "as what they cost")] | None = None
+    """What they stand at in the books on the first day. Default: cost less depreciation since that day."""
+    remaining_months: Annotated[int, Field(ge=0, le=240), Plausible(0, 96, "as depreciation_months")] | None = None
+    """Months over which that book value is written off to the residual. Default: what is left of the book life, up to
+    the next whole month."""
+
+    @model_validator(mode="after")
+    def _book_within_cost(self) -> "Owned":
+        if self.cost_usd is not None and self.book_value_usd is not None and self.book_value_usd > self.cost_usd:
+            raise ValueError(f"a book value of {self.book_value_usd:,.2f} is above the cost, {self.cost_usd:,.2f}")
+        return self
+
+
+class VolumeDiscount(Strict):
+    """A discount from a number of accelerators on."""
+
+    from_accelerators: Annotated[
+        int, Field(ge=1, le=10_000_000), Plausible(1, 200000, "the largest clusters announced")
+    ]
+    """Accelerators in one order from which it holds."""
+    discount_fraction: Annotated[BelowOne, Plausible(0.002, 0.6, "assumption")]
+    """Share taken off the price."""
+
+
+class PriceQuote(Strict):
+    """A vendor's offer: a price, volume discounts, and the order dates it holds for."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    """Whose offer it is."""
+    unit_price_usd: Annotated[Price, Plausible.prior("gpu_module_price_mi325x", "capex_allin_b200")]
+    """Price of one accelerator before volume discount."""
+    valid_from: datetime.date | None = None
+    """First order date. Default: any time before."""
+    valid_until: datetime.date | None = None
+    """Last order date, included; later orders pay the cluster's unit price. Default: it does not expire."""
+    volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
+    """Discounts by rising number of accelerators. Default: none."""
+    volume_rule: Literal["whole-order", "marginal"] = "whole-order"
+    """Whether the tier reached prices every accelerator, or each tier those inside it. Default whole-order: usual."""
+
+
+class ResalePoint(Strict):
+    """What a used server (accelerators and host) fetches at one age; between ages it falls evenly in ratio."""
+
+    age_months: Annotated[float, Field(gt=0, le=600), Plausible(1, 120, "assumption")]
+    """Months since it was delivered."""
+    fraction_of_new: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "used is not dearer than new")]
+    """Price as a share of what it cost."""
+
+
+class ComponentBooks(Strict):
+    """How the books write off one kind of part of a cluster."""
+
+    depreciation_months: (
+        Annotated[int, Field(ge=1, le=240), Plausible(12, 120, "prior book_life, and ten years for networks")] | None
+    ) = None
+    """Its book life. Default: the cluster's."""
+    residual_fraction: Annotated[Fraction, Plausible(0, 0.6, "as the cluster's")] | None = None
+    """Its book value at the end of book life, as a share of its cost. Default: the cluster's."""
+
+
+class Components(Strict):
+    """Books by kind of part, each a purchase cohort of its own."""
+
+    accelerators: ComponentBooks = ComponentBooks()
+    """Of the accelerators. Default: as the cluster, of which they are most."""
+    hosts: ComponentBooks = ComponentBooks()
+    """Of the servers around them. Default: as the cluster, with which they are replaced."""
+    network: ComponentBooks = ComponentBooks()
+    """Of switches, cables and adapters. Default: as the cluster, with which they are replaced."""
+    storage: ComponentBooks = ComponentBooks()
+    """Of storage. Default: as the cluster, with which it is replaced."""
+
+
+class MeasuredAt(Strict):
+    """The lengths of the requests under which a throughput was measured or claimed."""
+
+    input_tokens: Annotated[Positive, Plausible(1, 2000000, "one token to the longest contexts sold")]
+    """Prompt tokens of a request."""
+    output_tokens: Annotated[Positive, Plausible(1, 200000, "one token to the longest answers sold")]
+    """Generated tokens of a request."""
+
+
+class Speculation(Strict):
+    """Speculative decoding: a draft proposes tokens, one step of the model checks them all."""
+
+    drafted_tokens: Annotated[int, Field(ge=1, le=32), Plausible(1, 16, "assumption")]
+    """Tokens proposed per step."""
+    accepted_tokens: Annotated[float, Field(ge=1, le=33), Plausible(1, 8, "assumption")]
+    """Mean tokens a step yields, the certain one included; measure it on your own text (random tokens give half)."""
+    use: Literal["always", "auto"] = "always"
+    """Whether every workload decodes so, with a warning where that serves less, or those alone of which a node then
+    serves more. Default: always."""
+
+    @model_validator(mode="after")
+    def _not_more_than_checked(self) -> "Speculation":
+        if self.accepted_tokens > self.drafted_tokens + 1:
+            raise ValueError(
+                f"a step that checks {self.drafted_tokens} drafts yields at most {self.drafted_tokens + 1}"
+            )
+        return self
+
+
+class Cluster(Strict):
+    """Nodes of one accelerator, bought together, run by one engine."""
+
+    accelerator: str
+    """Accelerator, by its catalogue name."""
+    nodes: Annotated[
+        int, Field(ge=0, le=1_000_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
+    ]
+    """Servers bought."""
+    engine: str = "vllm"
+    """Serving engine. Default vllm: first class on both vendors."""
+    engine_date: (
+        Annotated[datetime.date, Field(ge=datetime.date(2024, 1, 1), le=datetime.date(2100, 12, 31))] | None
+    ) = None
+    """Release date of the image that the cluster runs on the first day; speed is moved along the stack's course of
+    maturing from the date of the calibration's measurements to it. Default: as those were measured."""
+    precision: str | None = None
+    """Arithmetic this cluster serves in, but for workloads that state a wider one. Default: each workload's own."""
+    tensor_parallel: (
+        Annotated[int, Field(ge=1, le=1024), Plausible(1, 72, "one accelerator to a rack of 72")] | None
+    ) = None
+    """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""
+    attention: Literal["auto", "tensor-parallel", "data-parallel"] = "auto"
+    """How mixtures of experts spread attention: each layer over all accelerators of a replica, or sequences over them
+    while the experts stay spread. Default auto: what serves most; assumptions.csv says which."""
+    pools: Literal["shared", "separate", "auto"] = "shared"
+    """Whether prompts are prefilled by accelerators of their own. Default shared: every replica prefills its own."""
+    max_sequences: (
+        Annotated[
+            int, Field(ge=1, le=1_000_000), Plausible(1, 16_384, "assumption: eight times the engines' own 2,048")
+        ]
+        | None
+    ) = None
+    """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
+    speculation: Speculation | None = None
+    """Speculative decoding on this cluster. Default: none."""
+    online: datetime.date | None = None
+    """Day all nodes are paid, and serve if there is power. Default: the first day, unless an order is given."""
+    order: Order | None = None
+    """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
+    contract: Contract | None = None
+    """How its machines are had without buying them: reserved, operating-lease, finance-lease, on-demand or spot.
+    Default: bought."""
+    owned: Owned | None = None
+    """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
+    retire: datetime.date | None = None
+    """Day the cluster leaves service, sold by its age. Default: it stays to the end."""
+    depreciation_months: (
+        Annotated[int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")] | None
+    ) = None
+    """Its book life. Default: that of finance."""
+    residual_fraction: (
+        Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")] | None
+    ) = None
+    """Its book value at the end of book life, as a share of cost. Default: that of finance."""
+    components: Components | None = None
+    """Lives and residuals by kind of part. Default: all parts have the cluster's."""
+    throughput_tokens_per_s_per_accelerator: (
+        Annotated[Positive, Plausible(1, 50000, "public benchmarks: up to 28,312")] | None
+    ) = None
+    """Output tokens per second of one accelerator, measured or claimed, in place of the model; scaled from the lengths
+    in throughput_measured_at to each workload's. More is never served: what exceeds it is shed or waits. Default: the
+    model's."""
+    throughput_measured_at: MeasuredAt | None = None
+    """Request lengths at which that throughput was measured. Default none: needed wherever a throughput is stated."""
+    throughput_multiplier: Annotated[
+        float, Field(gt=0, le=100), Plausible(0.1, 10, "public measurements differ from the model by a factor of two")
+    ] = 1.0
+    """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
+    unit_price_usd: Annotated[Price, Plausible.prior("gpu_module_price_mi325x", "capex_allin_b200")] | None = None
+    """Price of one accelerator before discount. Default: the catalogue's, which must have one."""
+    price_source: str = "stated in the scenario"
+    """Where unit_price_usd comes from. Default: this file."""
+    discount_fraction: Annotated[BelowOne, Plausible(0, 0.6, "assumption")] = 0.0
+    """Discount on the accelerators. Default 0: list price until a quote says otherwise."""
+    volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
+    """Further discounts by rising number of accelerators in one order. Default: none."""
+    quotes: Annotated[tuple[PriceQuote, ...], Field(max_length=100)] = ()
+    """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
+    host_usd_per_node: Annotated[Price, Plausible.prior("host_price_per_node")] | None = None
+    """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
+    take off its accelerators at unit_price_usd; no discount is taken off it. Default: the catalogue's."""
+    resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
+    """What its used servers fetch by age, for what retires and for the end value. Default: its part's curve in the
+    catalogue where it has one (priors resale_12m_h200 and so on), else its vendor's (resale_12m_nvidia)."""
+    resale_multiplier: Annotated[NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")] = 1.0
+    """Factor on its resale curve, beside that of finance. Default 1: the curve as it is."""
+    embodied_kg_per_node: (
+        Annotated[NonNegative, Plausible.prior("embodied_server_h200", "embodied_server_mi325x")] | None
+    ) = None
+    """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Cluster":
+        if self.throughput_tokens_per_s_per_accelerator is not None and self.throughput_measured_at is None:
+            raise ValueError(
+                "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "
+                "throughput_measured_at: {input_tokens: 1024, output_tokens: 1024}"
+            )
+        if self.components is not None and self.contract is not None:
+            raise ValueError("components are of machines that are bought: leave them out under a contract")
+        stated = self.owned is not None and (self.owned.book_value_usd, self.owned.remaining_months) != (None, None)
+        if self.components is not None and stated:
+            raise ValueError(
+                "a book value or life stated for owned machines is of all their parts: leave components out"
+            )
+        if self.contract is not None and (self.order is not None or self.owned is not None):
+            raise ValueError("a contract's machines are neither ordered nor owned: state online for its first day")
+        if sum(key is not None for key in (self.online, self.order, self.owned)) > 1:
+            raise ValueError(
+                "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
+                "owned serves from the first day"
+            )
+        if self.throughput_tokens_per_s_per_accelerator is not None and self.pools != "shared":
+            raise ValueError("a stated throughput is that of the whole cluster: leave pools to shared")
+        ages = [point.age_months for point in self.resale_curve]
+        if ages != sorted(set(ages)):
+            raise ValueError("the ages of resale_curve must rise from point to point")
+        return self

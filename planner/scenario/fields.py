@@ -1,0 +1,115 @@
+"""Names and number ranges that the parts of a scenario share."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, GetJsonSchemaHandler, Tag, model_validator
+from pydantic_core import CoreSchema
+
+from planner.catalog.load import Catalog, load_catalog
+from planner.validation import Strict
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+NonNegative = Annotated[float, Field(ge=0, le=1e12)]
+Positive = Annotated[float, Field(gt=0, le=1e12)]
+Price = Annotated[float, Field(ge=0, le=1e9)]
+
+PRIOR_STRETCH = 3.0
+"""How far beyond a prior's low and high (P10 and P90) a figure is still taken as meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plausible:
+    """Where a field's number usually lies, and who says so: outside, a slip is likelier than the figure.
+
+    What a field *allows* is wider, since a plan may be meant to be odd. Zero is always plausible where the field
+    allows it: it switches something off, and no slip of unit leads to it.
+    """
+
+    low: float
+    high: float
+    source: str
+    priors: tuple[str, ...] = ()
+    """Priors of the catalogue that the range comes from, in place of ``low`` and ``high``."""
+
+    @classmethod
+    def prior(cls, *names: str) -> "Plausible":
+        """Return a range from the lowest P10 over 3 to the highest P90 times 3 of some priors."""
+        return cls(0.0, 0.0, f"three times beyond prior {' and '.join(names)}", names)
+
+    def range(self, catalog: Catalog) -> tuple[float, float]:
+        """Return the lowest and the highest plausible number."""
+        if not self.priors:
+            return self.low, self.high
+        priors = [catalog.prior(name) for name in self.priors]
+        low = min(prior.low for prior in priors) / PRIOR_STRETCH
+        return float(f"{low:.3g}"), max(prior.high for prior in priors) * PRIOR_STRETCH
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Write the range into the JSON schema, for editors and the reference page."""
+        low, high = self.range(load_catalog())
+        return {**handler(core), "x-plausible": {"low": low, "high": high, "source": self.source}}
+
+
+_NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
+
+
+RESERVED = {"fleet": "the whole in every table", "site": "what belongs to no cluster in the ledger"}
+
+
+def _check_name(name: str) -> str:
+    """Accept names that are safe as a file name, a spreadsheet cell and a dotted path."""
+    if not _NAME.match(name) or ".." in name:
+        raise ValueError("a name is 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit")
+    return name
+
+
+def _no_dot(name: str) -> str:
+    """Refuse a dot inside a workload or cluster name: it would split in ``--set`` paths."""
+    if "." in name:
+        raise ValueError("a workload or cluster name has no '.', since dots separate keys in --set")
+    if name in RESERVED:
+        raise ValueError(f"{name!r} is the name of {RESERVED[name]}; choose another")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+EntryName = Annotated[Name, AfterValidator(_no_dot)]
+
+
+class PerThousand(Strict):
+    """People or parts that grow with the accelerators on site, in whole ones."""
+
+    per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50, "assumption")]
+    """Engineers, crews or spares for every thousand accelerators."""
+    rounding: Literal["nearest", "up", "down"] = "nearest"
+    """How a part of one counts. Default nearest: a half is one."""
+
+
+def _shape(stated: object) -> str:
+    """Tell a number from a rate, so that a mistake in either is reported as one."""
+    return "rate" if isinstance(stated, dict | BaseModel) else "count"
+
+
+Rate = Annotated[PerThousand, Tag("rate")]
+NumberOrRate = Discriminator(_shape)
+"""Marks a union of a number, tagged ``count``, and a :data:`Rate`."""
+
+
+class Spread(Strict):
+    """A triangular distribution: lowest, most likely, highest."""
+
+    low: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
+    """Lowest, in the unit of the field."""
+    base: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
+    """Most likely, in the unit of the field."""
+    high: Annotated[float, Field(ge=0, le=1e6), Plausible(0, 104, "assumption")]
+    """Highest, in the unit of the field."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Spread":
+        if not self.low <= self.base <= self.high:
+            raise ValueError(f"low, base, high must be in order, not {self.low:g}, {self.base:g}, {self.high:g}")
+        return self

@@ -1,0 +1,222 @@
+"""Money: depreciation, the price of capital, people, tax, and the prices a plan is held against."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from planner.scenario.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price
+from planner.validation import Strict
+
+YearlyChange = Annotated[float, Field(gt=-1, le=10)]
+
+
+class TokenPrice(Strict):
+    """A price per million tokens that may change from year to year."""
+
+    input_usd_per_million_tokens: Annotated[
+        Price, Plausible(0.005, 200, "assumption: below the cheapest and above the dearest API")
+    ]
+    """Price of a million prompt tokens on the first day."""
+    output_usd_per_million_tokens: Annotated[
+        Price, Plausible(0.005, 1000, "assumption: below the cheapest and above the dearest API")
+    ]
+    """Price of a million generated tokens on the first day."""
+    cached_input_usd_per_million_tokens: (
+        Annotated[Price, Plausible(0.0002, 100, "assumption: below the cheapest and above the dearest API")] | None
+    ) = None
+    """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
+    day. Default: the input price times the catalogue's cached_input_price_ratio, 0.05: lists ask 2 to 10%."""
+    change_per_year: Annotated[
+        YearlyChange, Plausible(-0.99, 1, "prior api_price_decline_fixed_quality: falls of 0.6 to 0.98")
+    ] = 0.0
+    """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+
+    @model_validator(mode="after")
+    def _cached_is_not_dearer(self) -> "TokenPrice":
+        cached, plain = self.cached_input_usd_per_million_tokens, self.input_usd_per_million_tokens
+        if cached is not None and cached > plain:
+            raise ValueError(f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?")
+        return self
+
+
+class Rental(Strict):
+    """What an accelerator costs by the hour elsewhere."""
+
+    usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
+    """Rent of one accelerator for an hour on the first day."""
+    change_per_year: Annotated[
+        YearlyChange, Plausible(-0.75, 0.75, "prior rental_price_drift -0.25 to 0.15, three times beyond and more")
+    ] = 0.0
+    """Yearly change of the rent. Default 0: a contract price (H100 rents moved by -25 to +15% a year)."""
+
+
+class BurstRental(Strict):
+    """Accelerators rented by the hour for work that would be shed."""
+
+    usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
+    """Rent of one accelerator for an hour."""
+    most_accelerators: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 1000000, "as many as are needed")] = (
+        1_000_000
+    )
+    """Most accelerators to be had in one hour. Default 1,000,000: as many as are needed."""
+
+
+class Tax(Strict):
+    """Income tax, with tax depreciation apart from the books: five-year MACRS, half-year convention."""
+
+    rate_fraction: Annotated[
+        float, Field(ge=0, lt=1), Plausible(0.05, 0.5, "prior tax_rate 0.21 to 0.27; countries from 9 to 35%")
+    ]
+    """Combined income tax rate; 0.25 is the US federal 21% and a state's."""
+    bonus_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
+    """Share of a purchase deducted at once. Default 1: US law for what was bought after 19 January 2025."""
+    losses: Literal["offset", "carry-forward"] = "offset"
+    """What a loss is worth: less tax on the owner's other income at once, or on this plan's later profits. Default
+    offset: the plan is one of a large firm's (assumption)."""
+
+
+class Loan(Strict):
+    """A loan on purchases: drawn as they are delivered, paid back month by month."""
+
+    share_of_purchases_fraction: Annotated[Fraction, Plausible.prior("loan_to_value")]
+    """Share of each purchase that is lent; 0.5 to 0.8 is offered on new accelerators."""
+    rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")]
+    """Nominal yearly rate, a twelfth of it charged a month."""
+    term_months: Annotated[int, Field(ge=1, le=240), Plausible(12, 84, "five years a draw are usual")] = 60
+    """Months from a draw to its last payment, grace included. Default 60: five years, as filings have it."""
+    grace_months: Annotated[int, Field(ge=0, le=239), Plausible(0, 24, "assumption")] = 0
+    """Months in which only interest is paid. Default 0: repayment begins at once."""
+    amortisation: Literal["annuity", "straight", "bullet"] = "annuity"
+    """Equal payments, equal repayments, or all at the end. Default annuity: the usual equipment loan (assumption)."""
+    balloon_fraction: Annotated[BelowOne, Plausible(0, 0.5, "assumption")] = 0.0
+    """Share of what is drawn that is left to the last payment. Default 0: none."""
+    fee_fraction: Annotated[Fraction, Plausible(0, 0.05, "assumption")] = 0.0
+    """Share of what is drawn that the lender keeps at once. Default 0: none is stated in public terms."""
+    least_cover_ratio: Annotated[Positive, Plausible(1, 2, "assumption")] | None = None
+    """Covenant: least operating cash flow over debt service in a fiscal quarter; less is a warning. Default: none."""
+
+    @model_validator(mode="after")
+    def _repaid_within_its_term(self) -> "Loan":
+        if self.grace_months >= self.term_months:
+            raise ValueError(f"{self.grace_months} months of grace leave none of {self.term_months} to pay it back in")
+        return self
+
+
+class Finance(Strict):
+    """How purchases turn into monthly cost, and what the plan is held against."""
+
+    currency: Literal["USD"] = "USD"
+    """Currency of every price. Default USD: the only one; convert other prices at one rate of your own."""
+    fiscal_year_start_month: Annotated[int, Field(ge=1, le=12), Plausible(1, 12, "a month of the year")] = 1
+    """Month in which fiscal years and their quarters begin, in the statements. Default 1: the calendar year."""
+    opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11, "assumption")] = 0.0
+    """Cash on the first day, in the balance sheet. Default 0: the owner pays as bills come."""
+    depreciation_months: Annotated[
+        int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")
+    ] = 36
+    """Book life; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
+    depreciation_method: Literal["straight-line", "declining-balance"] = "straight-line"
+    """How the books write a purchase off. Default straight-line: what published accounts use."""
+    declining_balance_ratio: Annotated[float, Field(gt=0, le=10), Plausible(1, 3, "tax codes: 1.25 to 2.5")] = 2.0
+    """Declining balance against straight line in the first month. Default 2: double declining balance."""
+    residual_fraction: Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")] = (
+        0.2
+    )
+    """Book value left at the end of book life, as a share of capital. It moves the books alone: NPV, TCO and levelised
+    cost count resale value. Default 0.2: middle of public resale figures."""
+    residual_basis: Literal["stated", "vendor-prior"] = "stated"
+    """Where the residual comes from: residual_fraction, or what the cluster's resale curve gives at the end of book
+    life. Default stated: one figure for all."""
+    end_value: Literal["market", "none"] = "market"
+    """What is still owned on the last day counts at resale value, or at nothing, as if scrapped. Default market: what
+    a buyer would pay, which no choice of the books moves."""
+    resale_multiplier: Annotated[NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")] = 1.0
+    """Factor on every resale curve, for what retires and for the end value. Default 1: the catalogue's curves (a study
+    may draw it from the prior of the same name)."""
+    discount_rate_per_year: Annotated[YearlyChange, Plausible.prior("discount_rate")] = 0.1
+    """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
+    discount_rate_basis: Literal["nominal", "real"] = "nominal"
+    """Whether that rate has inflation in it; a real one, r, counts as (1 + r)·(1 + inflation) − 1. Default nominal: as
+    lenders quote it."""
+    inflation_per_year: Annotated[YearlyChange, Plausible(-0.02, 0.15, "assumption: above most years since 1950")] = 0.0
+    """General rise of prices: what wages, space, power and carbon rise by where nothing else is stated, and by which
+    nominal dollars are turned into real ones, those of the first day. Prices of machines, rents and tokens have paths
+    of their own. Default 0: all in dollars of the first day."""
+    cash_flow_timing: Literal["mid_month", "month_end"] = "mid_month"
+    """When what runs through a month counts in NPV, IRR, payback, levelised cost and break-evens; purchases and sales
+    count on their day, the end value on the last. Default mid_month: energy, pay and income flow all month long."""
+    operations_fraction_per_year: Annotated[NonNegative, Plausible.prior("om_pct_of_capex")] = 0.05
+    """Maintenance and operations a year, as a share of capital. Default 0.05: published TCO models."""
+    insurance_fraction_per_year: Annotated[NonNegative, Plausible.prior("insurance_pct")] = 0.0
+    """Insurance a year, as a share of capital. Default 0: inside operations; apart, 0.005 to 0.03 is usual."""
+    property_tax_fraction_per_year: Annotated[NonNegative, Plausible.prior("property_tax_rate")] = 0.0
+    """Property tax a year on hardware, as a share of its book value. Default 0: exempt, as many states grant."""
+    operations_staff_per_1000_accelerators: Annotated[NonNegative, Plausible(0.1, 100, "assumption")] = 0.0
+    """Times 1,000 accelerators, people who run the site. Default 0: inside operations_fraction_per_year."""
+    operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000, "assumption")] = 150_000.0
+    """Fully loaded cost of one of them. Default 150,000: assumption."""
+    repair_crew_usd_per_year: Annotated[Price, Plausible(20000, 2000000, "assumption")] = 0.0
+    """Cost of one of reliability.repair_crews, as many as there are. Default 0: inside operations_fraction_per_year."""
+    licence_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "vendor suites list about 4,500")] = 0.0
+    """Software licences. Default 0: the open serving engines have none."""
+    people_escalator_per_year: Annotated[YearlyChange, Plausible(-0.05, 0.2, "assumption")] | None = None
+    """Yearly rise of salaries, support and licences. Default: inflation_per_year."""
+    spare_part_price_fraction: Annotated[NonNegative, Plausible(0.05, 2, "assumption")] = 0.0
+    """Price of a spare part for the stock, as a share of an accelerator's. Default 0: inside operations."""
+    rma_usd_per_repair: Annotated[Price, Plausible(10, 20000, "assumption")] = 0.0
+    """Freight and handling of each hard failure's part. Default 0: inside operations."""
+    warranty_months: Annotated[int, Field(ge=0, le=240), Plausible(6, 96, "assumption")] = 36
+    """Months in which the vendor replaces parts. Default 36: the usual server warranty (assumption)."""
+    replacement_price_fraction: Annotated[NonNegative, Plausible(0.05, 2, "assumption")] = 0.0
+    """Price of a part after the warranty, as a share of an accelerator's. Default 0: inside operations."""
+    sla_objective_fraction: Annotated[Fraction, Plausible(0.5, 1, "assumption")] = 0.99
+    """Share of a month's tokens that must be in time. Default 0.99: two nines, as API contracts have (assumption)."""
+    sla_credit_usd_per_million_tokens: Annotated[Price, Plausible(0.0005, 1000, "assumption: as token prices")] = 0.0
+    """Credit for tokens late or shed beyond that share, by workload. Default 0: no contract promises any."""
+    carbon_usd_per_tonne: Annotated[Price, Plausible(1, 500, "assumption: above every carbon market")] = 0.0
+    """Price of operational emissions. Default 0: no price on them in most US states."""
+    carbon_change_per_year: Annotated[YearlyChange, Plausible(-0.5, 0.5, "assumption")] | None = None
+    """Yearly change of that price. Default: inflation_per_year."""
+    service_life_months: Annotated[
+        int, Field(ge=1, le=240), Plausible(24, 144, "prior book_life, 3 to 6 years, and twice that")
+    ] = 60
+    """Life over which embodied emissions are spread. Default 60: book lives of large operators, 5 to 6 years."""
+    token_price: TokenPrice | None = None
+    """What the tokens are sold for: gives revenue, margin and break-even. Default: not sold, cost alone."""
+    api_price: TokenPrice | None = None
+    """What the tokens would cost from an API, for the break-even. Default: no such offer."""
+    rental: Rental | None = None
+    """What accelerators would cost to rent, for the break-even. Default: no such offer."""
+    burst_rental: BurstRental | None = None
+    """Rent accelerators for what would be shed. Default: it is shed."""
+    tax: Tax | None = None
+    """Income tax. Default: before tax, as published cost figures are."""
+    loan: Loan | None = None
+    """A loan on purchases, for the statements; no measure of cost or value moves with it. Default: none."""
+
+    @model_validator(mode="after")
+    def _loan_and_losses(self) -> "Finance":
+        if self.loan is not None and self.tax is not None and self.tax.losses == "carry-forward":
+            raise ValueError(
+                "a loan beside losses carried forward is not counted: state tax.losses: offset, or no loan"
+            )
+        return self
+
+    @field_validator("end_value", mode="before")
+    @classmethod
+    def _no_book_value(cls, end_value: object) -> object:
+        if end_value == "book":
+            raise ValueError(
+                "book value is no longer an end value, since it made cash measures move with the books; write market "
+                "(resale value by age, the default) or none"
+            )
+        return end_value
+
+    @field_validator("currency", mode="before")
+    @classmethod
+    def _one_currency(cls, currency: object) -> object:
+        if currency != "USD":
+            raise ValueError(
+                "all prices are in US dollars (USD), since two currencies in one sum make no total; convert at one rate"
+            )
+        return currency

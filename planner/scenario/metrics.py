@@ -1,0 +1,183 @@
+"""vLLM's Prometheus counters over months: what each month served, and how soon, from samples of running totals.
+
+A counter only rises; where it falls, its process was started anew and counts from zero. The increase between two
+samples belongs to the month of the earlier one: Prometheus's ``increase`` over the month, without extrapolation.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from planner.finance.months import MonthGrid
+from planner.validation import choices
+
+PROMPT, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
+FIRST_TOKEN = "vllm:time_to_first_token_seconds_bucket"
+BETWEEN_TOKENS = (
+    "vllm:request_time_per_output_token_seconds_bucket",
+    "vllm:inter_token_latency_seconds_bucket",
+    "vllm:time_per_output_token_seconds_bucket",
+)
+"""Names in vLLM's versions, the nearest to a request's own time per token first (docs.vllm.ai, metrics)."""
+_EDGE = datetime.timedelta(days=1)
+"""Time at either end of a month that may lie before the first or after the last sample."""
+
+Key = tuple[str, str, str]
+"""Workload (empty: the fleet), figure, month."""
+
+
+@dataclass(slots=True)
+class MonthlyMetrics:
+    """What counters came to."""
+
+    figures: dict[Key, float] = field(default_factory=dict)
+    problems: list[tuple[int | None, str, str | None]] = field(default_factory=list)
+    """Line, message and hint."""
+    notes: list[str] = field(default_factory=list)
+
+
+def monthly_metrics(
+    rows: Sequence[tuple[int, Mapping[str, str]]],
+    grid: MonthGrid,
+    workloads: Mapping[str, str],
+    objectives: Mapping[str, tuple[float, float]],
+) -> MonthlyMetrics:
+    """Return tokens and requests in time by month from rows of time, metric, value and labels.
+
+    ``objectives`` are each workload's seconds to the first token and between tokens.
+    """
+    metrics = MonthlyMetrics()
+    used = {PROMPT, GENERATED, FIRST_TOKEN, *BETWEEN_TOKENS}
+    samples: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]] = defaultdict(list)
+    for line, row in rows:
+        metric = row["metric"]
+        if metric not in used:
+            continue
+        time, total = _time(row["time"]), _total(row["value"])
+        if time is None or total is None:
+            metrics.problems.append((line, f"{row['time']!r}, {row['value']!r} are no time and running total", None))
+            continue
+        labels = tuple(sorted((k, v) for k, v in row.items() if k not in ("time", "metric", "value")))
+        samples[metric, labels].append((time, total))
+    for needed in (PROMPT, GENERATED):
+        if not any(metric == needed for metric, _ in samples):
+            metrics.problems.append((None, f"no rows of {needed}", None))
+    models = {dict(labels).get("model_name", "") for _, labels in samples}
+    if workloads and (unknown := sorted(models - set(workloads))):
+        hint = "name it under workloads in mapping.yaml"
+        metrics.problems.append((None, f"model_name {choices(unknown)} has no workload", hint))
+    if metrics.problems:
+        return metrics
+    months = _whole_months(samples, grid, metrics)
+    rises: dict[tuple[str, str, str, str], float] = defaultdict(float)
+    for (metric, labels), series in samples.items():
+        tags = dict(labels)
+        workload = workloads[tags.get("model_name", "")] if workloads else ""
+        for month, rise in _increases(series).items():
+            if month in months:
+                rises[workload, metric, tags.get("le", ""), month] += rise
+    _figures(rises, objectives, metrics)
+    return metrics
+
+
+def _figures(
+    rises: Mapping[tuple[str, str, str, str], float],
+    objectives: Mapping[str, tuple[float, float]],
+    metrics: MonthlyMetrics,
+) -> None:
+    """Turn the increases of counters into figures."""
+    for workload, month in sorted({(workload, month) for workload, _, _, month in rises}):
+        generated = rises.get((workload, GENERATED, "", month), 0.0)
+        metrics.figures[workload, "served_tokens", month] = generated + rises.get((workload, PROMPT, "", month), 0.0)
+        metrics.figures[workload, "served_output_tokens", month] = generated
+        if workload:
+            limits = objectives[workload]
+            histograms = ((FIRST_TOKEN, limits[0]), (_between(rises, workload), limits[1]))
+            shares = [_share_within(_buckets(rises, (workload, metric, month)), limit) for metric, limit in histograms]
+            known = [share for share in shares if share is not None]
+            if known:
+                metrics.figures[workload, "slo_attainment_fraction", month] = min(known)
+    if any(figure == "slo_attainment_fraction" for _, figure, _ in metrics.figures):
+        metrics.notes.append("the share in time is at most this: requests refused are not among vLLM's")
+
+
+def _buckets(rises: Mapping[tuple[str, str, str, str], float], asked: tuple[str, str, str]) -> dict[str, float]:
+    """Return a month's histogram of a workload, by upper edge."""
+    return {le: rise for (workload, metric, le, month), rise in rises.items() if (workload, metric, month) == asked}
+
+
+def _between(rises: Mapping[tuple[str, str, str, str], float], workload: str) -> str:
+    """Return the histogram of time per token that a workload has."""
+    there = {metric for w, metric, _, _ in rises if w == workload}
+    return next((metric for metric in BETWEEN_TOKENS if metric in there), BETWEEN_TOKENS[0])
+
+
+def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:
+    """Return the share of a histogram at or below a limit, even within a bucket; None where it is empty.
+
+    Buckets are cumulative: ``le`` counts all that took at most so long.
+    """
+    edges = sorted((math.inf if le in ("+Inf", "inf", "Inf") else float(le), count) for le, count in buckets.items())
+    if not edges or edges[-1][1] <= 0:
+        return None
+    below, so_far = 0.0, 0.0
+    for edge, count in edges:
+        if edge >= limit:
+            share = (limit - below) / (edge - below) if math.isfinite(edge) else 0.0
+            return (so_far + share * (count - so_far)) / edges[-1][1]
+        below, so_far = edge, count
+    return 1.0
+
+
+def _increases(series: list[tuple[datetime.datetime, float]]) -> dict[str, float]:
+    """Return by how much a counter rose in each month."""
+    rises: dict[str, float] = defaultdict(float)
+    series.sort()
+    for (time, before), (_, now) in itertools.pairwise(series):
+        rises[f"{time:%Y-%m}"] += now - before if now >= before else now
+    return rises
+
+
+def _whole_months(
+    samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]],
+    grid: MonthGrid,
+    metrics: MonthlyMetrics,
+) -> set[str]:
+    """Return the months that the samples cover; one covered in part is refused: it would read as a fall in traffic."""
+    times = [time for (metric, _), series in samples.items() if metric == GENERATED for time, _ in series]
+    first, last = min(times), max(times)
+    edges = [datetime.datetime.combine(edge, datetime.time()) for edge in grid.edges]
+    if first > edges[0] + _EDGE:
+        message = f"the first sample is of {first:%Y-%m-%d %H:%M}, the plan begins on {grid.start}"
+        metrics.problems.append((None, message, "export from the plan's first day on"))
+    covered = [edge for edge in edges if edge <= last + _EDGE]
+    if covered and last > covered[-1] + _EDGE and len(covered) < len(edges):
+        message = f"the last sample is of {last:%Y-%m-%d %H:%M}: {last:%Y-%m} is there in part"
+        metrics.problems.append((None, message, "export whole months, to the first sample of the next"))
+    return set(grid.labels[: max(len(covered) - 1, 0)])
+
+
+def _time(text: str) -> datetime.datetime | None:
+    """Return a moment as UTC without a zone."""
+    try:
+        moment = datetime.datetime.fromtimestamp(float(text), datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        try:
+            moment = datetime.datetime.fromisoformat(text)
+        except ValueError:
+            return None
+    return moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+
+def _total(text: str) -> float | None:
+    """Return a running total; None where it is none."""
+    try:
+        total = float(text)
+    except ValueError:
+        return None
+    return total if math.isfinite(total) and total >= 0 else None

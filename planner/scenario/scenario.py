@@ -1,0 +1,290 @@
+"""The scenario: everything a user states about one future."""
+
+import datetime
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, Tag
+
+from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
+from planner.catalog.load import Catalog, catalog_with
+from planner.errors import ScenarioError
+from planner.scenario.choose import Choose
+from planner.scenario.cluster import Cluster
+from planner.scenario.fields import EntryName, Name, NonNegative, NumberOrRate, Plausible, Positive, Price, Rate
+from planner.scenario.finance import Finance
+from planner.scenario.reliability import Reliability
+from planner.scenario.site import Site
+from planner.scenario.workload import Workload
+from planner.validation import Strict
+from planner.yaml_io import Document, parse_scalar
+
+Engineers = Annotated[
+    Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000, "assumption"), Tag("count")] | Rate, NumberOrRate
+]
+
+
+class SoftwareStep(Strict):
+    """One technique, kernel or policy that changes speed from a release on."""
+
+    date: datetime.date
+    """Day of the release; a staged policy takes it eight weeks later, a pinned one never."""
+    gain_fraction: Annotated[float, Field(gt=-1, le=100), Plausible(-0.6, 3, "assumption")]
+    """Throughput gained; negative is a loss. Never past the part's roofline."""
+    vendor: str | None = None
+    """Whose accelerators it concerns. Default: all."""
+    engine: str | None = None
+    """Under which engine. Default: all."""
+    model: str | None = None
+    """On which model. Default: all."""
+
+
+class Software(Strict):
+    """How software is upgraded and mended."""
+
+    incident_multiplier: Annotated[NonNegative, Plausible(0.05, 20, "assumption")] = 1.0
+    """Factor on the rate of every incident; 0 switches them off. Default 1: the catalogue's rates."""
+    vendor_incident_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 20, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Further factor on incidents by vendor, e.g. {amd: 0.5}. Default: what the catalogue's vendors say."""
+    release_gain_multiplier: Annotated[NonNegative, Plausible(0.05, 5, "assumption")] = 1.0
+    """Factor on what software has still to gain and on how releases differ; 0 freezes throughput. Default 1: the
+    catalogue's ceilings."""
+    vendor_maturing_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 5, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Further factor on the same by vendor, e.g. {amd: 2}. Default: what the catalogue's vendors say."""
+    steps: tuple[SoftwareStep, ...] = ()
+    """Gains or losses that come on a day, beside the catalogue's course. Default: none."""
+    upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
+    """When releases are taken: latest at once; staged after eight weeks, meeting half the regressions; pinned never,
+    meeting a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
+    wrong_numerics_response: Literal["roll-back", "widen"] = "roll-back"
+    """Serve the release before, or in the next wider precision, until fixed. Default roll-back: it is faster."""
+    engineers: (
+        Annotated[
+            Annotated[NonNegative, Plausible(0.1, 2000, "assumption"), Tag("count")]
+            | Annotated[dict[str, Engineers], Tag("rate")],
+            NumberOrRate,
+        ]
+        | None
+    ) = None
+    """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
+    people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. The team works on one thing at a
+    time, together. Default: by vendor, as engineers_per_800 says."""
+    engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40, "assumption")]] = Field(
+        default_factory=dict
+    )
+    """Engineers per 800 accelerators on site, to the nearest whole, by vendor, e.g. {amd: 2}; engineers goes before it.
+    Default: what the catalogue's vendors say."""
+    engineer_usd_per_year: Annotated[Price, Plausible(30000, 1500000, "assumption")] = 280_000.0
+    """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
+    support_contract: Literal["none", "standard", "premium"] = "standard"
+    """Vendor support; a fix takes none 1.5, standard 1, premium 0.6 of the usual time. Default standard: assumption."""
+    support_usd_per_accelerator_year: Annotated[Price, Plausible(10, 10000, "assumption")] | None = None
+    """What the contract costs. Default: none 0, standard 300, premium 900 (assumption)."""
+    fix_engineer_h: Annotated[Positive, Plausible(0.5, 2000, "assumption")] = 40.0
+    """Engineer's hours that an incident of middling difficulty takes, at 40 a week; a harder one takes as many times
+    more as the vendor's fix does. Whoever is done first, they or the vendor, ends it. Default 40: a working week
+    (assumption)."""
+    hang_loss_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.05
+    """Throughput lost to resets while a hang, or another incident that resets nodes, is unfixed, where the catalogue
+    states no loss of its own. Default 0.05: assumption."""
+
+
+class Rule(Strict):
+    """When something has held for some months, buy, rent or retire nodes.
+
+    Nodes of a cluster on demand or spot are rented: a rule on one lets work overflow to rented capacity, after a lead
+    time and up to a ceiling.
+    """
+
+    when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below"]
+    """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
+    (what burst rental served is not), or the share of requests late or shed."""
+    threshold_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0.0001, 1, "assumption")]
+    """Where the rule bites."""
+    months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24, "assumption")] = 2
+    """Months in a row that it must hold. Default 2: one month may be chance."""
+    cluster: EntryName
+    """Cluster that is enlarged or reduced: bought, or rented on demand or spot."""
+    watch: EntryName | None = None
+    """Cluster whose utilisation is watched. Default: the same, for what is enlarged is what is full."""
+    nodes: Annotated[
+        int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
+    ]
+    """Nodes bought or rented (or, under utilisation_below, retired or given back) each time."""
+    most_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
+    """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
+    theirs."""
+    lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
+    """Weeks from the decision to service. Default 16: four months (assumption)."""
+    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] = 3
+    """Months before the same rule may act again. Default 3: what was bought should arrive first."""
+
+    @property
+    def enlarges(self) -> bool:
+        """Whether it buys or rents; one that watches for little use retires or gives back."""
+        return self.when != "utilisation_below"
+
+
+class Expansion(Strict):
+    """A monthly review.
+
+    It buys only what the site can power: all nodes at full load within site.power_cap_kw in the hottest hour, and their
+    nameplate within the last of site.power_blocks.
+    """
+
+    rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
+    """Rules, tried in order. Default: none."""
+    budget_usd: Annotated[Price, Plausible(10000, 1000000000.0, "a server to what the field allows")] | None = None
+    """Most that may be spent on expansion. Default: no limit."""
+    power_envelope_kw: (
+        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
+    ) = None
+    """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
+    price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")] = 0.0
+    """Change of unit prices per year for later purchases, by the day of the order. Default 0: no trend is assumed."""
+
+    def enlarging(self, cluster: str) -> list[Rule]:
+        """Return the rules that enlarge a cluster."""
+        return [rule for rule in self.rules if rule.cluster == cluster and rule.enlarges]
+
+
+class CatalogChoice(Strict):
+    """Which figures the scenario takes on trust."""
+
+    assumptions: Literal["measured", "articles-2024"] = "measured"
+    """Named assumption set. Default measured: datasheets and public measurements."""
+    overlay: str | None = None
+    """A catalogue file of your own, laid over the set; relative to the scenario file. Default: none."""
+
+
+class Promise(Strict):
+    """What is promised to those who send requests.
+
+    Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
+    """
+
+    in_time: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.99
+    """Least share of requests in time, above 0 and at most 1. Default 0.99: two nines, as API providers state
+    (assumption)."""
+    each: Literal["month", "horizon"] = "month"
+    """Over what it is kept: in every month, or over all months together, where a good month makes up for a bad one.
+    Default month: who cannot be served in March is not helped in May."""
+    of: Literal["workload", "fleet"] = "workload"
+    """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
+    small one."""
+    in_replications: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.9
+    """Least share of replications in which it is kept, above 0 and at most 1. Default 0.9: nine in ten
+    (assumption)."""
+
+
+class Scenario(Strict):
+    """One future: traffic, machines, site and money over a horizon of months."""
+
+    name: Name
+    """Name of the scenario; also of its output folder."""
+    description: str = ""
+    """What question it answers. Default empty: the name may say enough."""
+    extends: str | Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] | None = None
+    """Another scenario file that this one changes, or a list of them, later ones over earlier; relative to this
+    file. Default: none."""
+    start: Annotated[datetime.date, Field(ge=datetime.date(2000, 1, 1), le=datetime.date(2100, 12, 31))]
+    """First day, from 2000-01-01 to 2100-12-31."""
+    horizon_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 120, "what the field allows")] = 36
+    """Months to simulate. Default 36: three years of depreciation."""
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
+    """Root of all random numbers. Default 1: any number is as good."""
+    catalog: CatalogChoice = CatalogChoice()
+    """Assumption set and overlay. Default: measured."""
+    calibration: str | None = None
+    """A calibration of the throughput model, updated by your own measurements with ``planner calibrate``; relative to
+    the scenario file. Default: the one that comes with the planner."""
+    workloads: Annotated[dict[EntryName, Workload], Field(min_length=1, max_length=64)]
+    """Traffic by name."""
+    clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
+    """Machines by name."""
+    promise: Promise = Promise()
+    """Share of requests in time that the plan is to keep. Default: 0.99 in each month and of each workload, in 0.9 of
+    replications."""
+    site: Site = Site()
+    """Electricity, cooling, space. Default: a new colocation site at the average US price."""
+    reliability: Reliability = Reliability()
+    """Failures and repairs. Default: the best published fleet."""
+    software: Software = Software()
+    """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
+    routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "cheapest-marginal"
+    """How work is spread over clusters while there is room for all of it; beyond that, the most tokens are served,
+    priority by priority, whatever the policy. Default cheapest-marginal: where another request costs least, so
+    machines that are paid anyway before those paid by the hour, the former by the energy that a request takes."""
+    router_pool: Literal["cluster", "node", "replica"] = "cluster"
+    """What one router chooses between: all replicas of a cluster that serve a model, those of one node, or one alone,
+    among which requests then fall by lot. Default cluster: one router before each cluster."""
+    expansion: Expansion = Expansion()
+    """Monthly review that buys or retires nodes. Default: no rules."""
+    choose: Choose | None = None
+    """What ``planner size`` may buy and retire. Default: nothing; no other command reads it."""
+    finance: Finance = Finance()
+    """Depreciation, capital, people. Default: three years straight-line."""
+
+    _document: Document = PrivateAttr(default_factory=lambda: Document({}))
+    _read: "Callable[[Document, Sequence[str]], Scenario] | None" = PrivateAttr(default=None)
+    """By what it was read, to be read again with more laid over it; None where it was not read."""
+
+    def __repr__(self) -> str:
+        return f"<Scenario {self.name}, {self.horizon_months} months from {self.start}>"
+
+    @property
+    def document(self) -> Document:
+        """What the user wrote, merged, with the place of each value."""
+        return self._document
+
+    def with_(self, changes: Mapping[str, Any] | None = None, **sections: Any) -> "Scenario":
+        """Return the scenario with some values changed, as ``--set`` changes them.
+
+        ``plan.with_({"clusters.h200.nodes": 80})`` names paths, ``plan.with_(horizon_months=12)`` keys of the first
+        level. A mapping is laid over what is there, and None takes a key away.
+        """
+        stated = {**(changes or {}), **sections}
+        return self.laid_over([f"{path}={_flow(value)}" for path, value in stated.items()])
+
+    def laid_over(self, overrides: Sequence[str]) -> "Scenario":
+        """Return the scenario with ``--set`` strings laid over it, after those it was loaded with."""
+        if self._read is None or self._document.before is None:
+            raise ScenarioError(f"{self.name} was not loaded, so nothing can be laid over it; load it from a dict")
+        return self._read(self._document.before.copy(), (*self._document.overrides, *overrides))
+
+    def load_calibration(self) -> CalibrationFile:
+        """Read the calibration of the throughput model that this scenario chose."""
+        if self.calibration is None:
+            return shipped_file()
+        path, content = self._document.file_at(("calibration",), self.calibration)
+        return calibration_from(content, str(path))
+
+    def states(self, section: str) -> bool:
+        """Say whether the user wrote a section, in part at least, or left all of it at its defaults."""
+        return any(path[:1] == (section,) for path in self._document.locations)
+
+    def load_catalog(self) -> Catalog:
+        """Read the catalogue this scenario chose."""
+        overlay = None
+        if self.catalog.overlay is not None:
+            path, content = self._document.file_at(("catalog", "overlay"), self.catalog.overlay)
+            overlay = (str(path), content)
+        return catalog_with(self.catalog.assumptions, overlay)
+
+
+def _flow(value: Any) -> str:
+    """Write a value on one line of YAML, as ``--set`` takes it."""
+    value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {_flow(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple | range):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    is_date = isinstance(value, datetime.date) or (
+        isinstance(value, str) and isinstance(parse_scalar(value), datetime.date)
+    )
+    return str(value) if is_date else json.dumps(value)

@@ -1,0 +1,194 @@
+"""The site: electricity, cooling, space, power that is capped, cut or comes in blocks, and who installs machines."""
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from planner.scenario.fields import EntryName, Fraction, NonNegative, Plausible, Positive, Price
+from planner.validation import Strict
+
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+Month = Annotated[int, Field(ge=1, le=12)]
+WEEKDAYS: tuple[Weekday, ...] = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+class PriceWindow(Strict):
+    """One energy price over part of the local calendar."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    """What the bill calls it: peak, off-peak, summer."""
+    usd_per_kwh: Annotated[
+        float,
+        Field(ge=0, le=10),
+        Plausible(
+            0.002, 1.0, "prior electricity_price 0.045 to 0.13; windows reach from surplus nights to critical peaks"
+        ),
+    ]
+    """Price of energy inside the window."""
+    months: Annotated[tuple[Month, ...], Field(min_length=1, max_length=12)] = tuple(range(1, 13))
+    """Calendar months, 1 to 12. Default: all twelve."""
+    weekdays: Annotated[tuple[Weekday, ...], Field(min_length=1, max_length=7)] = WEEKDAYS
+    """Days of the week. Default: all seven."""
+    start_hour: Annotated[int, Field(ge=0, le=23)] = 0
+    """First local hour. Default 0: from midnight."""
+    end_hour: Annotated[int, Field(ge=1, le=24)] = 24
+    """First local hour after it; below start_hour the window wraps within each day. Default 24: to midnight."""
+
+
+class Electricity(Strict):
+    """A supply contract, in place of the catalogue's flat tariff."""
+
+    windows: Annotated[tuple[PriceWindow, ...], Field(max_length=100)] = ()
+    """Prices by month, weekday and hour; together they cover every hour once. Default: the flat price."""
+    timezone: str | None = None
+    """Clock by which the windows are read, e.g. America/New_York. Default: that of the tariff, or UTC."""
+    escalator_per_year: (
+        Annotated[
+            float,
+            Field(gt=-1, le=10),
+            Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond"),
+        ]
+        | None
+    ) = None
+    """Yearly rise of energy price and demand charge, on the anniversary of the start. Default: as
+    finance.inflation_per_year says."""
+    demand_charge_usd_per_kw_month: Annotated[
+        float, Field(ge=0, le=1e6), Plausible(0.5, 100, "assumption: below and above what US utilities charge")
+    ] = 0.0
+    """Charge per kW of each month's highest hour. Default 0: inside the energy price."""
+    demand_ratchet_fraction: Annotated[Fraction, Plausible(0.1, 1, "assumption; US utilities take 0.5 to 1")] = 0.0
+    """Bill at least this share of the highest peak of the eleven months before. Default 0: no ratchet."""
+
+
+class PowerBlock(Strict):
+    """Power that the utility hands over on a date."""
+
+    date: datetime.date
+    """Day it is energised."""
+    it_kw: Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")]
+    """IT load it can carry."""
+
+
+class Curtailment(Strict):
+    """A stretch of days in which the utility wants part of the load back."""
+
+    date: datetime.date
+    """First day."""
+    length_days: Annotated[Positive, Plausible(0.04, 92, "an hour to a season: assumption")] = 1.0
+    """How long it lasts. Default 1: a day, as such calls usually are (assumption)."""
+    hours_per_day: Annotated[float, Field(gt=0, le=24), Plausible(0.25, 24, "the hours of a day")] = 24.0
+    """Hours of each day, from 16:00 UTC on when fewer than 24. Default 24: all day."""
+    cut_fraction: Annotated[Fraction, Plausible(0.01, 1, "assumption")]
+    """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
+
+
+class Building(Strict):
+    """A building that the site owns, in place of rent for space."""
+
+    cost_usd: Annotated[Positive, Plausible(1e5, 5e10, "assumption: a room to the largest campuses")]
+    """What it cost, shell, power and cooling; land apart."""
+    land_usd: Annotated[NonNegative, Plausible(1e4, 5e9, "assumption")] = 0.0
+    """What its land cost, which is never written off. Default 0: leased, or none of this plan's (assumption)."""
+    opened: datetime.date
+    """Day it was, or is, paid and in service."""
+    life_months: Annotated[int, Field(ge=1, le=720), Plausible(120, 600, "assumption: ten to fifty years")] = 360
+    """Book life. Default 360: thirty years (assumption; US tax takes 39)."""
+    upkeep_fraction_per_year: Annotated[NonNegative, Plausible(0, 0.1, "assumption")] = 0.02
+    """Upkeep a year, as a share of its cost. Default 0.02: assumption."""
+    property_tax_fraction_per_year: Annotated[NonNegative, Plausible(0, 0.05, "assumption")] = 0.0
+    """Property tax a year, as a share of its book value. Default 0: exempt, as finance has it for hardware."""
+
+
+class Parking(Strict):
+    """Idle nodes are switched off, and on again when work comes."""
+
+    headroom_fraction: Annotated[float, Field(ge=0, le=10), Plausible(0.05, 2, "assumption")] = 0.25
+    """Nodes kept on beyond those at work, over those. Default 0.25: most hours bring less than a quarter more
+    (assumption)."""
+    wake_h: Annotated[float, Field(ge=0, le=0.5), Plausible(0.02, 0.5, "assumption")] = 0.2
+    """Hours until a node that is woken serves, at most 0.5: boot, start of the engine, weights. Default 0.2: twelve
+    minutes (assumption)."""
+    parked_kw: Annotated[float, Field(ge=0, le=100), Plausible.prior("parked_node_power")] | None = None
+    """What a parked node draws. Default: the catalogue's parked_node_power."""
+    wake_usd: Annotated[Price, Plausible(0.01, 100, "assumption")] = 0.0
+    """What waking a node costs in wear and attention, posted as maintenance. Default 0: nothing is published."""
+
+
+class Site(Strict):
+    """Where the machines stand."""
+
+    tariff: str = "us-average"
+    """Electricity tariff, by its catalogue name. Default us-average: the middle of the listed states."""
+    electricity_usd_per_kwh: (
+        Annotated[
+            float, Field(ge=0, le=10), Plausible(0.01, 0.65, "prior electricity_price 0.045 to 0.13, five times beyond")
+        ]
+        | None
+    ) = None
+    """Price of energy, in place of the tariff's. Default: the tariff's."""
+    electricity: Electricity = Electricity()
+    """Time-of-use windows, escalator, demand charge. Default: one price at all hours."""
+    grid_carbon_g_per_kwh: (
+        Annotated[NonNegative, Plausible(5, 1200, "hydro and nuclear grids to lignite (IPCC)")] | None
+    ) = None
+    """Carbon intensity of the energy, in place of the tariff's. Default: the tariff's."""
+    pue_ratio: Annotated[
+        float,
+        Field(ge=1, le=3),
+        Plausible(1, 2.2, "priors pue_liquid_hyperscale 1.08 to pue_legacy 1.8, and what lies a little beyond"),
+    ] = 1.3
+    """Facility power over IT power at rated load. Default 1.3: new large colocation sites (Uptime)."""
+    pue_fixed_fraction: Annotated[Fraction, Plausible(0.02, 0.9, "assumption")] = 0.3
+    """Share of the cooling and distribution load that does not fall with IT load. Default 0.3: assumption."""
+    pue_season_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.1
+    """Swing of that load between summer and winter. Default 0.1: assumption, temperate climate."""
+    power_cap_kw: (
+        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
+    ) = None
+    """Most facility power the site may draw. At the cap, nodes are parked or clocked down, whichever serves more, and
+    lower priorities give way. Default: no cap."""
+    throttle_order: tuple[EntryName, ...] = ()
+    """Clusters left idle first at the cap, where as much is served without them. Default: those that take most power
+    for the work."""
+    power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
+    """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
+    parking: Parking | None = None
+    """Whether idle nodes are parked when no cap asks for it; {} takes the usual figures. Default: all stay on."""
+    curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
+    """Planned curtailments. Default: none."""
+    weight_load_gb_per_s_per_node: Annotated[Positive, Plausible.prior("weight_load_bandwidth")] = 4.3
+    """Weights that a node reads from storage into its accelerators when another model takes its place. Default 4.3: the
+    usual loader on a node of eight H200 (prior weight_load_bandwidth)."""
+    outages_per_year: Annotated[
+        NonNegative, Plausible(0.01, 12, "one in a hundred years to one a month: assumption")
+    ] = 0.2
+    """Outages of the whole site, which spare machines at a provider's. Default 0.2: one in five years (assumption;
+    Uptime reports one in three operators)."""
+    outage_h: Annotated[Positive, Plausible(0.05, 168, "minutes to a week: assumption")] = 4.0
+    """Mean length of an outage. Default 4: assumption."""
+    colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0
+    """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
+    colocation_escalator_per_year: (
+        Annotated[
+            float, Field(gt=-1, le=10), Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")
+        ]
+        | None
+    ) = None
+    """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
+    building: Building | None = None
+    """A building of one's own, charged to clusters by their nameplate; colocation_usd_per_kw_month is 0 then.
+    Default: space is rented."""
+    commissioning_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 200, "assumption")] = 4
+    """Crews that install and accept ordered nodes. Default 4: assumption."""
+    commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200, "assumption")] = 6.0
+    """Crew hours to install and accept one node. Default 6: assumption."""
+
+    @model_validator(mode="after")
+    def _space_is_paid_once(self) -> "Site":
+        if self.building is not None and self.colocation_usd_per_kw_month > 0:
+            raise ValueError(
+                "a building of one's own and rent for space would be paid both: state colocation_usd_per_kw_month: 0, "
+                "or leave building out"
+            )
+        return self

@@ -1,0 +1,245 @@
+"""The study: scenarios held against each other while what is uncertain about them varies.
+
+A study file names scenarios and, under ``uncertain``, the fields that are not known, each by its dotted path with a
+distribution. Distributions stand here and nowhere else: a scenario file states one future, and the same scenario can
+take part in several studies. ``*`` in a path stands for any name (``workloads.*.requests_per_s``), and one path is one
+draw: every field it reaches, in every scenario that has it, gets the same draw.
+"""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from planner.errors import Problem
+from planner.scenario.fields import EntryName, Name
+from planner.validation import Strict
+from planner.yaml_io import Document, KeyPath
+
+Number = Annotated[float, Field(ge=-1e15, le=1e15)]
+MOST_VALUES = 100_000
+"""Values of a discrete or empirical distribution: eleven years of hours."""
+Sampling = Literal["sobol", "lhs", "plain"]
+
+
+class _Draw(Strict):
+    """What every distribution may say."""
+
+    times_stated: bool = False
+    """Whether the draw multiplies what the scenario states, instead of standing in its place. Default false: a draw is
+    the value."""
+
+
+class _Hump(_Draw):
+    """A distribution between two ends, with a most likely value."""
+
+    low: Number
+    """Lowest, in the unit of the field."""
+    mode: Number
+    """Most likely, in the unit of the field."""
+    high: Number
+    """Highest, in the unit of the field."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "_Hump":
+        if not (self.low <= self.mode <= self.high and self.low < self.high):
+            raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
+        return self
+
+
+class Triangular(_Hump):
+    """Rises straight to the most likely value and falls straight from it."""
+
+    kind: Literal["triangular"]
+    """Triangular."""
+
+
+class Pert(_Hump):
+    """A smooth hump between a lowest and a highest value: a beta distribution (Malcolm and others 1959)."""
+
+    kind: Literal["pert"]
+    """PERT."""
+    weight: Annotated[float, Field(gt=0, le=1000)] = 4.0
+    """How much the most likely value counts against the ends. Default 4: the classic PERT."""
+
+
+class Uniform(_Draw):
+    """Every value between two ends is as likely."""
+
+    kind: Literal["uniform"]
+    """Uniform."""
+    low: Number
+    """Lowest, in the unit of the field."""
+    high: Number
+    """Highest, in the unit of the field."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Uniform":
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
+        return self
+
+
+class _Cut(_Draw):
+    """A distribution with tails, which may be cut."""
+
+    low: Number | None = None
+    """Where the lower tail is cut, in the unit of the field. Default: nowhere."""
+    high: Number | None = None
+    """Where the upper tail is cut, in the unit of the field. Default: nowhere."""
+
+    @model_validator(mode="after")
+    def _cut_in_order(self) -> "_Cut":
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
+        return self
+
+
+class Normal(_Cut):
+    """The bell curve."""
+
+    kind: Literal["normal"]
+    """Normal."""
+    mean: Number
+    """Mean, in the unit of the field."""
+    sd: Annotated[float, Field(gt=0, le=1e15)]
+    """Standard deviation, in the unit of the field."""
+
+
+class Lognormal(_Cut):
+    """A value whose logarithm is normal: factors, prices, durations."""
+
+    kind: Literal["lognormal"]
+    """Lognormal."""
+    median: Annotated[float, Field(gt=0, le=1e15)]
+    """Median, in the unit of the field."""
+    sigma: Annotated[float, Field(gt=0, le=10)]
+    """Standard deviation of the logarithm: 0.2 is about ±20%."""
+
+
+class Percentiles(_Cut):
+    """A smooth distribution through three percentiles (metalog, Keelin 2016) that stays within the field's range."""
+
+    kind: Literal["percentiles"]
+    """Three percentiles."""
+    p10: Number
+    """One in ten lies below, in the unit of the field."""
+    p50: Number
+    """The median, in the unit of the field."""
+    p90: Number
+    """One in ten lies above, in the unit of the field."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Percentiles":
+        if not self.p10 < self.p50 < self.p90:
+            raise ValueError(f"p10, p50, p90 must rise, not {self.p10:g}, {self.p50:g}, {self.p90:g}")
+        return self
+
+
+class Prior(_Cut):
+    """The catalogue's low, base and high figure, taken as P10, P50 and P90."""
+
+    kind: Literal["prior"] = "prior"
+    """A prior; need not be written."""
+    prior: str
+    """Name of the prior, as ``planner catalog priors`` lists it; under times_stated its figures are over its base."""
+
+
+class Discrete(_Draw):
+    """One of a few values: numbers, dates or words."""
+
+    kind: Literal["discrete"]
+    """Discrete."""
+    values: Annotated[tuple[float | int | bool | datetime.date | str, ...], Field(min_length=2, max_length=MOST_VALUES)]
+    """What may happen."""
+    weights: Annotated[tuple[Annotated[float, Field(ge=0, le=1e12)], ...], Field(max_length=MOST_VALUES)] | None = None
+    """How likely each is, in any unit. Default: all the same."""
+
+    @model_validator(mode="after")
+    def _weighed(self) -> "Discrete":
+        if self.weights is not None and (len(self.weights) != len(self.values) or sum(self.weights) <= 0):
+            raise ValueError(f"needs {len(self.values)} weights that are not all 0, not {len(self.weights)}")
+        return self
+
+
+class Empirical(_Draw):
+    """Values observed, read from a CSV file."""
+
+    kind: Literal["empirical"]
+    """Empirical."""
+    file: str
+    """CSV file; relative to the study file."""
+    column: str
+    """Column that holds the values, 100,000 at most."""
+
+
+Distribution = Annotated[
+    Triangular | Pert | Uniform | Normal | Lognormal | Percentiles | Prior | Discrete | Empirical,
+    Field(discriminator="kind"),
+]
+
+
+class Correlation(Strict):
+    """Two inputs that move together."""
+
+    between: Annotated[tuple[str, ...], Field(min_length=2, max_length=2)]
+    """Two paths, as under uncertain; throughput errors are called throughput_error.<accelerator>.<engine>.<model>."""
+    rank: Annotated[float, Field(ge=-1, le=1)]
+    """Spearman's rank correlation, a fraction from -1 to 1."""
+
+
+class StudyScenario(Strict):
+    """A scenario file, and what this study changes in it."""
+
+    extends: str
+    """Scenario file; relative to the study file."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """What changes, written as in a scenario; null takes a key away. Default: nothing."""
+
+
+class Study(Strict):
+    """Scenarios to compare, and what is uncertain about them."""
+
+    name: Name
+    """Name of the study; also of its output folder."""
+    description: str = ""
+    """What question it answers. Default empty: the name may say enough."""
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 1
+    """Root of all random numbers, in place of the scenarios' own. Default 1: any number is as good."""
+    scenarios: Annotated[dict[EntryName, StudyScenario], Field(min_length=1, max_length=32)]
+    """Scenarios by name; the first is the one others are held against."""
+    uncertain: Annotated[dict[str, Distribution], Field(max_length=96)] = Field(default_factory=dict)
+    """Distributions by dotted path. Default none: chance alone varies."""
+    correlations: Annotated[tuple[Correlation, ...], Field(max_length=1000)] = ()
+    """Rank correlations between inputs. Default none: inputs are independent unless stated."""
+    throughput_error: bool = True
+    """Whether the throughput model's own error is drawn, by accelerator, engine and model, as cross-validation has it
+    at that pair's distance from the measurements. Default true: the model is calibrated, not exact."""
+    sampling: Sampling = "sobol"
+    """How inputs are drawn: scrambled Sobol points, Latin hypercube or plain. Default sobol: least error per run."""
+    scramblings: Annotated[int, Field(ge=4, le=64)] = 8
+    """Independent randomisations, from whose spread the intervals come. Default 8: a t-interval needs some."""
+    detailed_replications: Annotated[int, Field(ge=16, le=1_000_000_000)] = 65_536
+    """Replications kept in detail, the first ones: their figures by month make the fans, and what drives the headline
+    is measured on them. Of those beyond, inputs and figures over the whole horizon are kept, a twelfth of the room.
+    Default 65,536: 19 times in 20, no percentile of so many is off by more than half a point."""
+    headline: str = "cost_per_million_tokens_usd"
+    """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or how
+    it serves. Default: what the question is about."""
+
+    _document: Document = PrivateAttr(default_factory=lambda: Document({}))
+    _notes: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is drawn, and from which priors, in a study that nobody wrote."""
+        return self._notes
+
+    @property
+    def document(self) -> Document:
+        """What the user wrote, with the place of each value."""
+        return self._document
+
+    def problem(self, path: KeyPath, message: str, hint: str | None = None) -> Problem:
+        """Return a problem with the place of a value in the study file."""
+        return self._document.problem(path, message, hint)

@@ -1,0 +1,358 @@
+"""Workloads: what traffic arrives, how it grows, what it may wait for."""
+
+import datetime
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from planner.demand.bursts import Bursts
+from planner.demand.tokens import LengthDistribution
+from planner.errors import ScenarioError
+from planner.scenario.fields import BelowOne, EntryName, Plausible, Positive
+from planner.units import MONTHS_PER_YEAR
+from planner.validation import Strict
+
+_LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
+
+
+class Compound(Strict):
+    """Growth by the same factor every year."""
+
+    kind: Literal["compound"]
+    """Compound growth."""
+    per_year: Annotated[
+        float, Field(gt=-1, le=100), Plausible(-0.9, 10.0, "tenfold a year has not lasted anywhere: assumption")
+    ]
+    """Growth in requests per year: 0.8 is 80% more after twelve months."""
+
+
+class Flat(Strict):
+    """No growth."""
+
+    kind: Literal["flat"]
+    """No growth over the horizon."""
+
+
+class SCurve(Strict):
+    """Growth that starts slowly, runs fast and saturates (logistic)."""
+
+    kind: Literal["s-curve"]
+    """Logistic growth."""
+    ceiling_multiplier: Annotated[float, Field(gt=1, le=1e6), Plausible(1, 1000, "assumption")]
+    """Where it saturates, as a multiple of day one."""
+    midpoint_years: Annotated[float, Field(gt=0, le=50), Plausible(0.1, 15, "assumption")]
+    """Years until half the rise is behind, counted from the start."""
+    steepness_per_year: Annotated[float, Field(gt=0, le=100), Plausible(0.1, 30, "assumption")] = 3.0
+    """How sharp the rise is; an early midpoint that needs a sharper one gets ln 2 / midpoint_years.
+    Default 3: most of it within two years."""
+
+
+class Step(Strict):
+    """A jump on a date."""
+
+    date: datetime.date
+    """When it takes hold."""
+    multiplier: Annotated[float, Field(ge=0, le=1e6), Plausible(0.01, 1000, "assumption")]
+    """Traffic from then on, as a multiple of day one."""
+
+
+class Steps(Strict):
+    """Traffic that jumps on dates."""
+
+    kind: Literal["steps"]
+    """Steps on dates."""
+    steps: Annotated[tuple[Step, ...], Field(min_length=1, max_length=1000)]
+    """The jumps, in date order."""
+
+
+class GrowthTable(Strict):
+    """Growth read from a CSV file."""
+
+    kind: Literal["csv"]
+    """Growth from a file."""
+    file: str
+    """CSV with columns date, multiplier; relative to the scenario file; straight lines between dates."""
+
+
+Growth = Annotated[Compound | Flat | SCurve | Steps | GrowthTable, Field(discriminator="kind")]
+
+
+class Season(Strict):
+    """A yearly wave."""
+
+    amplitude_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.9, "assumption")]
+    """Height of the peak over the yearly mean."""
+    peak_day: Annotated[float, Field(ge=1, le=366), Plausible(1, 366, "the days of a year")] = 335.0
+    """Day of the year of the peak. Default 335: 1 December."""
+
+
+class Holiday(Strict):
+    """A day unlike others."""
+
+    date: datetime.date
+    """Local date."""
+    multiplier: Annotated[float, Field(ge=0, le=100), Plausible(0.05, 10, "assumption")] = 0.6
+    """Traffic of that day over a plain one. Default 0.6: a weekend's level."""
+
+
+class Shape(Strict):
+    """How the hours of a day, the days of a week and the seasons differ."""
+
+    timezone: str = "UTC"
+    """IANA time zone of the users. Default UTC: where no zone is named, none is assumed."""
+    peak_to_mean: Annotated[
+        float, Field(ge=1, le=24), Plausible(1, 12, "the workload classes have 1.17 to 2.99; beyond, assumption")
+    ] = 1.67
+    """Busiest hour of the week over the week's mean. Default 1.67: chat traffic of a large cloud, one week of 2024."""
+    trough_to_mean: Annotated[float, Field(ge=0, le=1), Plausible(0, 1, "a trough is no peak")] | None = None
+    """Quietest hour of the week over the week's mean. Default: what a smooth day implies."""
+    weekend_fraction: Annotated[
+        float, Field(gt=0, le=3), Plausible(0.05, 2.5, "the workload classes have 0.33 to 1; beyond, assumption")
+    ] = 0.57
+    """Weekend mean over weekday mean. Default 0.57: the same week."""
+    weekly_profile: Annotated[tuple[float, ...], Field(min_length=168, max_length=168)] | None = None
+    """Factors for the 168 hours of a week, Monday 00:00 first, in place of the figures above. Default: none."""
+    season: Season | None = None
+    """Yearly wave. Default: none."""
+    holidays: Annotated[tuple[Holiday, ...], Field(max_length=1000)] = ()
+    """Days unlike others. Default: none."""
+
+
+class Length(Strict):
+    """A distribution of lengths in tokens: a lognormal by mean and p95, or any by quantiles."""
+
+    stated_mean: (
+        Annotated[float, Field(gt=0, le=1e8), Plausible(1, 2000000, "one token to the longest contexts sold")] | None
+    ) = Field(default=None, alias="mean")
+    """Mean number of tokens. Default: that of the quantiles; one of the two must be stated."""
+    p95: Annotated[float, Field(gt=0, le=1e9), Plausible(1, 8000000, "3.86 times the longest mean")] | None = None
+    """95th percentile, tokens. Default: as wide as chat traffic, 3.0 times the mean."""
+    quantiles: Annotated[
+        dict[str, Annotated[float, Field(gt=0, le=1e9)]],
+        Field(max_length=200),
+        Plausible(1, 8000000, "one token to four times the longest contexts sold"),
+    ] = Field(default_factory=dict)
+    """In place of mean and p95: lengths in tokens by the share of requests that are not longer, as ``{0.5: 1020, 0.9:
+    3000, 0.99: 7400}``. Between two of them the logarithm of length is a straight line against the normal score, a
+    lognormal; beyond the first and last the lines go on. 0 and 1 state the shortest and the longest. Default: mean and
+    p95; of quantiles, the longest is the model's context."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "Length":
+        if self.quantiles:
+            if self.stated_mean is not None or self.p95 is not None:
+                stated = "mean" if self.stated_mean is not None else "p95"
+                raise ValueError(f"quantiles stand in place of mean and p95: leave out {stated}")
+            self._check_quantiles()
+        elif self.stated_mean is None:
+            raise ValueError("needs mean, or quantiles such as {0.5: 1020, 0.9: 3000, 0.99: 7400}")
+        # A lognormal's p95 / mean is exp(1.645 s − s²/2): 1 at s = 0, at most exp(1.645²/2) = 3.87.
+        elif self.p95 is not None and not self.stated_mean <= self.p95 <= 3.86 * self.stated_mean:
+            raise ValueError(
+                f"p95 must lie between the mean and 3.86 times the mean ({self.stated_mean:g} to "
+                f"{3.86 * self.stated_mean:g}) for a lognormal, not {self.p95:g}; quantiles state any other"
+            )
+        return self
+
+    def _check_quantiles(self) -> None:
+        try:
+            shares = [float(share) for share in self.quantiles]
+        except ValueError:
+            wrong = next(share for share in self.quantiles if not _is_number(share))
+            raise ValueError(f"a quantile is that of a share of requests, such as 0.95, not {wrong!r}") from None
+        if len(set(shares)) < len(shares):
+            raise ValueError("a quantile is stated twice")
+        try:
+            _ = self.distribution
+        except ScenarioError as error:
+            raise ValueError(str(error)) from None
+
+    def __hash__(self) -> int:
+        return hash((self.stated_mean, self.p95, tuple(self.quantiles.items())))
+
+    def within(self, longest_tokens: float) -> "Length":
+        """Return quantiles with a longest length, where they state none; a lognormal as it is."""
+        if not self.quantiles or any(float(share) == 1.0 for share in self.quantiles):
+            return self
+        return self.model_copy(update={"quantiles": {**self.quantiles, "1": float(longest_tokens)}})
+
+    @property
+    def distribution(self) -> LengthDistribution:
+        """How long requests are."""
+        if self.stated_mean is None:
+            return LengthDistribution.from_quantiles({float(share): t for share, t in self.quantiles.items()})
+        return LengthDistribution.from_mean_p95(self.stated_mean, self.p95 or 3.0 * self.stated_mean)
+
+    @property
+    def mean(self) -> float:
+        """Mean number of tokens."""
+        return self.distribution.mean_tokens if self.stated_mean is None else self.stated_mean
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+class Tokens(Strict):
+    """Lengths of what a request brings and takes."""
+
+    input: Length
+    """Prompt length, cached part included."""
+    output: Length
+    """Generated length."""
+    growth_per_year: Annotated[float, Field(gt=-1, le=10), Plausible(-0.7, 3, "assumption")] = 0.0
+    """Growth of both lengths per year. Default 0: the mean prompt has grown, but by a change of workloads."""
+
+
+class Noise(Strict):
+    """How far an hour strays from its shape."""
+
+    sigma: Annotated[
+        float, Field(ge=0, le=2), Plausible(0, 1, "the workload classes have 0.04 to 0.31; beyond, assumption")
+    ] = 0.1
+    """Standard deviation of ln(hourly traffic). Default 0.1: hour-to-hour scatter of API traffic."""
+    correlation_h: Annotated[float, Field(ge=0, le=1000), Plausible(0.25, 336, "minutes to two weeks: assumption")] = (
+        6.0
+    )
+    """Hours over which it forgets. Default 6: a quarter of a day."""
+
+
+class Spike(Strict):
+    """A launch or news event."""
+
+    date: datetime.date
+    """Day it begins."""
+    multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50, "assumption")]
+    """Traffic at its height over plain traffic."""
+    decay_days: Annotated[float, Field(gt=0, le=1000), Plausible(0.1, 180, "assumption")] = 7.0
+    """Days in which it falls to 1/e. Default 7: a week of attention."""
+
+
+class Tenant(Strict):
+    """A large customer whose traffic is there or not."""
+
+    name: EntryName
+    """Name of the customer; names its random stream."""
+    share_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.001, 1, "assumption")]
+    """Share of the workload's mean traffic."""
+    mean_on_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = 72.0
+    """Mean hours it stays on. Default 72: a working stretch (assumption)."""
+    mean_off_h: Annotated[Positive, Plausible(0.1, 17532, "minutes to two years: assumption")] = 24.0
+    """Mean hours it stays off. Default 24: assumption."""
+
+
+class Objective(Strict):
+    """What users are promised."""
+
+    ttft_s: Annotated[Positive, Plausible(0.05, 300, "code completion to batch")] = 2.0
+    """Time to first token. Default 2.0: MLPerf's server objective for a 70B model."""
+    tpot_s: Annotated[Positive, Plausible(0.002, 2, "500 tokens a second to one in two seconds")] = 0.1
+    """Mean time per output token of a reply, after its first. Default 0.1: ten tokens a second, faster than most people
+    read."""
+    percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999, "assumption")] = 0.99
+    """Share of requests that must keep both: a node's capacity is the largest rate at which they do.
+    Default 0.99: MLPerf's server scenario."""
+
+
+class Workload(Strict):
+    """One stream of requests for one model."""
+
+    kind: Literal["chat", "code-completion", "long-context", "reasoning", "agentic", "batch", "bulk-api"] | None = (
+        Field(default=None, alias="class")
+    )
+    """Named class whose sourced figures stand in for what is not stated. Default: none, so tokens must be stated."""
+    model: str
+    """Served model, by its catalogue name."""
+    fine_tunes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")] = 1
+    """Models of this shape among which the requests fall evenly, each with weights of its own that must be resident.
+    Default 1: one model."""
+    precision: str | None = None
+    """Narrowest arithmetic it may be served in; a cluster that states a narrower one serves it in this. Default: the
+    cluster's, and where that states none either the catalogue's default, fp8: what public serving runs use."""
+    requests_per_s: Annotated[
+        float,
+        Field(ge=0, le=1e9),
+        Plausible(0.0005, 100000, "two an hour to three times ChatGPT's 2.5 billion prompts a day of 2025"),
+    ]
+    """Mean requests per second on day one."""
+    growth: Growth = Flat(kind="flat")
+    """How traffic grows. Default flat: growth is the user's to state."""
+    shape: Shape = Shape()
+    """Daily, weekly and yearly shape. Default: chat traffic."""
+    tokens: Tokens
+    """Prompt and output lengths."""
+    prefix_cache_hit_fraction: Annotated[BelowOne, Plausible(0, 0.98, "agentic logs reach 0.96")] = 0.0
+    """Share of prompt tokens found in the prefix cache. Default 0: no saving unless stated."""
+    noise: Noise = Noise()
+    """Hour-to-hour noise. Default: API traffic."""
+    burst_index_of_dispersion: Annotated[
+        float, Field(ge=1, le=10_000), Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption")
+    ] = 12.0
+    """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
+    bursts_follow: Literal["users", "traffic"] = "users"
+    """What bursts are as the rate rises and falls: users makes them those of many, whose variance over mean is the same
+    at any rate, so that they even out as traffic grows; traffic makes them one client's, as large beside the hour's
+    mean as at requests_per_s. Default users: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to 45."""
+    spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
+    """Launches and news on dates. Default: none."""
+    tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
+    """Large customers as on/off streams. Default: none."""
+    model_launch: datetime.date | None = None
+    """Day the model is new to the world: nothing is asked of it before, and from then on each stack has to bring it up
+    on each part once machines of it are there. Default: it has long been served."""
+    slo: Objective = Objective()
+    """Latency objective. Default: MLPerf's server scenario."""
+    on_overload: Literal["refuse", "queue"] = "refuse"
+    """What becomes of a request that cannot be in time: refused at the door, which counts as shed, or queued, which
+    makes others late. A workload whose requests outgrow what any batch serves in time is refused too, or served late
+    within the share of all tokens that it had until then. Default refuse: those admitted are in time."""
+    priority: Literal["interactive", "standard", "deferrable"] = "interactive"
+    """Who is served first. Default interactive: nobody waits unless stated."""
+    deferrable_within_h: (
+        Annotated[float, Field(ge=1, le=2000), Plausible(1, 336, "an hour to two weeks: assumption")] | None
+    ) = None
+    """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
+    cluster_preference: tuple[EntryName, ...] = ()
+    """Clusters to offer it to, in order, under routing: preference. Default: all, cheapest first."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Workload":
+        if self.deferrable_within_h is not None and self.priority != "deferrable":
+            raise ValueError("deferrable_within_h is for priority: deferrable")
+        shares = sum(tenant.share_fraction for tenant in self.tenants)
+        if shares > 1 + 1e-9:
+            raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
+        return self
+
+    @property
+    def bursts(self) -> Bursts:
+        """How much its requests vary from minute to minute, at the mean rate of day one."""
+        return Bursts(
+            requests_per_s=max(self.requests_per_s, _LEAST_REQUESTS_PER_S),
+            index_of_dispersion=self.burst_index_of_dispersion,
+            follow=self.bursts_follow,
+        )
+
+    def busiest_requests_per_s(self, horizon_months: int) -> float:
+        """Return a rate that no hour of the forecast passes; infinity where growth is read from a table."""
+        shape, profile = self.shape, self.shape.weekly_profile
+        peak = shape.peak_to_mean if profile is None else max(profile) * len(profile) / sum(profile)
+        peak *= 1.0 + (shape.season.amplitude_fraction if shape.season else 0.0)
+        peak *= max((1.0, *(holiday.multiplier for holiday in shape.holidays)))
+        peak *= math.prod(spike.multiplier for spike in self.spikes)
+        match self.growth:
+            case Compound(per_year=rate):
+                growth = max(1.0, (1.0 + rate) ** (horizon_months / MONTHS_PER_YEAR))
+            case Flat():
+                growth = 1.0
+            case SCurve(ceiling_multiplier=ceiling):
+                growth = ceiling
+            case Steps(steps=steps):
+                growth = max(1.0, *(step.multiplier for step in steps))
+            case GrowthTable():
+                growth = math.inf
+        return float(self.requests_per_s * peak * growth)

@@ -1,1 +1,0 @@
-"""One hour, request by request: arrivals, a router, and replicas that batch continuously."""

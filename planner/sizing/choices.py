@@ -1,0 +1,360 @@
+"""The choices of a sizing: what may be bought and retired, and the scenario that a choice of them makes.
+
+A choice is a tuple of whole numbers: the nodes of each purchase, then for each retirement the place of its day, 0 where
+the cluster stays. Purchases are in the order of their figures, so that neither names nor places in the file matter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.arrays import Floats, Ints
+from planner.errors import Problem, ScenarioError
+from planner.plan.build import build_plan
+from planner.plan.clusters import order_date
+from planner.plan.plan import ClusterPlan, Plan
+from planner.plan.reuse import Reuse
+from planner.scenario.choose import Choose
+from planner.scenario.consistency import check_scenario
+from planner.scenario.loading import with_vendors
+from planner.scenario.scenario import Scenario
+from planner.studies.inputs import Stated, stated
+from planner.validation import choices as listed
+from planner.validation import nearest
+
+Counts = tuple[int, ...]
+MIXED = "mixed"
+"""The kind of a choice of several parts."""
+_FEW_NODES = 8  # bought of each offer where figures of one node are taken from a run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """Nodes of one cluster that may be bought on one day."""
+
+    cluster: str
+    """As the scenario calls it."""
+    name: str
+    """As the plan calls what is bought on this day."""
+    date: datetime.date
+    """On which it comes online, or is ordered."""
+    accelerator: str
+    level: int | None = None
+    """Place of what is seen at a review, where the purchase depends on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement:
+    """A cluster that may leave service."""
+
+    cluster: str
+    dates: tuple[datetime.date, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """All that may be chosen about a scenario."""
+
+    base: Stated
+    """The scenario with every purchase in it, a few nodes each, as the uncertain inputs of a study see it."""
+    choose: Choose
+    purchases: tuple[Purchase, ...]
+    retirements: tuple[Retirement, ...]
+    plan: Plan
+    """That scenario, compiled as stated."""
+    mixed: bool = False
+    """Whether only plans of several parts are allowed."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario with every purchase in it."""
+        return self.base.scenario
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """The parts that may be bought."""
+        return tuple(sorted({purchase.accelerator for purchase in self.purchases}))
+
+    @property
+    def group_of(self) -> Ints:
+        """For each purchase, the place of its cluster among those open, shape (purchases,)."""
+        names = list(dict.fromkeys(purchase.cluster for purchase in self.purchases))
+        return np.array([names.index(purchase.cluster) for purchase in self.purchases], dtype=np.intp)
+
+    def nodes_allowed(self) -> tuple[Floats, Floats]:
+        """Return the least and the most nodes of each group of purchases, shape (groups,) each."""
+        choose = self.choose
+        limits = [choose.clusters[name] for name in dict.fromkeys(purchase.cluster for purchase in self.purchases)]
+        return np.array([limit.least_nodes for limit in limits]), np.array([limit.most_nodes for limit in limits])
+
+    def place(self, name: str) -> int:
+        """Return the place of a cluster in the compiled plan."""
+        return [cluster.name for cluster in self.plan.clusters].index(name)
+
+    def reference(self, day: int = 0) -> Counts:
+        """Return the choice whose run tells a node's figures: some of every purchase, as many as get the best price.
+
+        ``day`` is the place of the day on which retirements leave.
+        """
+        few = [
+            int(most) if self.tiers(place) else min(int(most), _FEW_NODES)
+            for place, most in enumerate(self.nodes_allowed()[1][self.group_of])
+        ]
+        return (*few, *(min(day, len(retirement.dates)) for retirement in self.retirements))
+
+    def capital_usd(self, counts: Counts) -> float:
+        """Return what the purchases cost at the prices stated, volume discounts included."""
+        return sum(
+            count * sum(self.node_prices_usd(index, count))
+            for index, count in enumerate(counts[: len(self.purchases)])
+            if count
+        )
+
+    def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, float, float, float]:
+        """Return what is paid at once for one node of a purchase of so many: accelerators, host, network, storage.
+
+        Nothing for what is rented or leased.
+        """
+        cluster = self.plan.clusters[self.place(self.purchases[purchase].name)]
+        if cluster.price_book is None or cluster.lease is not None:
+            return 0.0, 0.0, 0.0, 0.0
+        return (self.accelerators_usd(purchase, nodes), *cluster.prices_usd[1:])
+
+    def accelerators_usd(self, purchase: int, nodes: int) -> float:
+        """Return what the accelerators of one node cost in a purchase of so many, leased or not; 0 where rented."""
+        cluster = self.plan.clusters[self.place(self.purchases[purchase].name)]
+        if cluster.price_book is None:
+            return 0.0
+        day = order_date(self.scenario, self.scenario.clusters[cluster.name])
+        unit_usd = cluster.price_book.accelerator_usd(day, max(nodes, 1) * cluster.accelerators_per_node)
+        return unit_usd * cluster.accelerators_per_node
+
+    def tiers(self, purchase: int) -> tuple[int, ...]:
+        """Return the numbers of nodes from which a purchase has another discount, rising."""
+        cluster = self.scenario.clusters[self.purchases[purchase].name]
+        each_node = self.plan.clusters[self.place(self.purchases[purchase].name)].accelerators_per_node
+        offers = (cluster.volume_discounts, *(quote.volume_discounts for quote in cluster.quotes))
+        return tuple(sorted({-(-tier.from_accelerators // each_node) for offer in offers for tier in offer}))
+
+    def power_kw(self, counts: Counts) -> Floats:
+        """Return nameplate IT power on site after each delivery as scheduled, shape (moments,)."""
+        return np.array([sum(self.kw_at(counts, at_h).values()) for at_h in self.moments_h()])
+
+    def moments_h(self) -> list[float]:
+        """Return when nodes are due, in hours from the start: power is highest just then."""
+        return sorted({max(due_h(cluster), 0.0) for cluster in self.plan.clusters})
+
+    def kw_at(self, counts: Counts, at_h: float) -> dict[str, float]:
+        """Return nameplate IT power on site at a moment, by cluster; none for what stands at a provider's."""
+        bought = {purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)}
+        leaves_h = {
+            retirement.cluster: (retirement.dates[place - 1] - self.scenario.start).days * 24.0
+            for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True)
+            if place
+        }
+        return {
+            cluster.name: bought.get(cluster.name, cluster.nodes) * cluster.nameplate_kw
+            for cluster in self.plan.clusters
+            if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h) and not cluster.is_hosted
+        }
+
+    def within_limits(self, counts: Counts) -> bool:
+        """Say whether a choice stays within nodes, budget and power, and buys or leaves anything at all."""
+        choose = self.choose
+        bought = np.array(counts[: len(self.purchases)])
+        if self.purchases:
+            least, most = self.nodes_allowed()
+            totals = np.bincount(self.group_of, weights=bought, minlength=least.size)
+            if (bought < 0).any() or (totals < least).any() or (totals > most).any():
+                return False
+        if self.mixed and self.family(counts) != MIXED:
+            return False
+        if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (1.0 + 1e-9):
+            return False
+        if choose.power_kw is not None and (self.power_kw(counts) > choose.power_kw * (1.0 + 1e-9)).any():
+            return False
+        return any(name not in self._open for name in self.scenario.clusters) or bool(bought.sum())
+
+    @property
+    def _open(self) -> frozenset[str]:
+        return frozenset(purchase.name for purchase in self.purchases)
+
+    def content(self, counts: Counts) -> dict[str, Any]:
+        """Return the content of the scenario under a choice: what is not bought is not in it."""
+        content = dict(self.base.content)
+        clusters = dict(content["clusters"])
+        for purchase, nodes in zip(self.purchases, counts, strict=False):
+            if nodes:
+                clusters[purchase.name] = {**clusters[purchase.name], "nodes": nodes}
+            else:
+                del clusters[purchase.name]
+        for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True):
+            if place:
+                day = retirement.dates[place - 1]
+                clusters[retirement.cluster] = {**clusters[retirement.cluster], "retire": day}
+        return _named(content | {"clusters": clusters}, {name: [name] for name in clusters})
+
+    def stated(self, counts: Counts) -> Stated:
+        """Return the scenario under a choice, ready to be changed by a study's inputs."""
+        return dataclasses.replace(self.base, content=self.content(counts))
+
+    def reach(self, counts: Counts) -> NDArray[np.int64]:
+        """Return nodes bought of each cluster up to each date, then the days of retirements, later being more."""
+        bought, groups = len(self.purchases), self.group_of
+        nodes, dates = np.array(counts[:bought], dtype=np.int64), [purchase.date for purchase in self.purchases]
+        reached = [
+            sum(int(nodes[j]) for j in range(bought) if groups[j] == groups[i] and dates[j] <= dates[i])
+            for i in range(bought)
+        ]
+        stays = [len(retirement.dates) + 1 if day == 0 else day
+                 for retirement, day in zip(self.retirements, counts[bought:], strict=True)]  # fmt: skip
+        return np.array([*reached, *stays], dtype=np.int64)
+
+    def bundles(self) -> list[tuple[int, ...]]:
+        """Return the purchases that a step of a search may change together: each alone."""
+        return [(place,) for place in range(len(self.purchases))]
+
+    def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
+        """Say whether nodes of some purchases may be exchanged for nodes of others: always."""
+        return out != into
+
+    def family(self, counts: Counts) -> str:
+        """Return of which kind a choice is: all of one part, or mixed.
+
+        What is paid by the hour beside machines of one's own makes no mix of them: it is of a kind only where nothing
+        else is.
+        """
+        taken = [purchase for purchase, nodes in zip(self.purchases, counts, strict=False) if nodes]
+        lasting = [purchase for purchase in taken if not self._is_paid_by_the_hour(purchase)]
+        parts = {purchase.accelerator for purchase in lasting or taken}
+        return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
+
+    def of_part(self, part: str) -> list[bool]:
+        """Say which purchases a plan of one part alone may take: its own, and beside them any paid by the hour."""
+        is_own = [purchase.accelerator == part for purchase in self.purchases]
+        by_the_hour = [self._is_paid_by_the_hour(purchase) for purchase in self.purchases]
+        if all(hourly for of_it, hourly in zip(is_own, by_the_hour, strict=True) if of_it):
+            return is_own
+        return [of_it or hourly for of_it, hourly in zip(is_own, by_the_hour, strict=True)]
+
+    def _is_paid_by_the_hour(self, purchase: Purchase) -> bool:
+        return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
+
+    def words(self, counts: Counts) -> str:
+        """Return a choice as one would say it."""
+        said = [
+            f"{nodes} × {purchase.accelerator} ({purchase.cluster}) {purchase.date}"
+            for purchase, nodes in zip(self.purchases, counts, strict=False)
+            if nodes
+        ]
+        for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True):
+            if place:
+                said.append(f"{retirement.cluster} retired {retirement.dates[place - 1]}")
+        return ", ".join(said) or "nothing"
+
+
+def due_h(cluster: ClusterPlan) -> float:
+    """Return when a cluster's first nodes are due, as stated."""
+    return cluster.order.placed_h + cluster.order.lead_h if cluster.order else cluster.online_h or 0.0
+
+
+def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
+    """Return what may be chosen about a scenario, of some parts alone where they are named."""
+    choose = scenario.choose
+    if choose is None:
+        hint = "for example choose: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], most_nodes: 200}}}"
+        raise ScenarioError(scenario.document.problem(("choose",), "says nothing of what may be bought", hint))
+    if not choose.clusters and not choose.retire:
+        hint = "name clusters whose nodes are open, or that may retire"
+        raise ScenarioError(scenario.document.problem(("choose",), "names nothing to choose", hint))
+    if scenario.expansion.rules:
+        message = "buy by themselves what is to be chosen; take them out, e.g. --set expansion=null"
+        raise ScenarioError(scenario.document.problem(("expansion", "rules"), message))
+    offered = {name: scenario.clusters[name].accelerator for name in choose.clusters}
+    for part in parts:
+        if part not in offered.values():
+            hint = nearest(part, offered.values()) or f"there are {listed(sorted(set(offered.values())))}"
+            raise ScenarioError(Problem(path="--parts", message=f"no cluster to choose has part {part!r}", hint=hint))
+    content = {key: part for key, part in stated(scenario.name, scenario).content.items() if key != "choose"}
+    purchases = _purchases(scenario, parts)
+    full = _stated_fully(content, purchases, tuple(offered), scenario)
+    reuse = Reuse(full.scenario)
+    retirements = tuple(Retirement(cluster=name, dates=tuple(sorted(dates))) for name, dates in choose.retire.items())
+    return Choices(
+        base=full,
+        choose=choose,
+        purchases=purchases,
+        retirements=retirements,
+        plan=build_plan(full.scenario, reuse),
+    )
+
+
+def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[Purchase, ...]:
+    """Return every cluster and day on which it may be bought, in the order of their figures."""
+    assert scenario.choose is not None
+    made = []
+    for name, choice in scenario.choose.clusters.items():
+        cluster = scenario.clusters[name]
+        if parts and cluster.accelerator not in parts:
+            continue
+        dates = choice.dates or (order_date(scenario, cluster),)
+        for date in sorted(dates):
+            full_name = name if len(dates) == 1 else f"{name}-{date}"
+            made.append(Purchase(cluster=name, name=full_name, date=date, accelerator=cluster.accelerator))
+    known = scenario.choose.clusters
+
+    def figures(purchase: Purchase) -> tuple[str, ...]:
+        stated = scenario.clusters[purchase.cluster].model_dump(mode="json", exclude={"nodes", "online"})
+        return (purchase.accelerator, str(stated), str(known[purchase.cluster]), str(purchase.date), purchase.cluster)
+
+    return tuple(sorted(made, key=figures))
+
+
+def _stated_fully(
+    content: dict[str, Any], purchases: tuple[Purchase, ...], offered: tuple[str, ...], scenario: Scenario
+) -> Stated:
+    """Return the scenario with every purchase in it as a cluster of its own."""
+    clusters = {name: entry for name, entry in content["clusters"].items() if name not in offered}
+    for purchase in purchases:
+        if purchase.name in clusters:
+            message = f"is a cluster already, and what may be bought of {purchase.cluster} would be called the same"
+            raise ScenarioError(scenario.document.problem(("clusters", purchase.name), message, "rename it"))
+        before = dict(content["clusters"][purchase.cluster])
+        order = before.get("order")
+        before.pop("online", None)
+        day = {"order": {**order, "placed": purchase.date}} if order else {"online": purchase.date}
+        clusters[purchase.name] = {**before, **day, "nodes": _FEW_NODES}
+    names: dict[str, list[str]] = {name: [name] for name in clusters}
+    for purchase in purchases:
+        names.setdefault(purchase.cluster, []).append(purchase.name)
+    content = _named(content | {"clusters": clusters}, names)
+    full = with_vendors(Scenario.model_validate(content))
+    full._document = scenario.document
+    check_scenario(full)
+    return Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))
+
+
+def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, Any]:
+    """Return content in which every list of clusters names those there are, what was split by all its parts."""
+    content = dict(content)
+    site = content.get("site")
+    if isinstance(site, dict) and site.get("throttle_order"):
+        content["site"] = {**site, "throttle_order": _spread(site["throttle_order"], names)}
+    content["workloads"] = {
+        name: {**load, "cluster_preference": _spread(load["cluster_preference"], names)}
+        if load.get("cluster_preference")
+        else load
+        for name, load in content["workloads"].items()
+    }
+    return content
+
+
+def _spread(listed_names: Sequence[str], names: dict[str, list[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(listed for name in listed_names for listed in names.get(name, ())))

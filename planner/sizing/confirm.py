@@ -1,0 +1,161 @@
+"""The answer of a search on replications that no part of it has seen, mended where too few of them keep the promise."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.sizing.candidate import Judged, judged
+from planner.sizing.choices import Counts
+from planner.sizing.search import Search
+
+FEWER_TRIES = 6
+"""Choices in a row that may fail where only a rival is wanted, or a plan is mended."""
+_MOST_DESCENTS = 4  # after a plan was mended
+_MOST_ROUNDS = 3  # of confirmation: one that fails is mended with what it showed, and confirmed on others
+_MOST_CHEAPER = 12  # plans that cost less than a mended answer and are run in all that it is held to
+_MOST_CONFIRMED = 2  # of those: so many are confirmed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How hard to search."""
+
+    replications: int = 48
+    """Replications that every choice of the search meets."""
+    confirmations: int = 200
+    """Fresh replications on which the answer is confirmed."""
+    gap: float = 0.0
+    """Distance from the bound at which the search may stop."""
+    workers: int = 1
+    scheduler: str | None = None
+    """Of a Dask cluster that does the work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The answer on replications that no part of the search has seen."""
+
+    outcome: Judged
+    first: int
+    """Number of the first of them."""
+    kept: int
+    low: float
+    """Lower end of the 95% interval of the probability that the promise is kept (Clopper and Pearson 1934)."""
+    high: float
+
+    @property
+    def replications(self) -> int:
+        """How many there are."""
+        return self.outcome.worst.size
+
+    def keeps(self, search: Search) -> bool:
+        """Say whether as many keep the promise as it asks for."""
+        return self.outcome.keeps(search.in_time, search.trial.promise.in_replications_fraction)
+
+
+def answered(main: Search, rivals: Mapping[str, Search], effort: Effort) -> Confirmation:
+    """Confirm the answer; what is cheaper and holds as much takes its place where it is confirmed itself.
+
+    An answer that was mended is held to more replications than those among which it was found. So are then the rivals,
+    and whatever was found on the way, which a search that went on from the one plan need not have met.
+    """
+    main.clock.say("confirming on fresh replications")
+    confirmation = confirmed(main, effort)
+    mend_alike(main, rivals)
+    if len(main.order) > effort.replications:
+        fresh = range(confirmation.first, confirmation.first + effort.confirmations)  # to it as well
+        for counts in _cheaper(main, rivals, range(effort.replications)):
+            main.clock.say("a cheaper plan holds as much: confirming it")
+            other = _confirm(main, counts, fresh)
+            if other.keeps(main):
+                main.best = counts
+                return other
+    return confirmation
+
+
+def _cheaper(main: Search, rivals: Mapping[str, Search], every: range) -> list[Counts]:
+    """Return the cheapest plans known that cost less than the answer, and hold in all that this was held to."""
+    assert main.best is not None
+    known = dict.fromkeys([*main.archive.complete(every), *(rival.best for rival in rivals.values() if rival.best)])
+    plans = {counts: judged(counts, main.outcomes(counts, every)) for counts in (main.best, *known)}
+    likely = [
+        plan
+        for plan in plans.values()
+        if plan.cost < plans[main.best].cost
+        and plan.keeps(main.in_time, main.trial.promise.in_replications_fraction)
+        and main.choices.within_limits(plan.counts)
+    ]
+    likely.sort(key=lambda plan: (plan.cost, plan.counts))
+    held = (plan.counts for plan in likely[:_MOST_CHEAPER] if main.holds(plan.counts, fully=True))
+    return list(itertools.islice(held, _MOST_CONFIRMED))
+
+
+def confirmed(search: Search, effort: Effort) -> Confirmation:
+    """Run the answer on fresh replications; where too few keep the promise, mend it with those and take others."""
+    first = effort.replications
+    for last in [False] * (_MOST_ROUNDS - 1) + [True]:
+        assert search.best is not None
+        fresh = range(first, first + effort.confirmations)
+        confirmation = _confirm(search, search.best, fresh)
+        if last or confirmation.keeps(search):
+            break
+        search.clock.say(f"{confirmation.kept} of {len(fresh)} fresh replications keep the promise; mending the plan")
+        search.extend(fresh, search.best)
+        mended = search.mend(search.best)
+        if mended is None:  # what no purchase mends, such as outages, may leave no room for a margin
+            search.extend((), search.best, margin=False)
+            mended = search.mend(search.best)
+        if mended is None:
+            break
+        search.tries = min(search.tries, FEWER_TRIES)
+        search.best = _settled(search, mended)
+        first += effort.confirmations
+    return confirmation
+
+
+def _settled(search: Search, counts: Counts) -> Counts:
+    """Return a choice from which nothing can be taken, begun with one that is mended.
+
+    The steps of a search are judged by the hardest replications alone, as the choices before found them. So what it
+    ends with is run in all, and mended where it breaks too many: which are hard may change from one to the next.
+    """
+    held = None
+    for _ in range(_MOST_DESCENTS):
+        counts = search.descend(counts)
+        if search.holds(counts, fully=True):
+            held, counts = counts, search.leap(counts)
+            if counts == held:
+                break
+        else:
+            search.learn(counts)
+            mended = search.mend(counts)
+            if mended is None:
+                break
+            counts = mended
+    return counts if held is None else held
+
+
+def mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:
+    """Hold the rivals to the replications on which the answer was mended, so that they are held to the same."""
+    assert main.best is not None
+    for name, rival in rivals.items():
+        if main.trial.choices.family(main.best) == name:
+            rival.best = main.best
+        elif rival.best is not None and len(main.order) > len(rival.order):
+            rival.meet(main)
+            if not rival.holds(rival.best):
+                rival.best = rival.mend(rival.best)
+                rival.best = None if rival.best is None else rival.descend(rival.best)
+
+
+def _confirm(search: Search, counts: Counts, fresh: range) -> Confirmation:
+    """Run a choice on fresh replications."""
+    from scipy.stats import beta  # noqa: PLC0415 - takes most of a second, which only a sizing should wait for
+
+    outcome = judged(counts, search.outcomes(counts, fresh))
+    kept, count = int(outcome.kept(search.in_time).sum()), len(fresh)
+    low = float(beta.ppf(0.025, kept, count - kept + 1)) if kept else 0.0
+    high = float(beta.ppf(0.975, kept + 1, count - kept)) if kept < count else 1.0
+    return Confirmation(outcome=outcome, first=fresh.start, kept=kept, low=low, high=high)

@@ -1,0 +1,286 @@
+"""One choice in one replication: what it costs and how it keeps the promise; here or in worker processes.
+
+A replication is a row of a study's design (drawn inputs and a chance), or, without a study, a chance alone. Every
+choice meets the same replications, so that two of them differ by what is bought and not by luck.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.engine.memory import keep_memory
+from planner.errors import ScenarioError
+from planner.finance.accounts import CAPEX_ACCOUNTS
+from planner.finance.cents import usd
+from planner.plan.build import build_plan
+from planner.plan.plan import Plan
+from planner.plan.reuse import Reuse
+from planner.plan.slo_target import Promise, promised_shares
+from planner.run.measures import measures
+from planner.run.ownership import present_cost_usd
+from planner.run.result import RunResult
+from planner.run.simulate import simulate_plan
+from planner.scenario.scenario import Scenario
+from planner.sizing.choices import Choices, Counts
+from planner.studies.designs import MonteCarlo
+from planner.studies.engines import Crew
+from planner.studies.identity import inputs_identity, scenario_identity
+from planner.studies.inputs import Inputs, changed
+from planner.studies.work import LinesWork
+
+Objective = Literal["net-present-cost", "levelised", "capital"]
+OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
+Result = TypeVar("Result")
+Run = tuple[Counts, int]
+"""A choice and a replication."""
+_DRAWN_POOLING = 1.01  # what pooling gives moves a little with the inputs that are drawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a choice comes to in one replication."""
+
+    cost: float
+    """What is minimised: dollars, or dollars per million tokens."""
+    net_present_cost_usd: float
+    capital_usd: float
+    shares: Floats
+    """In time, as the promise counts them, shape (months, workloads or 1)."""
+    utilisation: Floats
+    """Of each month's accelerator-hours in service, those at work, shape (months,)."""
+    tokens: Floats
+    """Asked for in each month, shape (months,)."""
+    delivered_h: dict[str, float]
+    """By cluster: when the last of its nodes was delivered, in hours from the start."""
+
+    @property
+    def worst(self) -> float:
+        """The least share in time that the promise is about; 1 where nothing was asked for."""
+        return 1.0 if np.isnan(self.shares).all() else float(np.nanmin(self.shares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """All that a worker needs to know, sent to it once."""
+
+    choices: Choices
+    objective: Objective
+    inputs: Inputs
+    design: MonteCarlo | None
+    """None without a study: only chance differs between replications."""
+    seed: int
+    promise: Promise
+
+    def values(self, replication: int) -> Floats:
+        """Return the inputs' values of a replication."""
+        if self.design is None:
+            return np.zeros(0)
+        points, _ = self.design.rows(replication, replication + 1)
+        values: Floats = self.inputs.drawn(points)[0]
+        return values
+
+
+class Evaluator:
+    """Runs choices in this process, keeping what their plans share."""
+
+    def __init__(self, trial: Trial) -> None:
+        """Take a trial; the tables are spaced about the scenario with every purchase in it, always alike."""
+        keep_memory()
+        self.trial = trial
+        self._reuse = Reuse(trial.choices.scenario)
+        build_plan(trial.choices.scenario, self._reuse)
+        self._plans: dict[Counts, tuple[Any, Plan]] = {}
+        self._pooling: dict[Counts, Floats] = {}
+
+    def pooling(self, counts: Counts) -> Floats:
+        """Return what a node sustains in the largest clusters over that in a choice, shape (clusters, workloads).
+
+        Routers before larger clusters keep more in time; a little is added for inputs that replications draw.
+        """
+        if counts not in self._pooling:
+            choices = self.trial.choices
+            bought = (int(most_nodes) for most_nodes in choices.nodes_allowed()[1][choices.group_of])
+            most = (*bought, *counts[len(choices.purchases) :])
+            small, large = (self._compiled(nodes, 0, {})[1].requests_per_node_h[:, :, 0] for nodes in (counts, most))
+            ratio = np.divide(large, small, out=np.ones_like(small), where=small > 0)
+            self._pooling[counts] = np.maximum(ratio, 1.0) * (1.0 if np.allclose(ratio, 1.0) else _DRAWN_POOLING)
+        return self._pooling[counts]
+
+    def simulate(
+        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
+    ) -> RunResult:
+        """Run a choice once; ``changes`` set fields of clusters, by the cluster's name and the field's."""
+        trial = self.trial
+        if not len(trial.inputs) and not changes:  # the plan is the same in every replication
+            if counts not in self._plans:
+                self._plans.clear()
+                self._plans[counts] = self._compiled(counts, replication, {})
+            return simulate_plan(*self._plans[counts], trial.seed, replication)
+        return simulate_plan(*self._compiled(counts, replication, changes or {}), trial.seed, replication)
+
+    def unrouted(
+        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
+    ) -> RunResult:
+        """Run a choice for what does not hang on routing: whole replicas and a power cap, which cost time, left out."""
+        scenario, plan = self._compiled(counts, replication, changes or {})
+        free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
+        return simulate_plan(scenario, free, self.trial.seed, replication)
+
+    def _compiled(self, counts: Counts, replication: int, changes: dict[tuple[str, str], object]) -> tuple[Any, Plan]:
+        """Return the scenario and the plan of a choice under a replication's inputs."""
+        trial = self.trial
+        base = trial.choices.stated(counts)
+        clusters = dict(base.content["clusters"])
+        for (name, field), value in changes.items():
+            clusters[name] = {**clusters[name], field: value}
+        base = dataclasses.replace(base, content={**base.content, "clusters": clusters})
+        there = set(clusters)
+        inputs = Inputs(
+            entries=tuple(_within(uncertain, there, set(changes)) for uncertain in trial.inputs.entries), mixing=None
+        )
+        scenario, factors = changed(base, 0, inputs, trial.values(replication))
+        return scenario, build_plan(scenario, self._reuse, factors)
+
+    def outcome(
+        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
+    ) -> Outcome:
+        """Run a choice once and say what it comes to; one whose workloads nothing can serve keeps no promise."""
+        try:
+            result = self.simulate(counts, replication, changes)
+        except ScenarioError:  # a model that fits none of the parts bought
+            worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
+            return Outcome(
+                cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0],
+                tokens=worst[:, 0], delivered_h={},
+            )  # fmt: skip
+        cost = float(present_cost_usd(result).sum())
+        capital = float(usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS)))
+        levelised = np.nan
+        if self.trial.objective == "levelised":
+            levelised = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
+        minimised = {"net-present-cost": cost, "capital": capital, "levelised": levelised}
+        monthly = result.monthly
+        busy, there = monthly.busy_node_h.sum(axis=1), monthly.in_service_node_h.sum(axis=1)
+        return Outcome(
+            cost=minimised[self.trial.objective],
+            net_present_cost_usd=cost,
+            capital_usd=capital,
+            shares=promised_shares(result.missed_requests(), result.settled_requests(), self.trial.promise),
+            utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
+            tokens=result.tokens(monthly.demand_requests).sum(axis=1),
+            delivered_h={
+                result.plan.clusters[purchase.cluster].name: purchase.time_h
+                for purchase in sorted(result.run.log.purchases, key=lambda purchase: purchase.time_h)
+            },
+        )
+
+
+def _within(uncertain: Any, there: set[str], fixed: set[tuple[str, str]]) -> Any:
+    """Return an input without the fields of clusters that are not bought, or that are set."""
+    targets = tuple(
+        path
+        for path in (uncertain.targets[0] if uncertain.targets else ())
+        if path[0] != "clusters" or (path[1] in there and (path[1], path[2]) not in fixed)
+    )
+    return dataclasses.replace(uncertain, targets=(targets,))
+
+
+class Workers(Crew[Evaluator]):
+    """Those who run choices, and how many runs they have made."""
+
+    def __init__(self, trial: Trial, count: int, scheduler: str | None = None) -> None:
+        """Start as many processes as are wanted; with one, the work is done here."""
+        super().__init__(Evaluator, trial, count, scheduler)
+        self.runs = 0
+
+    def all(
+        self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, runs: bool = True
+    ) -> list[Result]:
+        """Call a function of an evaluator and further arguments for each of some; results in their order."""
+        self.runs += runs * len(arguments)
+        return list(self.map(work, arguments))
+
+
+@contextlib.contextmanager
+def workers_of(trial: Trial, count: int, scheduler: str | None = None) -> Iterator[Workers]:
+    """Hand out workers, and end them afterwards."""
+    workers = Workers(trial, count, scheduler)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+class SizeWork(LinesWork):
+    """The folder of a sizing: a line for each run that is done, until there is an answer."""
+
+    def __init__(self, folder: Path, scenario: Scenario, trial: Trial) -> None:
+        """Point at a folder; nothing is read or written yet."""
+        who = {
+            **scenario_identity({scenario.name: scenario}),
+            "inputs": inputs_identity(trial.inputs, trial.design),
+            "parts": list(trial.choices.accelerators),
+            "objective": trial.objective,
+            "seed": trial.seed,
+        }
+        super().__init__(folder, "sizing", who)
+
+    def outcomes(self) -> dict[Run, Outcome]:
+        """Return the runs that were done before."""
+        done: dict[Run, Outcome] = {}
+        for counts, replication, line in self.lines:
+            figures: dict[str, Any] = {
+                name: np.array(figure, dtype=np.float64) if isinstance(figure, list) else figure
+                for name, figure in line.items()
+            }
+            done[tuple(counts), replication] = Outcome(**figures)
+        return done
+
+    def add(self, run: Run, outcome: Outcome) -> None:
+        """Keep a run."""
+        figures = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
+        plain = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures.items()}
+        self.write([list(run[0]), run[1], plain])
+
+
+class Archive:
+    """Every outcome so far, by choice and replication; what is asked for twice is run once.
+
+    What a sizing that was stopped has kept counts as known, and as run, only once it is asked for: so one that goes on
+    takes the turns that an undisturbed one takes, and tells the same.
+    """
+
+    def __init__(self, workers: Workers, work: SizeWork | None = None) -> None:
+        """Take those who run what is not known yet, and the folder that keeps it."""
+        self.workers, self.work = workers, work
+        self.known: dict[Run, Outcome] = {}
+        self._kept = {} if work is None else work.outcomes()
+
+    def outcomes(self, runs: Sequence[Run]) -> list[Outcome]:
+        """Return what choices come to in replications."""
+        wanted = [run for run in dict.fromkeys(runs) if run not in self.known]
+        missing = [run for run in wanted if run not in self._kept]
+        self.workers.runs += len(wanted) - len(missing)
+        for run, outcome in zip(missing, self.workers.all(Evaluator.outcome, missing), strict=True):
+            self._kept[run] = outcome
+            if self.work is not None:
+                self.work.add(run, outcome)
+        self.known.update((run, self._kept.pop(run)) for run in wanted)
+        return [self.known[run] for run in runs]
+
+    def knows(self, counts: Counts, replications: Sequence[int]) -> bool:
+        """Say whether a choice has been run in all of some replications."""
+        return all((counts, replication) in self.known for replication in replications)
+
+    def complete(self, replications: Sequence[int]) -> list[Counts]:
+        """Return every choice that has been run in all of some replications."""
+        tried = dict.fromkeys(counts for counts, _ in self.known)
+        return [counts for counts in tried if self.knows(counts, replications)]

@@ -1,0 +1,375 @@
+"""What one replication asks for and what a node gives and costs in it: the figures behind the relaxation.
+
+They are read off one run of the scenario with a few nodes of every purchase. Demand, deliveries, releases of software
+and prices do not depend on what is bought; what does (failures, incidents, late requests, routing) is left out, always
+to the plan's advantage, so that a bound from these figures is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import Floats, Ints
+from planner.finance.accounts import Account
+from planner.finance.present_value import discount_factors, running_months
+from planner.finance.recurring import yearly_cost_usd
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
+from planner.run.ownership import present_cost_usd
+from planner.run.result import RunResult
+from planner.sizing.choices import Counts
+from planner.sizing.evaluate import Evaluator
+
+WITH_LOAD = (
+    Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
+    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.SPACE,
+)  # fmt: skip
+"""Accounts that depend on load, luck or the other nodes, so that they are no figure of a node."""
+WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)
+"""Accounts that are paid for hours at work, where the machines are."""
+_BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
+"""Shares of a month's hours, busiest first: narrow where a promise of one or two nines is decided."""
+BINS = len(_BIN_EDGES) - 1
+_LEAST_IDLE = 0.9  # share of nodes that draw idle power, at least: the rest is out for repair, or parked under a cap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """One replication; clusters are those of the scenario with every purchase in it."""
+
+    hours: Floats
+    """In each bin of each month, shape (months, bins)."""
+    demand: Floats
+    """Requests, shape (months, bins, workloads)."""
+    lit_demand: Floats
+    """Of those, what arrives while the site has power, or can wait for it; same shape."""
+    least_demand: Floats
+    """Least and most of that in any one hour of each bin; same shape."""
+    most_demand: Floats
+    tail: Floats
+    """Of those, requests that may still wait at the month's end, shape (months, workloads)."""
+    present: Floats
+    """Share of each bin's hours in which what is bought of a cluster is there, shape (clusters, months, bins)."""
+    rates: Floats
+    """Most requests that a node serves in an hour, shape (clusters, workloads, months); 0 where it cannot."""
+    most_in_time: Floats
+    """By how much they exceed capacity at the objective: overloaded, more are in time, shape (clusters, workloads)."""
+    in_time: Floats
+    """Share in time at each load over capacity, on the best cluster, shape (workloads, loads)."""
+    working: Floats
+    """Capacity at the objective, failures and incidents counted, shape (clusters, workloads, months, bins)."""
+    capital_usd: Floats
+    """Price of one node, shape (clusters,)."""
+    owned_usd: Floats
+    """Present cost of one node without energy, shape (clusters,)."""
+    people_usd: Floats
+    """Of that, its share of people who come whole, as they are in the run that figures are read off; same shape."""
+    idle_usd: Floats
+    """Present cost of a node's energy without load, shape (clusters,)."""
+    busy_usd: Floats
+    """Present cost of what an hour at work adds, at least, shape (clusters, months)."""
+    tokens: float
+    """Discounted tokens asked for, in millions."""
+
+
+def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
+    """Return the figures of one replication, from one run of a choice with some nodes of every purchase."""
+    result = evaluator.unrouted(counts, replication)
+    plan = result.plan
+    nodes = np.array([cluster.nodes for cluster in plan.clusters], dtype=np.float64)
+    demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
+    highest = most_in_time(plan)
+    rates = _rates(result) * (highest * evaluator.pooling(counts))[:, :, None]
+    order = _busiest_first(plan, demand, rates)
+    edges = plan.month_edges_h
+    months, starts_h = len(edges) - 1, _first_delivery_h(result)
+    hours, binned = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
+    lit = demand * _lit(result)
+    lit_demand, least, most = (np.zeros_like(binned) for _ in range(3))
+    present = np.zeros((len(plan.clusters), months, BINS))
+    speeds, slowed = _speeds(result), np.zeros((len(plan.clusters), len(plan.workloads), months, BINS))
+    ends_h = np.array([cluster.retire_h for cluster in plan.clusters])
+    for month in range(months):
+        for place, chosen in enumerate(np.split(order[month], _places(len(order[month])))):
+            hours[month, place] = chosen.size
+            binned[month, place] = demand[:, chosen].sum(axis=1)
+            if chosen.size:
+                of = lit[:, chosen]
+                lit_demand[month, place], least[month, place], most[month, place] = (
+                    of.sum(axis=1), of.min(axis=1), of.max(axis=1),
+                )  # fmt: skip
+                there = np.clip(chosen + 1.0 - starts_h[:, None], 0, 1) * np.clip(ends_h[:, None] - chosen, 0, 1)
+                present[:, month, place] = there.mean(axis=1)
+                slowed[:, :, month, place] = speeds[:, :, chosen].mean(axis=2)
+    idle_usd, busy_usd, running = _energy(plan, starts_h, ends_h)
+    return Survey(
+        hours=hours,
+        demand=binned,
+        lit_demand=lit_demand,
+        least_demand=least,
+        most_demand=most,
+        tail=_tail(plan, demand),
+        present=present,
+        rates=rates,
+        most_in_time=highest,
+        in_time=_in_time(plan)[1].max(axis=0),
+        working=np.nan_to_num(plan.requests_per_node_h)[..., None]
+        * slowed
+        * _availability(result)[:, None, None, None],
+        capital_usd=np.array([0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]),
+        owned_usd=_standing_usd(result) / np.maximum(nodes, 1.0),
+        people_usd=_people_usd(result) / np.maximum(nodes, 1.0),
+        idle_usd=idle_usd,
+        busy_usd=busy_usd,
+        tokens=float((result.tokens(result.monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
+    )
+
+
+def cost_of_a_dollar(evaluator: Evaluator, counts: Counts) -> Floats:
+    """Return what a dollar on the price of a node's accelerators adds to its present cost, shape (clusters,).
+
+    As volume discounts tell it, with which and without which a choice is run; 0 where it has none.
+    """
+    choices, changes = evaluator.trial.choices, dict[tuple[str, str], object]()
+    for purchase in choices.purchases:
+        changes[purchase.name, "volume_discounts"] = ()
+        changes[purchase.name, "quotes"] = tuple(
+            {**quote.model_dump(), "volume_discounts": ()} for quote in choices.scenario.clusters[purchase.name].quotes
+        )
+    plain, without = (evaluator.unrouted(counts, 0, made) for made in ({}, changes))
+    nodes = np.array([cluster.nodes for cluster in plain.plan.clusters], dtype=np.float64)
+    paid, list_usd = (
+        nodes * [cluster.upkeep_prices_usd[0] for cluster in result.plan.clusters] for result in (plain, without)
+    )
+    more = _standing_usd(without) - _standing_usd(plain)
+    return np.divide(more, list_usd - paid, out=np.zeros_like(more), where=list_usd > paid)
+
+
+def _people_usd(result: RunResult) -> Floats:
+    """Return the present cost of each cluster's engineers, and of its crews and staff where crews are paid."""
+    accounts = [Account.SOFTWARE_ENGINEERS]
+    if result.plan.money.upkeep.crew_usd_per_year:
+        accounts.append(Account.OPERATIONS_STAFF)
+    every, others = (present_cost_usd(result, leave_out)[:-1] for leave_out in ((), tuple(accounts)))
+    return np.asarray(every - others)
+
+
+def _standing_usd(result: RunResult) -> Floats:
+    """Return the present cost of each cluster that no load moves: what hours at work cost is none of it."""
+    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])
+    fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), WITH_HOURS))
+    return np.where(by_the_hour, unrented, fixed)
+
+
+def _places(hours: int) -> list[int]:
+    """Return where a month's hours are cut into bins."""
+    return [round(edge * hours) for edge in _BIN_EDGES[1:-1]]
+
+
+def _busiest_first(plan: Plan, demand: Floats, rates: Floats) -> list[Ints]:
+    """Return the hours of each month by falling load of what cannot wait, each workload by the nodes it takes."""
+    best = rates.max(axis=(0, 2))
+    urgent = np.array([load.deadline_h == 0 for load in plan.workloads])
+    weights = np.where(urgent if urgent.any() else True, 1.0 / np.maximum(best, 1e-9), 0.0)
+    load = weights @ demand
+    edges = plan.month_edges_h
+    return [
+        first + np.argsort(-load[first:last], kind="stable").astype(np.intp)
+        for first, last in itertools.pairwise(edges)
+    ]
+
+
+def _tail(plan: Plan, demand: Floats) -> Floats:
+    """Return what may still wait at each month's end: the arrivals of as many hours as a workload may wait."""
+    edges = plan.month_edges_h
+    tail = np.zeros((len(edges) - 1, len(plan.workloads)))
+    for index, load in enumerate(plan.workloads):
+        if load.deadline_h:
+            for month, end in enumerate(edges[1:]):
+                first = max(int(end) - load.deadline_h, int(edges[month]))
+                tail[month, index] = demand[index, first:end].sum()
+    return tail
+
+
+def _lit(result: RunResult) -> Floats:
+    """Return the share of each hour in which requests can be served, shape (workloads, hours): not in a site outage.
+
+    What can wait, or may be served on a provider's machines, is not lost to one.
+    """
+    plan = result.plan
+    lit = np.ones((len(plan.workloads), plan.hours))
+    if plan.money.market.burst is None:
+        urgent = [
+            place
+            for place, load in enumerate(plan.workloads)
+            if not load.deadline_h and all(plan.on_site[c] for c in load.cluster_order)
+        ]
+        hour = np.arange(plan.hours)
+        for outage in result.run.log.site:
+            dark = np.clip(np.minimum(hour + 1.0, outage.end_h) - np.maximum(hour, outage.start_h), 0.0, 1.0)
+            lit[urgent] -= dark
+    return lit
+
+
+def _first_delivery_h(result: RunResult) -> Floats:
+    """Return when each cluster's first nodes are delivered, before any of them serves, shape (clusters,)."""
+    starts = np.full(len(result.plan.clusters), np.inf)
+    for purchase in result.run.log.purchases:
+        starts[purchase.cluster] = min(starts[purchase.cluster], purchase.time_h)
+    return starts
+
+
+def _rates(result: RunResult) -> Floats:
+    """Return the most requests a node serves in an hour of each month: no incident open, the best release of it."""
+    plan = result.plan
+    months = len(plan.month_edges_h) - 1
+    level = np.zeros((len(plan.clusters), len(plan.workloads), months))
+    for event in sorted(result.run.log.software, key=lambda event: event.time_h):
+        if event.kind != "release":
+            continue
+        month = int(np.searchsorted(plan.month_edges_h, event.time_h, side="right")) - 1
+        for (cluster, workload), factor in zip(event.pairs, event.log_factors, strict=True):
+            level[cluster, workload, month + 1 :] += factor
+            level[cluster, workload, month] += max(factor, 0.0)  # at least: the better of before and after
+    wide = plan.software.wide_precision_factor
+    gain = np.maximum(np.nan_to_num(wide, nan=1.0), 1.0)  # a wider precision that is faster serves faster
+    rates = np.nan_to_num(plan.requests_per_node_h) * np.exp(level) * gain[:, :, None]
+    return np.asarray(rates, dtype=np.float64)
+
+
+def _in_time(plan: Plan) -> tuple[Floats, Floats]:
+    """Return loads over capacity, and the share of requests in time at each, shape (clusters, workloads, loads)."""
+    loads = load_grid(plan.late_tables.shape[2] - 1)
+    missed = plan.late_tables + plan.refused_tables
+    for (c, w), by_rate in plan.burst_tables.items():
+        assert plan.calm_tables is not None  # what bursts add, they add to something
+        least = by_rate.added.sum(axis=0).min(axis=0)  # in the busiest hours: no hour has more in time
+        missed[c, w] = plan.calm_tables[:, c, w].sum(axis=0) + least
+    if plan.calm_tables is not None:  # where others stand by for its bursts, they are none of a cluster's
+        several = np.array([len(load.cluster_order) > 1 for load in plan.workloads])[:, None]
+        missed = np.where(several, np.minimum(missed, plan.calm_tables.sum(axis=0)), missed)
+    share = np.where(loads <= plan.most_loads[:, :, None], 1.0 - missed, 0.0)
+    urgent = np.array([load.deadline_h == 0 for load in plan.workloads])[:, None]
+    return loads, np.where(urgent, share, (loads <= 1.0).astype(np.float64))
+
+
+def most_in_time(plan: Plan) -> Floats:
+    """Return the most requests in time over capacity: the maximum of load · share in time, shape (clusters, workloads).
+
+    A cluster that is offered more than it sustains at its percentile serves more in time, though a smaller share.
+    """
+    loads, share = _in_time(plan)
+    return np.asarray(np.maximum((loads * share).max(axis=2), 1.0))
+
+
+def mean_load(share: Floats, in_time_fraction: float) -> Floats:
+    """Return the highest mean load at which a share is in time, whatever the hours' own, shape (workloads,).
+
+    With g(L) the concave envelope of load · share in time, by Jensen no spread of loads with mean L has more in time
+    than g(L), so L is at most where g(L) = q·L.
+    """
+    loads = load_grid(share.shape[1] - 1)
+    load = np.ones(len(share))
+    for workload, in_time in enumerate(loads * share):
+        corners = _hull(loads, in_time)
+        envelope = np.interp(loads, loads[corners], in_time[corners])
+        load[workload] = loads[envelope >= in_time_fraction * loads - 1e-12].max()
+    return load + MOST_LOAD / LOAD_CELLS  # the next cell is the first that is known not to do
+
+
+def _hull(x: Floats, y: Floats) -> list[int]:
+    """Return the corners of the upper concave hull of points in rising order (Andrew's monotone chain)."""
+    corners: list[int] = []
+    for at in range(x.size):
+        while len(corners) > 1:
+            a, b = corners[-2:]
+            if (y[b] - y[a]) * (x[at] - x[a]) > (y[at] - y[a]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(at)
+    return corners
+
+
+def averaged(of: Survey, in_time_fraction: float) -> Survey:
+    """Return a survey with each month's hours in one bin, and what a node serves at the highest mean load."""
+
+    def first(figures: Floats) -> Floats:
+        padded = np.zeros_like(figures)
+        padded[:, 0] = figures.sum(axis=1)
+        return padded
+
+    there = of.hours[:, :, None] > 0
+    least, most = np.zeros_like(of.least_demand), np.zeros_like(of.most_demand)
+    least[:, 0] = np.where(there, of.least_demand, np.inf).min(axis=1)
+    most[:, 0] = of.most_demand.max(axis=1)
+
+    present = np.zeros_like(of.present)
+    present[:, :, 0] = (of.present * of.hours).sum(axis=2) / of.hours.sum(axis=1)
+    rates = of.rates / of.most_in_time[:, :, None] * mean_load(of.in_time, in_time_fraction)[:, None]
+    return dataclasses.replace(
+        of,
+        hours=first(of.hours),
+        demand=first(of.demand),
+        lit_demand=first(of.lit_demand),
+        least_demand=least,
+        most_demand=most,
+        present=present,
+        rates=rates,
+    )
+
+
+def _speeds(result: RunResult) -> Floats:
+    """Return each cluster's speed on each workload as this run had it, shape (clusters, workloads, hours)."""
+    plan = result.plan
+    level = np.zeros((len(plan.clusters), len(plan.workloads), plan.hours + 1))
+    for change in result.run.log.speeds():
+        level[change.cluster, change.workload, min(int(change.time_h + 0.5), plan.hours)] += change.log_factor
+    return np.asarray(np.exp(np.cumsum(level, axis=2)[:, :, :-1]))
+
+
+def _availability(result: RunResult) -> Floats:
+    """Return the share of node-hours in service, shape (clusters,)."""
+    there, failed = result.monthly.present_node_h.sum(axis=0), result.monthly.failed_node_h.sum(axis=0)
+    lost: Floats = np.divide(failed, there, out=np.zeros_like(failed), where=there > 0)
+    return 1.0 - lost
+
+
+def running_factors(plan: Plan) -> Floats:
+    """Return what a dollar of running cost in each month is worth on the first day, shape (months,)."""
+    capital, edges = plan.money.capital, plan.months.edge_coordinates
+    return discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+
+
+def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return a node's energy without load, what an hour at work adds at least, and months' discount factors.
+
+    At a provider's there is none of the first, and of the second the rent where it is paid for hours at work alone.
+    A node draws P(u) ≥ P(0) + s·u with s = min (P(u) − P(0)) / u, and the meter 1 + (PUE − 1)·(1 − f) times as much,
+    f being the share of cooling that does not fall with load.
+    """
+    power, site, edges, running = plan.money.power, plan.site, plan.month_edges_h, running_factors(plan)
+    price = power.monthly_usd_per_kwh
+    if power.hourly_usd_per_kwh is not None:
+        price = np.minimum.reduceat(power.hourly_usd_per_kwh, edges[:-1])
+    overhead = np.add.reduceat(site.overhead_ratio, edges[:-1]) / np.diff(edges)
+    present_usd = price * (1.0 + overhead * (1.0 - site.fixed_fraction)) * running
+    there_h = np.clip(np.minimum(edges[1:], ends_h[:, None]) - np.maximum(edges[:-1], starts_h[:, None]), 0.0, None)
+    idle_kw = np.array([cluster.node_power.idle_kw for cluster in plan.clusters])
+    slopes = []
+    for cluster in plan.clusters:
+        load_kw = cluster.node_power.load_kw
+        loads = np.arange(1, load_kw.size) / (load_kw.size - 1)
+        slopes.append(max(float(((load_kw[1:] - load_kw[0]) / loads).min()), 0.0))
+    idle_usd = _LEAST_IDLE * idle_kw * (there_h @ present_usd) * plan.on_site
+    busy_usd = (np.array(slopes) * plan.on_site)[:, None] * present_usd
+    upkeep = plan.money.upkeep
+    yearly = upkeep.support_usd_per_accelerator_year + upkeep.licence_usd_per_accelerator_year
+    month = yearly_cost_usd(np.ones((len(running), 1)), yearly, plan.months, upkeep.escalator_per_year)[:, 0]
+    for place, cluster in enumerate(plan.clusters):
+        if cluster.rent is not None and cluster.is_paid_by_the_hour:
+            usd_per_h = cluster.rent.usd_per_accelerator_h + month / plan.months.period_hours
+            busy_usd[place] += cluster.accelerators_per_node * usd_per_h * running
+    return idle_usd, busy_usd, running

@@ -1,0 +1,360 @@
+"""The sizing as a linear program: a bound that no plan can beat, a start for the search, and what makes it impossible.
+
+Variables are nodes N of each purchase, one of several days z for each retirement, and mean nodes x at work by group of
+clusters, workload, month and bin of hours. For one replication, with H hours, D requests and rate r:
+
+* a group has no more at work than are there: Σ_w x ≤ Σ present·N;
+* nobody serves more than is asked: Σ_g r·H·x ≤ D, bin by bin, or over the month what can wait;
+* the promise q: Σ r·H·x ≥ q·(D − what may still wait), by month and workload or all together;
+* in the share y of a bin's hours in which a workload is served, all that goes before it has had what it takes at its
+  objective, since only what is short is overloaded: with d and D the least and most of an hour, and served
+  the workload w and ahead of it v, Σ served_w ≤ D_w − (1 − y)·H·d_w and Σ r₀·H·x_v ≥ D_v − (1 − y)·H·D_v;
+* nodes, budget, nameplate power and power blocks hold.
+
+Hours are summed into bins, no node ever fails, and a node serves as many as are in time at any load, so every plan that
+keeps the promise in the simulation is allowed here, at no lower cost: the least cost is a bound. A plan that keeps its
+promise in a share p of R replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for each
+of a set bound it by their order statistic (Luedtke and Ahmed 2008). Where hours at work are rented, so does the mean of
+the lowest, with as much of each one's rent as it has in the mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.plan.plan import Plan
+from planner.plan.slo_target import LEAST_SHORTFALL
+from planner.sizing.choices import Choices
+from planner.sizing.evaluate import Trial
+from planner.sizing.lp_data import BINS, Survey, running_factors
+from planner.sizing.prices import Prices
+from planner.sizing.program import Places, Rows, rows_of
+
+_NO_REQUESTS = 1e-6  # stands for none, of which none are served either
+_MARGIN_STEP = 1.02  # on demand: margins nearer to each other than this are not told apart
+_RAISED = 1.12  # what is added to a margin that was short where none is known to be enough
+
+
+class Relaxation:
+    """The program of one replication; ``surveys`` holds it by variant: no retirement, each on its first day, ..."""
+
+    def __init__(
+        self, trial: Trial, surveys: Sequence[Survey], prices: Prices, margin: Floats | float = 1.0, *,
+        working: bool = False,
+    ) -> None:  # fmt: skip
+        """Lay the program out; ``margin``, of each month or of all, multiplies demand.
+
+        ``working`` counts failures and incidents, so that what comes of it is no bound.
+        """
+        self.working = working
+        self.trial, self.choices, self.prices = trial, trial.choices, prices
+        self.survey, self.variants = surveys[0], surveys
+        self.margin = np.broadcast_to(np.asarray(margin, dtype=np.float64), len(surveys[0].hours))[:, None]
+        choices = self.choices
+        self.offsets = np.cumsum([0, *(1 + len(retirement.dates) for retirement in choices.retirements)])
+        self.columns = len(choices.purchases) + int(self.offsets[-1])
+        self.groups = _groups(choices)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Lay out the variables of work: one for each group, workload, month and bin that can work."""
+        plan, survey = self.choices.plan, self.survey
+        first = [members[0] for members in self.groups]
+        rates = survey.working[first] if self.working else np.repeat(survey.rates[first][..., None], BINS, axis=3)
+        burst = plan.money.market.burst
+        if burst is not None:  # rented accelerators are one more group, which is always there
+            rented = np.divide(1.0, burst.accelerator_h_per_request, where=burst.accelerator_h_per_request > 0,
+                               out=np.zeros_like(burst.accelerator_h_per_request))  # fmt: skip
+            rented = np.where(np.isfinite(rented), rented, 0.0)
+            rates = np.concatenate([rates, np.broadcast_to(rented[..., None], rates.shape[1:])[None]])
+        able = (rates > 0.0) & (survey.hours[None, None] > 0)
+        self.suppliers = len(rates)
+        """Groups of clusters, and the rented one."""
+        self.ahead = [] if self.working or burst is not None else _ahead(plan, rates)
+        at_objective = np.zeros_like(able)  # work of those ahead that is served at the objective and not overloaded
+        at_objective[:, sorted({first for first, _ in self.ahead})] = True
+        at_objective &= able
+        places = np.hstack((np.nonzero(able), np.nonzero(at_objective)))
+        self.group, self.load, self.month, self.bin = places
+        self.hours: Floats = survey.hours[self.month, self.bin]
+        self.served = rates[self.group, self.load, self.month, self.bin] * self.hours
+        self.plain = np.arange(self.served.size) >= int(able.sum())
+        """Whether a variable of work is at the objective."""
+        highest = survey.most_in_time[first]
+        self.served[self.plain] /= highest[self.group[self.plain], self.load[self.plain]]
+        self.last = sorted({last for _, last in self.ahead})
+        """Workloads that others go before; each has a variable for the share of a bin's hours in which it is served."""
+        self.variables = self.columns + self.served.size + len(self.last) * survey.hours.size
+
+    def _work_cost(self) -> Floats:
+        """Return what a node at work costs in each variable of work."""
+        first = np.array([members[0] for members in self.groups])
+        in_group = self.group < len(self.groups)
+        cost = np.zeros(self.served.size)
+        cost[in_group] = self.prices.work[first[self.group[in_group]], self.month[in_group]]
+        burst = self.choices.plan.money.market.burst
+        if burst is not None:
+            running = running_factors(self.choices.plan)
+            cost[~in_group] = self.prices.rents * burst.usd_per_accelerator_h * running[self.month[~in_group]]
+        return cost * self.hours
+
+    def _presence(self) -> tuple[Floats, Floats]:
+        """Return the nodes there of each column's unit, shape (groups, months, bins, columns), and what always is."""
+        choices, survey = self.choices, self.survey
+        shape = (len(self.groups), *survey.hours.shape)
+        there, always = np.zeros((*shape, self.columns)), np.zeros(shape)
+        names = {cluster.name: place for place, cluster in enumerate(choices.plan.clusters)}
+        bought = {names[purchase.name]: column for column, purchase in enumerate(choices.purchases)}
+        leaving = {names[retirement.cluster]: which for which, retirement in enumerate(choices.retirements)}
+        for group, members in enumerate(self.groups):
+            for member in members:
+                share, nodes = survey.present[member], choices.plan.clusters[member].nodes
+                if member in bought:
+                    there[group, :, :, bought[member]] += share
+                elif member in leaving:
+                    start = len(choices.purchases) + self.offsets[leaving[member]]
+                    for day in range(1 + len(choices.retirements[leaving[member]].dates)):
+                        there[group, :, :, start + day] += nodes * self.variants[day].present[member]
+                else:
+                    always[group] += nodes * share
+        return there, always
+
+    def constraints(self, limits: frozenset[str] = frozenset({"nodes", "budget", "power"})) -> list[Rows]:
+        """Return all rows of the program, those of some limits left out where they are not named."""
+        return [
+            self._machines(),
+            self._power_blocks(),
+            *self._demand(),
+            *self._promise(),
+            *self._in_turn(),
+            *self._chosen(limits),
+        ]
+
+    def _in_turn(self) -> list[Rows]:
+        """Where a workload is served, those that go before it have what they take at their objective.
+
+        A cluster on which whole replicas count may be short of one of them, so as much is taken off.
+        """
+        survey, cells = self.survey, self.survey.hours.size
+        flat = self.month * BINS + self.bin
+        asked, least, most = (
+            np.moveaxis(figures, 2, 0).reshape(-1, cells) for figures in (survey.lit_demand, *self._extremes())
+        )
+        made = []
+        for w in self.last:
+            share = self.columns + self.served.size + self.last.index(w) * cells + np.arange(cells)
+            for v, sign in [(w, 1.0), *((v, -1.0) for v, last in self.ahead if last == w)]:
+                # served − H·d·y ≤ D − H·d for the workload itself, and −served + H·D·y ≤ H·D − D for those ahead of it
+                work = np.flatnonzero((self.load == v) & (self.plain if sign < 0 else True))
+                unit = np.maximum(asked[v], _NO_REQUESTS)
+                hourly = (least if sign > 0 else most)[v]
+                lost = 0.0 if sign > 0 else self._of_a_replica(v).reshape(cells)
+                made.append(
+                    rows_of(
+                        np.concatenate([flat[work], np.arange(cells)]),
+                        np.concatenate([self.columns + work, share]),
+                        np.concatenate([sign * self.served[work] / unit[flat[work]], -sign * hourly / unit]),
+                        most=(sign * (asked[v] - hourly) + lost) / unit,
+                    )
+                )
+        return made
+
+    def _extremes(self) -> tuple[Floats, Floats]:
+        """Return least and most of an hour's demand times the hours of each bin, shape (months, bins, workloads)."""
+        hours = self.survey.hours[:, :, None]
+        least, most = self.survey.least_demand, self.survey.most_demand
+        return np.asarray(least * hours), np.asarray(most * hours)
+
+    def _of_a_replica(self, workload: int) -> Floats:
+        """Return the most that one replica on each cluster serves of a workload, shape (months, bins)."""
+        placement, survey = self.choices.plan.placement, self.survey
+        if placement is None:
+            return np.zeros_like(survey.hours)
+        nodes = [
+            placement.deployments[placement.deployment_of[c, workload]].nodes_per_replica
+            if (c, workload) in placement.deployment_of
+            else 0.0
+            for c in range(len(self.choices.plan.clusters))
+        ]
+        at_objective = survey.rates[:, workload] / survey.most_in_time[:, workload, None]
+        return np.asarray((np.array(nodes) @ at_objective)[:, None] * survey.hours)
+
+    def _machines(self) -> Rows:
+        """Work takes nodes that are there."""
+        there, always = self._presence()
+        shape, groups = self.survey.hours.shape, self.suppliers
+        if groups > len(self.groups):
+            burst = self.choices.plan.money.market.burst
+            assert burst is not None
+            there = np.concatenate([there, np.zeros((1, *shape, self.columns))])
+            always = np.concatenate([always, np.full((1, *shape), burst.most_accelerators)])
+        rows = groups * shape[0] * shape[1]
+        row = (self.group * shape[0] + self.month) * shape[1] + self.bin
+        held = there.reshape(rows, self.columns)
+        at, column = np.nonzero(held)
+        return rows_of(
+            np.concatenate([row, at]),
+            np.concatenate([self.columns + np.arange(row.size), column]),
+            np.concatenate([np.ones(row.size), -held[at, column]]),
+            most=always.ravel(),
+        )
+
+    def _power_blocks(self) -> Rows:
+        """Nodes at work have been energised, where power comes in blocks."""
+        site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
+        in_group = np.flatnonzero(self.group < len(self.groups))
+        first = np.array([members[0] for members in self.groups])
+        kw = (np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters]) * self.choices.plan.on_site)[
+            first
+        ]
+        limit = np.full(self.survey.hours.shape, np.inf)
+        if site.block_h.size:
+            energised = np.array([site.block_kw[site.block_h < end].max(initial=0.0) for end in edges[1:]])
+            limit = np.repeat(energised[:, None], BINS, axis=1)
+        row = self.month[in_group] * BINS + self.bin[in_group]
+        return rows_of(row, self.columns + in_group, kw[self.group[in_group]], most=limit.ravel())
+
+    def _demand(self) -> list[Rows]:
+        """Nobody serves more than is asked for."""
+        loads, survey = self.choices.plan.workloads, self.survey
+        waits = np.array([load.deadline_h > 0 for load in loads])[self.load]
+        count = len(loads)
+        now, later = np.flatnonzero(~waits), np.flatnonzero(waits)
+        asked = survey.lit_demand * self.margin[:, :, None]
+        carried = asked.sum(axis=1)
+        carried[1:] += self.margin[1:] * survey.tail[:-1]
+        at_once = (self.month[now] * BINS + self.bin[now]) * count + self.load[now]
+        in_month = self.month[later] * count + self.load[later]
+        return [
+            rows_of(*self._shares(place, work, requests.ravel()), most=np.ones(requests.size))
+            for place, work, requests in ((at_once, now, asked), (in_month, later, carried))
+        ]
+
+    def _shares(self, row: Places, work: Places, requests: Floats) -> tuple[Places, Places, Floats]:
+        """Return the entries of what is served of some requests, as a share of them."""
+        return row, self.columns + work, self.served[work] / np.maximum(requests, _NO_REQUESTS)[row]
+
+    def _promise(self) -> list[Rows]:
+        """Enough is served, by month and workload or all together."""
+        promise, survey = self.trial.promise, self.survey
+        owed = (survey.demand.sum(axis=1) - survey.tail) * (promise.in_time_fraction - 2.0 * LEAST_SHORTFALL)
+        owed *= self.margin
+        months, count = owed.shape
+        row = (self.month if promise.each_month else 0 * self.month) * count
+        row = row + self.load if promise.of_workload else row
+        rows = np.zeros(months * count)
+        where = np.arange(months)[:, None] * (count if promise.each_month else 0)
+        where = where + (np.arange(count) if promise.of_workload else 0 * np.arange(count))
+        np.add.at(rows, np.broadcast_to(where, owed.shape), owed)
+        least = np.where(rows > _NO_REQUESTS, 1.0, -np.inf)
+        return [rows_of(*self._shares(row, np.arange(row.size), rows), least=least)]
+
+    def _chosen(self, limits: frozenset[str]) -> list[Rows]:
+        """Nodes within what may be bought, one day for each retirement, within budget and power."""
+        choices, made = self.choices, list[Rows]()
+        bought = len(choices.purchases)
+        for which, start in enumerate(self.offsets[:-1]):
+            columns = bought + np.arange(start, self.offsets[which + 1])
+            made.append(rows_of(0 * columns, columns, np.ones(columns.size), least=np.ones(1), most=np.ones(1)))
+        places, all_columns = np.arange(bought), np.arange(self.columns)
+        if bought:
+            least, most = choices.nodes_allowed()
+            most = most if "nodes" in limits else np.full(most.shape, np.inf)
+            made.append(rows_of(choices.group_of, places, np.ones(bought), least=least, most=most))
+        if choices.choose.budget_usd is not None and "budget" in limits and bought:
+            most = np.array([choices.choose.budget_usd])
+            made.append(rows_of(0 * places, places, self.capital(), most=most))
+        if choices.choose.power_kw is not None and "power" in limits:
+            for kw, existing in self.power_rows():
+                most = np.array([choices.choose.power_kw - existing])
+                made.append(rows_of(0 * all_columns, all_columns, kw, most=most))
+        return made
+
+    def capital(self) -> Floats:
+        """Return the least that a node of each purchase costs, shape (purchases,)."""
+        _, most = self.choices.nodes_allowed()
+        return np.array(
+            [
+                sum(self.choices.node_prices_usd(place, int(most[group])))
+                for place, group in enumerate(self.choices.group_of)
+            ]
+        )
+
+    def power_rows(self) -> list[tuple[Floats, float]]:
+        """Return, for each moment at which something comes, kilowatts on site by column, and of what always is."""
+        choices = self.choices
+        unit = (1,) * len(choices.purchases)
+        rows = []
+        for at_h in choices.moments_h():
+            kw, fixed = np.zeros(self.columns), 0.0
+            for which, retirement in enumerate(choices.retirements):
+                for day in range(1 + len(retirement.dates)):
+                    leave = (0,) * which + (day,) + (0,) * (len(choices.retirements) - which - 1)
+                    place = len(choices.purchases) + int(self.offsets[which]) + day
+                    kw[place] = choices.kw_at((*unit, *leave), at_h).get(retirement.cluster, 0.0)
+            there = choices.kw_at((*unit, *(0,) * len(choices.retirements)), at_h)
+            for name, kilowatts in there.items():
+                column = next((i for i, purchase in enumerate(choices.purchases) if purchase.name == name), None)
+                if column is not None:
+                    kw[column] = kilowatts
+                elif all(other.cluster != name for other in choices.retirements):
+                    fixed += kilowatts
+            rows.append((kw, fixed))
+        return rows
+
+    def cost(self) -> Floats:
+        """Return the objective's coefficients, shape (variables,)."""
+        shares = np.zeros(self.variables - self.columns - self.served.size)
+        return np.concatenate([self.prices.column, self._work_cost(), shares])
+
+    def retired(self, values: Floats) -> tuple[int, ...]:
+        """Return the place of each retirement's day in a solution."""
+        bought = len(self.choices.purchases)
+        ends = zip(self.offsets[:-1], self.offsets[1:], strict=True)
+        return tuple(int(np.argmax(values[bought + start : bought + end])) for start, end in ends)
+
+    def upper(self, allowed: Sequence[bool] | None = None) -> Floats:
+        """Return the most of each variable; the least is 0."""
+        upper = np.full(self.variables, np.inf)
+        upper[len(self.choices.purchases) : self.columns] = 1.0
+        upper[self.columns + self.served.size :] = 1.0
+        if allowed is not None:
+            upper[: len(allowed)] = np.where(allowed, np.inf, 0.0)
+        return upper
+
+
+def _ahead(plan: Plan, rates: Floats) -> list[tuple[int, int]]:
+    """Return pairs of workloads that cannot wait, the first of which goes before the second wherever that is served.
+
+    ``rates`` has shape (groups, workloads, months, bins).
+    """
+    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h]
+    return [
+        (v, w)
+        for v, w in itertools.permutations(urgent, 2)
+        if plan.workloads[v].priority < plan.workloads[w].priority
+        and not ((rates[:, w] > 0) & (rates[:, v] <= 0)).any()
+    ]
+
+
+def _groups(choices: Choices) -> list[list[int]]:
+    """Return the clusters that serve alike, by their places: those of one open cluster, and each other alone."""
+    owner = {purchase.name: purchase.cluster for purchase in choices.purchases}
+    groups: dict[str, list[int]] = {}
+    for place, cluster in enumerate(choices.plan.clusters):
+        groups.setdefault(owner.get(cluster.name, f"={cluster.name}"), []).append(place)
+    return list(groups.values())
+
+
+def margins_between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
+    """Return the margins to try next, each between one that was short and one that was enough, as far as these are."""
+    known = (short_at > 0) & np.isfinite(enough_at)
+    middle = np.sqrt(short_at * np.where(known, enough_at, 1.0))
+    apart = enough_at > _MARGIN_STEP * short_at
+    tried = np.where(known, np.where(apart, middle, enough_at), margin)
+    tried = np.where((short_at > 0) & ~known, short_at * _RAISED, tried)
+    return np.where((short_at == 0) & np.isfinite(enough_at), enough_at / _RAISED, tried)

@@ -1,0 +1,338 @@
+"""Now or later: what it is worth to decide on later purchases at a review, by demand and deliveries seen until then.
+
+Two stages, by simulation on common random numbers. The replications fall into a few levels of what is seen at the
+review; a policy fixes what is bought before it, and for each level what is bought from then on, and must keep the same
+promise as a plan: in as many replications of all levels together. Its cost less that of a plan in which all is fixed on
+the first day, replication by replication, is what the review is worth.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.plan.plan import ClusterPlan
+from planner.sizing.candidate import Judged, judged
+from planner.sizing.choices import Counts, due_h
+from planner.sizing.evaluate import Archive, Outcome, Run
+from planner.sizing.local_search import cheaper_as_run, searched
+from planner.sizing.policies import Policies
+from planner.sizing.prices import prices_of
+from planner.sizing.replications import Surveyed
+from planner.sizing.search import Search
+from planner.sizing.solved import Relaxed, Shared, solve_together
+from planner.studies.intervals import Estimate, half_width
+from planner.units import HOURS_PER_DAY
+
+NOW, FIXED, REVIEWED = "everything now", "fixed on the first day", "with a review"
+_MOST_LEVELS = 3  # of demand: low, middle and high; more would have too few replications each
+_FEWEST = 1.0 / 6.0  # share of the replications that a level has at least
+_QUARTER = 3  # months over which demand is averaged: one alone may be out of season
+_DESIGNED = 2  # replications of each level that the start is to serve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """What may be seen at a review, in a few levels: deliveries as promised or late, and within each by demand."""
+
+    months: int
+    """Whole months before the review."""
+    review_h: float
+    cuts: tuple[tuple[float, ...], ...]
+    """Forecasts that part the levels, rising: of replications without a late delivery, then of those with one."""
+
+    def of(self, outcome: Outcome, due: Sequence[str]) -> int:
+        """Return the level that a replication shows."""
+        late = len(self.cuts) - 1 if self.is_late(outcome, due) else 0
+        before = sum(len(cuts) + 1 for cuts in self.cuts[:late])
+        return before + int(np.searchsorted(self.cuts[late], forecast(outcome.tokens, self.months), side="right"))
+
+    def is_late(self, outcome: Outcome, due: Sequence[str]) -> bool:
+        """Say whether something that was due before the review is not there yet."""
+        return any(outcome.delivered_h.get(name, np.inf) > self.review_h for name in due)
+
+    @property
+    def count(self) -> int:
+        """How many levels there are."""
+        return sum(len(cuts) + 1 for cuts in self.cuts)
+
+
+def forecast(tokens: Floats, months: int) -> float:
+    """Return the demand of the last month as one would forecast it after some months, at the growth seen until then.
+
+    With D₀ and D₁ the mean tokens a month of the first and the last quarter seen, m months apart, and n months to go:
+    D₁·(D₁ / D₀)^(n/m).
+    """
+    span = min(_QUARTER, months)
+    first, last = tokens[:span].mean(), tokens[months - span : months].mean()
+    apart = months - span
+    growth = (last / first) ** (1.0 / apart) if apart and first > 0 else 1.0
+    return float(last * growth ** (tokens.size - months))
+
+
+def levels_of(outcomes: Sequence[Outcome], due: Sequence[str], months: int, review_h: float) -> Levels:
+    """Part replications into levels of equal number; late ones apart where they are neither few nor nearly all."""
+    fewest = max(1.0, _FEWEST * len(outcomes))
+    all_alike = Levels(months=months, review_h=review_h, cuts=((),))
+    late = np.array([all_alike.is_late(outcome, due) for outcome in outcomes])
+    seen = np.array([forecast(outcome.tokens, months) for outcome in outcomes])
+    apart = fewest <= late.sum() <= late.size - fewest
+    groups = [seen[~late], seen[late]] if apart else [seen]
+    cuts = []
+    for group in groups:
+        ranked, bins = np.sort(group), int(min(_MOST_LEVELS, max(1, group.size // fewest)))
+        edges = [group.size * part // bins for part in range(1, bins)]
+        cuts.append(tuple(float(ranked[edge - 1] + ranked[edge]) / 2.0 for edge in edges))
+    return Levels(months=months, review_h=review_h, cuts=tuple(cuts))
+
+
+def _all_due_h(cluster: ClusterPlan) -> float:
+    """Return when the last of a cluster's nodes are due, as stated."""
+    order = cluster.order
+    return due_h(cluster) + ((order.deliveries - 1) * order.interval_h if order else 0.0)
+
+
+class Reviewed(Surveyed):
+    """The replications of a search among policies."""
+
+    def __init__(self, surveyed: Surveyed, archive: Archive, fixed: Counts, review: datetime.date) -> None:
+        """Part the replications by what they show at the review, as the run of a choice tells it."""
+        vars(self).update(vars(surveyed))  # all that was surveyed is the same; what is bought differs
+        self._rent = {}
+        self.archive, self.fixed = archive, fixed
+        plain = self.trial.choices
+        review_h = (review - plain.scenario.start).days * float(HOURS_PER_DAY)
+        edges = plain.plan.month_edges_h
+        months = int(np.searchsorted(edges, review_h, side="right")) - 1
+        bought = {purchase.name for purchase, nodes in zip(plain.purchases, fixed, strict=False) if nodes}
+        # What nobody ordered tells nothing: only deliveries of the plan itself are seen.
+        self.due = [
+            cluster.name
+            for cluster in plain.plan.clusters
+            if cluster.name in bought and _all_due_h(cluster) <= review_h
+        ]
+        every = range(len(self.surveys))
+        self.levels = levels_of(
+            archive.outcomes([(fixed, replication) for replication in every]), self.due, months, review_h
+        )
+        self.policies = Policies.of(plain, review, self.levels.count)
+        level = np.array([self.level(replication) for replication in every])
+        self.shares = [float((level == at).mean()) for at in range(self.levels.count)]
+        by_level = [
+            prices_of(
+                self.trial, [self.surveys[replication] for replication in np.flatnonzero(level == at)], bound=False
+            ).column
+            * (level == at).mean()
+            for at in range(self.levels.count)
+        ]
+        places, days = len(plain.purchases), self.prices.column[len(plain.purchases) :]
+        self.column: Floats = np.concatenate([np.zeros(len(self.policies.purchases)), days])
+        for at, column in enumerate(by_level):
+            self.column[self.policies.places(at)] += column[:places]
+
+    @property
+    def choices(self) -> Policies:
+        """What may be chosen."""
+        return self.policies
+
+    def level(self, replication: int) -> int:
+        """Return what a replication shows."""
+        return self.levels.of(self.archive.outcomes([(self.fixed, replication)])[0], self.due)
+
+    def run_of(self, counts: Counts, replication: int) -> Run:
+        """Return the run of the choice that a policy makes on what the replication shows."""
+        return self.policies.at(counts, self.level(replication)), replication
+
+    def designed(self, hardest: Sequence[int], sparing: int) -> list[int]:
+        """Return the hardest replications of each level that must keep the promise."""
+        must = [replication for replication in hardest[sparing:] if replication < len(self.surveys)]
+        by_level = [
+            [replication for replication in must if self.level(replication) == at] for at in range(self.levels.count)
+        ]
+        return [replication for members in by_level for replication in members[:_DESIGNED]]
+
+    def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
+        """Return the cheapest policy that keeps the promise in some replications with a margin on demand."""
+        policies, plain = self.policies, len(self.trial.choices.purchases)
+        days = np.arange(self.column.size - len(policies.purchases))
+        shared = Shared(
+            places=[
+                np.concatenate([policies.places(self.level(replication)), len(policies.purchases) + days]).astype(
+                    np.int64
+                )
+                for replication in design
+            ],
+            cost=self.column,
+            upper=np.concatenate([np.where(allowed, np.inf, 0.0), np.ones(days.size)]),
+            purchases=len(policies.purchases),
+        )
+        programs = self.programs(design, margin)
+        assert programs[0].columns == plain + days.size
+        return solve_together(programs, integral=True, shared=shared)
+
+    def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:  # noqa: ARG002 - none is told
+        """Return zeros: no bound of a policy is worked out, and no policy costs less than nothing."""
+        return np.zeros(len(self.surveys))
+
+    def least_with_rent(self, allowed: Sequence[bool]) -> float:  # noqa: ARG002 - none is told
+        """Return 0, as :meth:`least_costs`."""
+        return 0.0
+
+    def lumps(self, counts: Sequence[float]) -> float:
+        """Return what is no figure of a node in a policy, in the mean over the levels."""
+        policy = tuple(int(nodes) for nodes in counts)
+        return sum(share * self._lumps(self.policies.at(policy, level)) for level, share in enumerate(self.shares))
+
+    def standing(self, counts: Sequence[float]) -> float:
+        """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""
+        bought = len(self.policies.purchases)
+        return self._with_days(
+            self.prices.fixed + float(np.dot(counts[:bought], self.column[:bought])), counts[bought:], self.prices
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One level of what may be seen, and what is bought on it."""
+
+    share: float
+    """Of the replications that the search met."""
+    late: bool
+    lowest: float
+    """Forecast over the mean one of all replications."""
+    highest: float
+    counts: Counts
+    """The choice that the policy makes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A way to decide, over replications that no search has seen."""
+
+    name: str
+    words: str
+    outcome: Judged | None
+    """None where nothing of the kind keeps the promise."""
+    saved: Estimate | None
+    """What the policy with a review saves against it, in the mean, with its 95% interval; None for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What a review is worth."""
+
+    date: datetime.date
+    levels: tuple[Level, ...]
+    alternatives: tuple[Alternative, ...]
+    next_parts: tuple[str, ...]
+    """Parts that can be bought from the review on alone."""
+
+
+Confirm = Callable[[Search], int]
+"""Confirms the best of a search on fresh replications, mending it where needed; returns the first of the last ones."""
+
+
+def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: range) -> Review:
+    """Hold a policy with a review against plans without one, and against one without the next part.
+
+    ``fresh`` are the replications on which the answer of the main search was confirmed.
+    """
+    assert main.best is not None
+    choices = main.trial.choices
+    later = [purchase.date >= review for purchase in choices.purchases]
+    early = {purchase.accelerator for purchase, is_later in zip(choices.purchases, later, strict=True) if not is_later}
+    following = tuple(part for part in choices.accelerators if part not in early)
+    main.clock.say(f"searching among policies with a review on {review}")
+    policy = policy_search(main, main.best, review, lambda _: True)
+    searches: dict[str, Search | None] = {REVIEWED: policy, FIXED: main}
+    firsts = [confirm(policy), fresh.start]
+    if early and any(later):
+        main.clock.say("searching among plans that buy everything before the review")
+        searches[NOW] = _with_answer(
+            Search(main.surveyed, main.archive, main.clock, [not is_later for is_later in later], like=main)
+        )
+    if following and early:
+        main.clock.say(f"searching among policies without {', '.join(following)}")
+        allowed = [purchase.accelerator in early for purchase in choices.purchases]
+        without = _with_answer(Search(main.surveyed, main.archive, main.clock, allowed, like=main))
+        searches[without_name(following)] = without and policy_search(
+            main, without.best or (), review, lambda part: part in early
+        )
+    firsts += [confirm(search) for search in list(searches.values())[2:] if search is not None]
+    seen = range(max(firsts), max(firsts) + len(fresh))
+    costs = {
+        name: None if search is None or search.best is None else search.outcomes(search.best, seen)
+        for name, search in searches.items()
+    }
+    return Review(
+        date=review,
+        levels=_levels(policy),
+        alternatives=tuple(_alternative(name, searches[name], costs[name], costs[REVIEWED]) for name in searches),
+        next_parts=following if early else (),
+    )
+
+
+def without_name(parts: Sequence[str]) -> str:
+    """Return what the policy without some parts is called."""
+    return f"with a review, without {', '.join(parts)}"
+
+
+def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: Callable[[str], bool]) -> Search:
+    """Search among policies, from the relaxation's and from one that buys the same whatever is seen."""
+    reviewed = Reviewed(main.surveyed, main.archive, fixed, review)
+    parts = [allowed(purchase.accelerator) for purchase in reviewed.policies.purchases]
+    search = Search(reviewed, main.archive, main.clock, parts, like=main)
+    start = reviewed.policies.same(fixed)
+    counts = search.run()
+    if counts is None or search.dearer_by(start, counts) < 0.0:
+        same = search.run(start) or start
+        search.best = same if counts is None or search.dearer_by(same, counts) < 0.0 else counts
+    if search.best is not None:
+        search.best = cheaper_as_run(search, search.best)
+    return search
+
+
+def _with_answer(search: Search) -> Search | None:
+    return search if searched(search, search.tries) is not None else None
+
+
+def _levels(policy: Search) -> tuple[Level, ...]:
+    """Return the levels of a policy, with what is bought on each."""
+    reviewed = policy.surveyed
+    assert isinstance(reviewed, Reviewed)
+    assert policy.best is not None
+    outcomes = reviewed.archive.outcomes(
+        [(reviewed.fixed, replication) for replication in range(len(reviewed.surveys))]
+    )
+    seen = np.array([forecast(outcome.tokens, reviewed.levels.months) for outcome in outcomes])
+    level = np.array([reviewed.levels.of(outcome, reviewed.due) for outcome in outcomes])
+    first_late = len(reviewed.levels.cuts[0]) + 1
+    return tuple(
+        Level(
+            share=float((level == at).mean()),
+            late=at >= first_late,
+            lowest=float(seen[level == at].min() / seen.mean()),
+            highest=float(seen[level == at].max() / seen.mean()),
+            counts=reviewed.policies.at(policy.best, at),
+        )
+        for at in range(reviewed.levels.count)
+    )
+
+
+def _alternative(
+    name: str, search: Search | None, outcomes: list[Outcome] | None, reviewed: list[Outcome] | None
+) -> Alternative:
+    if search is None or outcomes is None or search.best is None:
+        return Alternative(name=name, words="", outcome=None, saved=None)
+    saved = None
+    if reviewed is not None and name != REVIEWED:
+        differences = np.array([one.cost - other.cost for one, other in zip(outcomes, reviewed, strict=True)])
+        saved = Estimate(
+            value=float(differences.mean()), half_width=half_width(differences), completed=differences.size
+        )
+    words = search.choices.words(search.best)
+    return Alternative(name=name, words=words, outcome=judged(search.best, outcomes), saved=saved)

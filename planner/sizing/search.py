@@ -1,0 +1,399 @@
+"""The search by simulation: from the relaxation's start down to a plan from which nothing can be taken.
+
+All choices meet the same replications. They are raced: replications come hardest first (as the relaxation ranks them),
+and a choice is dropped as soon as more of them have broken the promise than may. One that stands after the hard ones is
+run on the rest only once it is to be the answer.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.arrays import Bools, Floats, Ints
+from planner.plan.slo_target import LEAST_SHORTFALL
+from planner.sizing.candidate import Clock, gap_fraction
+from planner.sizing.choices import Counts, due_h
+from planner.sizing.evaluate import Archive, Outcome
+from planner.sizing.moves import Neighbourhood, carried_on, moved
+from planner.sizing.relaxation import margins_between
+from planner.sizing.replications import Surveyed, spared
+
+_BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
+_CALM = 4  # replications in a row that must keep the promise before the easier ones are taken as kept
+_MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
+_MOST_STARTS = 14  # margins that are tried
+_MENDED_BY = 0.01  # of the nodes: what is added for a stretch that is short
+_MENDED_FASTER = 1.2  # by how much more at the next try
+_MOST_MENDED = 20
+_LEAP_FROM = 0.92  # of the cost: about where a leap begins, to be mended from there
+_LEAST_SAVED = 0.002  # of the cost: what a leap must save to be worth its runs
+_MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
+_MOST_LEAST = 4  # choices that keep the promise and are predicted to cost less: of those the cheapest is taken
+_SAME = 1e-9  # of the cost: what is no difference
+RIVAL_TRIES = 4  # the same where only a comparison is wanted
+
+
+class Search:
+    """A search among some purchases, over the replications that were surveyed."""
+
+    def __init__(
+        self, surveyed: Surveyed, archive: Archive, clock: Clock, allowed: Sequence[bool], *,
+        tries: int = _MOST_TRIED, like: Search | None = None,
+    ) -> None:  # fmt: skip
+        """Rank the replications by what they cost at least; ``tries`` choices in a row may fail at one step.
+
+        A search ``like`` another takes over what that one has learned of which replications are hard.
+        """
+        self.tries, self.gap = tries, 0.0
+        self.trial, self.surveyed, self.archive, self.clock = surveyed.trial, surveyed, archive, clock
+        self.choices = surveyed.choices
+        self.allowed = tuple(allowed)
+        self.in_time = self.trial.promise.in_time_fraction
+        self.spared = spared(len(surveyed.surveys), self.trial.promise.in_replications_fraction)
+        least = surveyed.least_costs(allowed)
+        self.decisive = int(np.argsort(-least, kind="stable")[self.spared])
+        """The replication that decides the bound: of those that must keep the promise the hardest."""
+        self.bound = max(float(least[self.decisive]), surveyed.least_with_rent(allowed))
+        """No choice that keeps the promise in enough of these replications costs less; infinity where none does."""
+        if like is None and math.isfinite(self.bound):
+            least = surveyed.least_costs(allowed, working=True)
+        self.order: list[int] = np.argsort(-least, kind="stable").tolist()
+        if like is not None:
+            self.order = [replication for replication in like.order if replication < len(least)]
+        self.design = surveyed.designed(self.order, self.spared)
+        self._broke: dict[int, list[NDArray[np.int64]]] = {}
+        """By replication: what choices that broke the promise in it had bought up to each date."""
+        self.best: Counts | None = None
+        self.margin, self.started = np.ones(0), 0.0
+        """Margins on demand at which the search began, by stretch of months, and what that was predicted to cost."""
+
+    def promising(self, in_time: float) -> Search:
+        """Return the same search for another promised share, with fewer tries."""
+        trial = dataclasses.replace(
+            self.trial, promise=dataclasses.replace(self.trial.promise, in_time_fraction=in_time)
+        )
+        other = copy.copy(self.surveyed)  # the surveys do not depend on what is promised
+        other.trial = trial
+        return Search(other, self.archive, self.clock, self.allowed, tries=RIVAL_TRIES, like=self)
+
+    def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[Outcome]:
+        """Return what a choice comes to in some replications."""
+        return self.archive.outcomes([self.surveyed.run_of(counts, replication) for replication in replications])
+
+    def holds(self, counts: Counts, *, fully: bool = False) -> bool:
+        """Say whether a choice keeps the promise in enough replications, hardest first."""
+        if self.is_refuted(counts) or (not fully and self._breaks_more(counts)):
+            return False
+        inferred = self._inferred(counts)
+        if fully or self.best is None:  # a start is mended by what its own runs show
+            inferred = set()
+        broken, calm = len(inferred), 0
+        for first in range(0, len(self.order), _BATCH):
+            self.clock.check()
+            batch = self.order[first : first + _BATCH]
+            kept = self._kept(counts, [replication for replication in batch if replication not in inferred])
+            for replication in batch:
+                calm = calm + 1 if kept.get(replication, False) else 0
+            broken += sum(not kept_one for kept_one in kept.values())
+            if broken > self.spared:
+                return False
+            if not fully and first + _BATCH >= 2 * self.spared + _CALM and calm >= _CALM:
+                return True
+        return True
+
+    def is_refuted(self, counts: Counts) -> bool:
+        """Say whether too many replications break the promise with a choice, as those show that were run."""
+        return len(self._inferred(counts)) > self.spared
+
+    def _inferred(self, counts: Counts) -> set[int]:
+        """Return the replications that need not be run: one with as much at every date, or more, broke the promise."""
+        reach = self.choices.reach(counts)
+        return {
+            replication
+            for replication in self.order
+            if any((reach <= broke).all() for broke in self._broke.get(replication, ()))
+        }
+
+    def _kept(self, counts: Counts, replications: Sequence[int]) -> dict[int, bool]:
+        """Run a choice in some replications, and say in which it keeps the promise; those it breaks are noted."""
+        outcomes = zip(replications, self.outcomes(counts, replications), strict=True)
+        kept = {replication: outcome.worst > self.in_time - LEAST_SHORTFALL for replication, outcome in outcomes}
+        for replication, kept_one in kept.items():
+            if not kept_one:
+                self._broke.setdefault(replication, []).append(self.choices.reach(counts))
+        return kept
+
+    def _breaks_more(self, counts: Counts) -> bool:
+        """Say whether a choice breaks several of the replications that the best so far is the last to keep.
+
+        Those that are harder break with the best so far, so they are not asked: this only ever drops a choice.
+        """
+        last = self.order[self.spared : self.spared + _BATCH]
+        if (
+            self.best is None
+            or not self.spared
+            or any(self.surveyed.run_of(self.best, replication) not in self.archive.known for replication in last)
+        ):
+            return False
+        self.clock.check()
+        return sum(not kept for kept in self._kept(counts, last).values()) > 1
+
+    @property
+    def around(self) -> Neighbourhood:
+        """The choices near one."""
+        return Neighbourhood(surveyed=self.surveyed, choices=self.choices, allowed=self.allowed, decisive=self.decisive)
+
+    def run(self, start: Counts | None = None) -> Counts | None:
+        """Return the best choice found, which keeps the promise in these replications; None where none was.
+
+        It begins with a choice that is known to keep it, or with one that the relaxation makes.
+        """
+        if not math.isfinite(self.bound):
+            return None
+        self.best, held = self._start() if start is None else start, None
+        while self.best is not None and (held is None or self._cheaper(self.best, held)):
+            if self.holds(self.best, fully=True):
+                held = self.best
+                self.best = self.descend(held)
+                if self.best == held and self.tries == _MOST_TRIED:
+                    self.best = self.leap(held)
+            else:
+                self.learn(self.best)
+                self.best = self.mend(self.best)
+        self.best = held if held is None or not self.tries else self._least(held)
+        return self.best
+
+    def _least(self, held: Counts) -> Counts:
+        """Return the cheapest choice that keeps the promise, where few enough cost less that each can be tried.
+
+        None costs less than the bound, which counts energy of work besides; rent is not predicted as well.
+        """
+        least = self.bound + min(0.0, self.surveyed.prices.fixed - self.surveyed.bound_prices.fixed)
+        least = -math.inf if self.surveyed.rents else least - 1e-6 * abs(least)
+        below = sorted((self.surveyed.predicted(counts), counts) for counts in self.around.below(held) or [])
+        kept = (counts for cost, counts in below if cost > least and self.holds(counts, fully=True))
+        return min([held, *itertools.islice(kept, _MOST_LEAST)], key=lambda counts: self.dearer_by(counts, held))
+
+    def _cheaper(self, one: Counts, other: Counts) -> bool:
+        """Say whether a choice costs less than another, or has fewer nodes at the same cost."""
+        dearer, nodes = self.dearer_by(one, other), [sum(of[: len(self.choices.purchases)]) for of in (one, other)]
+        same = _SAME * abs(self.surveyed.predicted(other))
+        return dearer < -same or (dearer <= same and nodes[0] < nodes[1])
+
+    def dearer_by(self, one: Counts, other: Counts) -> float:
+        """Return what a choice costs more than another, as far as both were run."""
+        return self.surveyed.dearer_by(one, other, self.archive.known)
+
+    def learn(self, counts: Counts) -> None:
+        """Rank the replications by what a choice keeps in each: better than by what the relaxation thought.
+
+        Those that twice as much would not mend, such as long outages, come first: they are the ones to be spared.
+        """
+        known, run_of = self.archive.known, self.surveyed.run_of
+        worst = {
+            replication: known[run].worst for replication in self.order if (run := run_of(counts, replication)) in known
+        }
+        broken = [replication for replication, share in worst.items() if share <= self.in_time - LEAST_SHORTFALL]
+        bought = len(self.choices.purchases)
+        twice = (*(2 * nodes for nodes in counts[:bought]), *counts[bought:])
+        hopeless = {replication for replication, kept in self._kept(twice, broken).items() if not kept}
+        self.order.sort(key=lambda replication: (replication not in hopeless, worst.get(replication, 1.0)))
+
+    def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
+        """Take in further replications; with a margin, fewer may break the promise, by half a standard error."""
+        self.order += [replication for replication in replications if replication not in self.order]
+        share, count = self.trial.promise.in_replications_fraction, len(self.order)
+        fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
+        self.spared = max(0, spared(count, share) - fewer)
+        self.learn(counts)
+
+    def meet(self, other: Search) -> None:
+        """Take over the replications of another search, in its order."""
+        self.order, self.spared = list(other.order), other.spared
+
+    def _start(self) -> Counts | None:
+        """Return the relaxation's choice at the least margins on demand at which the simulation keeps the promise.
+
+        Each stretch of months between two deliveries has a margin of its own, halved between one at which it was short
+        and one at which nothing was: what the relaxation leaves out does not weigh alike on all.
+        """
+        stretches = self._stretches()
+        margin = np.ones(1 + stretches.max())
+        short_at, enough_at = np.zeros_like(margin), np.full_like(margin, np.inf)
+        held: Counts | None = None
+        last = made = self._relaxed(margin[stretches])
+        for _ in range(_MOST_STARTS if self.tries > RIVAL_TRIES else _MOST_STARTS // 2):
+            if made is None or margin.max() > _MOST_MARGIN:
+                break
+            last = made
+            if held is None:
+                self.margin, self.started = margin, self.surveyed.predicted(made)
+            if self.holds(made):
+                enough_at = np.minimum(enough_at, margin)
+                if held is None or self._cheaper(made, held):
+                    held, self.margin, self.started = made, margin, self.surveyed.predicted(made)
+            else:
+                short = self._short(made, stretches)
+                short_at = np.where(short, np.maximum(short_at, margin), short_at)
+            margin = margins_between(margin, short_at, enough_at)
+            if np.array_equal(margin, enough_at):
+                break
+            made = self._relaxed(margin[stretches])
+        return held if held is not None or last is None else self.mend(last)  # what limits forbid is mended by nodes
+
+    def _stretches(self) -> Ints:
+        """Return for each month the deliveries before its end, counted from 0."""
+        plan = self.trial.choices.plan
+        moments = np.searchsorted(self.trial.choices.moments_h(), plan.month_edges_h[1:])
+        return np.asarray(np.unique(moments, return_inverse=True)[1], dtype=np.intp)
+
+    def _short(self, counts: Counts, stretches: Ints) -> Bools:
+        """Say in which stretches a choice breaks the promise where it must not, in the replications that were run."""
+        runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.spared :])
+        must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
+        short = np.zeros(1 + stretches.max(), dtype=np.bool_)
+        if any(len(shares) != stretches.size for shares in must):  # promised over the whole time
+            return ~short
+        for shares in must:
+            broken = (shares <= self.in_time - LEAST_SHORTFALL).any(axis=1)
+            short[stretches[broken]] = True
+        return short
+
+    def _relaxed(self, margin: Floats, allowed: Sequence[bool] | None = None) -> Counts | None:
+        """Return the relaxation's choice for the replications that decide, with a margin on each month's demand."""
+        self.clock.check()
+        relaxed = self.surveyed.relaxed(self.design, margin, self.allowed if allowed is None else allowed)
+        made = None if relaxed is None else relaxed.counts()
+        return made if made is not None and self.choices.within_limits(made) else None
+
+    def mend(self, counts: Counts) -> Counts | None:
+        """Return one with a little more that keeps the promise; None where limits forbid it.
+
+        Where a stretch of months is short, more is bought for it: of what comes last before it, which costs least.
+        """
+        tried = itertools.islice(self._ever_wider(counts), _MOST_MENDED)
+        mended = next((grown for grown in tried if self.holds(grown)), None)
+        return self._mend_by_one(counts) if mended is None else mended
+
+    def _ever_wider(self, counts: Counts) -> Iterator[Counts]:
+        """Yield a choice, then ever more for the stretches in which the last was short as it was run, within limits."""
+        stretches, share = self._stretches(), _MENDED_BY
+        while True:
+            yield counts
+            wider = self._widened(counts, self._short(counts, stretches), share)
+            if wider == counts or not self.choices.within_limits(wider):
+                return
+            counts, share = wider, share * _MENDED_FASTER
+
+    def _widened(self, counts: Counts, short: Bools, share: float) -> Counts:
+        """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best.
+
+        Of a part that is there, and one that limits allow: what a vendor allots no more of, the next best part serves.
+        """
+        around, bundles = self.around, self.choices.bundles()
+        bundles = [bundle for bundle in bundles if self.allowed[bundle[0]] and around.worth(bundle) > 0]
+        price = {bundle: around.price(bundle) / around.worth(bundle) for bundle in bundles}
+        parts = [purchase.accelerator for purchase in self.choices.purchases]
+        used = {part for part, nodes in zip(parts, counts, strict=False) if nodes}
+        serves = {bundle: self._serves(bundle[0]) for bundle in bundles}
+        more = max(1, round(share * sum(counts[: len(self.choices.purchases)])))
+        for stretch in np.flatnonzero(short):
+            able = [
+                bundle
+                for bundle in bundles
+                if stretch in serves[bundle] and self.choices.within_limits(moved(counts, dict.fromkeys(bundle, more)))
+            ]
+            last = [bundle for bundle in able if serves[bundle][0] == max(serves[other][0] for other in able)]
+            if last:
+                best = min(last, key=lambda bundle: (parts[bundle[0]] not in used, price[bundle]))
+                counts = moved(counts, dict.fromkeys(best, more))
+        return counts
+
+    def _serves(self, place: int) -> range:
+        """Return the stretches of months that a purchase serves, in part or whole."""
+        plan, stretches = self.trial.choices.plan, self._stretches()
+        cluster = plan.clusters[self.choices.place(self.choices.purchases[place].name)]
+        first = int(np.searchsorted(plan.month_edges_h[1:], max(due_h(cluster), 0.0), side="right"))
+        last = int(np.searchsorted(plan.month_edges_h[1:-1], cluster.retire_h))
+        return range(stretches[min(first, stretches.size - 1)], 1 + stretches[last])
+
+    def _mend_by_one(self, counts: Counts) -> Counts | None:
+        """Return one with a few more nodes of one purchase that keeps the promise, the cheapest found."""
+        step = 1
+        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
+        while step < 4 * (sum(counts) + 8):
+            grown = [moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
+            grown = [candidate for candidate in grown if self.choices.within_limits(candidate)]
+            for counts_grown in sorted(grown, key=self.surveyed.predicted):
+                if self.holds(counts_grown):
+                    return counts_grown
+            if not grown:
+                return None
+            step = step + 1 if step < 4 else 2 * step
+        return None
+
+    def descend(self, counts: Counts) -> Counts:
+        """Take away, move later and swap, in ever smaller steps, while the promise is kept."""
+        bought = counts[: len(self.choices.purchases)]
+        step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 64))))
+        while step:
+            tried, moves = 0, self.around.near(counts, step)
+            while (move := next(moves, None)) is not None and tried < self.tries:
+                if self._improves(counts, move):
+                    self.best = move
+                    counts, tried = carried_on(counts, move, functools.partial(self._improves, counts)), 0
+                    self.best = counts
+                    if self._tell() <= self.gap:
+                        return counts
+                    moves = self.around.near(counts, step)
+                else:
+                    tried += 1
+            step //= 2
+        return counts
+
+    def _improves(self, counts: Counts, other: Counts) -> bool:
+        """Say whether another choice is allowed, keeps the promise and is better than one, as both were run.
+
+        What a prediction leaves out may turn it: a plan of which one more engineer has to be paid, say.
+        """
+        return self.choices.within_limits(other) and self.holds(other) and self._cheaper(other, counts)
+
+    def leap(self, counts: Counts) -> Counts:
+        """Return a cheaper choice without one of the purchases of a choice; the same where none keeps the promise.
+
+        The relaxation says what stands in for it, at margins lower than the search has come to; what is short then is
+        mended as long as that costs less. No small step leads from a part that stays to one that is sold after a year
+        and another that comes then.
+        """
+        if not self.started:
+            return counts
+        low = self.margin * _LEAP_FROM * self.surveyed.predicted(counts) / self.started
+        most, stretches = self.surveyed.predicted(counts) * (1.0 - _LEAST_SAVED), self._stretches()
+        used = [place for place, nodes in enumerate(counts[: len(self.choices.purchases)]) if nodes]
+        without = [tuple(may and at != place for at, may in enumerate(self.allowed)) for place in used]
+        starts = {made for allowed in without if (made := self._relaxed(low[stretches], allowed)) is not None}
+        for start in sorted(starts, key=self.surveyed.predicted):
+            cheaper = itertools.takewhile(lambda grown: self.surveyed.predicted(grown) < most, self._ever_wider(start))
+            leapt = next((grown for grown in cheaper if self.holds(grown)), None)
+            if leapt is not None:
+                return leapt
+        return counts
+
+    def _tell(self) -> float:
+        """Say what the best so far costs, about; return how far it is from the bound."""
+        assert self.best is not None
+        cost = self.surveyed.predicted(self.best)
+        gap = gap_fraction(cost, self.bound)
+        self.clock.say(
+            f"{self.archive.workers.runs:,} runs: {self.choices.words(self.best)}; about {cost / 1e6:,.2f} M, "
+            f"bound {self.bound / 1e6:,.2f} M, gap {gap:.1%}"
+        )
+        return gap

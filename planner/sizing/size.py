@@ -1,0 +1,283 @@
+"""A sizing from its scenario to its answer: survey, bound, search, families, confirmation on fresh replications."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from planner.errors import CapacityError
+from planner.plan.build import promise_plan
+from planner.plan.slo_target import Promise
+from planner.run.result import RunResult
+from planner.scenario.scenario import Scenario
+from planner.scenario.study_loading import load_study
+from planner.sizing.candidate import Clock, Judged, TimeUp, gap_fraction, judged
+from planner.sizing.choices import MIXED, Choices, Counts, choices_of
+from planner.sizing.confirm import FEWER_TRIES, Confirmation, Effort, answered, confirmed
+from planner.sizing.evaluate import Archive, Evaluator, Objective, SizeWork, Trial, workers_of
+from planner.sizing.explain import Explanation, explain
+from planner.sizing.infeasible import nearest_miss, what_to_relax
+from planner.sizing.local_search import cheaper_as_run, searched
+from planner.sizing.replications import Surveyed
+from planner.sizing.review import Review, review_of
+from planner.sizing.search import RIVAL_TRIES, Search
+from planner.studies.designs import MonteCarlo
+from planner.studies.inputs import Inputs, stated
+from planner.studies.points import PointSet
+from planner.studies.resolve import resolve_inputs
+
+_MOST_CHANGE = 4.0  # of a price, as a share of it: beyond it none is in prospect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The best plan of one kind: all of one part, or mixed."""
+
+    name: str
+    plan: Judged | None
+    """None where no plan of the kind keeps the promise."""
+    bound: float
+    price_changes: Mapping[str, float]
+    """By part: the change of its accelerators' price at which this plan costs as much as the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """A sizing, finished."""
+
+    scenario: Scenario
+    """As stated."""
+    trial: Trial
+    plan: Judged
+    """The answer over the replications of the search."""
+    bound: float
+    """No plan that keeps the promise in enough of those replications costs less."""
+    confirmation: Confirmation
+    families: tuple[Family, ...]
+    explanation: Explanation
+    review: Review | None
+    """What a review is worth; None where the scenario states none."""
+    runs: int
+    stopped: str
+    """Why the search ended before its end; empty where it did not."""
+
+    @property
+    def choices(self) -> Choices:
+        """What could be chosen."""
+        return self.trial.choices
+
+    @property
+    def promise(self) -> Promise:
+        """What is kept."""
+        return self.trial.promise
+
+    def as_stated(self) -> RunResult:
+        """Run the answer once with all inputs as stated: what ``planner run`` makes of plan.yaml."""
+        stated = dataclasses.replace(
+            self.trial, inputs=Inputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
+        )
+        return Evaluator(stated).simulate(self.plan.counts, 0)
+
+    @property
+    def gap(self) -> float:
+        """How much less than the answer a plan could cost at most, as a share of it."""
+        return gap_fraction(self.plan.cost, self.bound)
+
+    @property
+    def family(self) -> str:
+        """Of which kind the answer is."""
+        return self.choices.family(self.plan.counts)
+
+
+def trial_of(
+    scenario: Scenario, parts: Sequence[str], study: Path | None, objective: Objective, seed: int | None
+) -> Trial:
+    """Return what is tried: choices, and the inputs that a study calls uncertain."""
+    choices = choices_of(scenario, parts)
+    promise = promise_plan(scenario)
+    if study is None:
+        used = scenario.seed if seed is None else seed
+        none = Inputs(entries=(), mixing=None)
+        return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, promise=promise)
+    written, scenarios = load_study(study)
+    # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
+    every = choices_of(scenario).base
+    bases = {
+        "": every,
+        **{name: stated(name, scenario) for name, scenario in scenarios.items()},
+    }  # no scenario is called so
+    inputs = resolve_inputs(written, bases)
+    used = written.seed if seed is None else seed
+    points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
+    design = MonteCarlo(points=points)
+    return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, promise=promise)
+
+
+def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: SizeWork | None = None) -> Sized:
+    """Find the cheapest choice that keeps the promise, and confirm it; raise CapacityError where there is none.
+
+    ``work`` keeps runs as they come: with those of a sizing that was stopped, the search is soon where it was.
+    """
+    with workers_of(trial, effort.workers, effort.scheduler) as workers:
+        clock.say(f"surveying {effort.replications} replications")
+        surveyed = Surveyed(trial, workers, effort.replications)
+        archive, stopped = Archive(workers, work), ""
+        everything = [True] * len(trial.choices.purchases)
+        main = Search(surveyed, archive, clock, everything)
+        main.gap = effort.gap
+        if not math.isfinite(main.bound):
+            raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
+        rivals: dict[str, Search] = {}
+        try:
+            _search(main, rivals)
+        except (TimeUp, KeyboardInterrupt) as reason:
+            stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
+        clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
+        best = main.best or _cheapest(rivals, main)
+        if best is None:
+            if stopped:
+                raise CapacityError(f"no plan that keeps the promise was found before {stopped}")
+            raise CapacityError(nearest_miss(main))
+        main.best = best
+        confirmation = answered(main, rivals, effort)
+        assert main.best is not None
+        plan = judged(main.best, main.outcomes(main.best, range(effort.replications)))
+        _mixed(main, rivals)
+        families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
+        explanation = explain(main, plan, effort.replications)
+        review = None
+        if (date := trial.choices.choose.review) is not None:
+            fresh = range(confirmation.first, confirmation.first + confirmation.replications)
+            review = review_of(main, date, lambda search: confirmed(search, effort).first, fresh)
+        return Sized(
+            scenario=scenario,
+            trial=trial,
+            plan=plan,
+            bound=min(main.bound, plan.cost),
+            confirmation=confirmation,
+            families=families,
+            explanation=explanation,
+            review=review,
+            runs=workers.runs,
+            stopped=stopped,
+        )
+
+
+def _search(main: Search, rivals: dict[str, Search]) -> None:
+    """Search among all plans, and among those of each part alone, whose best may be the best of all."""
+    searched(main, main.tries)
+    _families(main, rivals)
+    cheapest = _cheapest({"": main, **rivals}, main)
+    if cheapest != main.best:
+        main.run(cheapest)
+    if main.best is not None:
+        main.best = cheaper_as_run(main, main.best)
+
+
+def _families(main: Search, rivals: dict[str, Search]) -> None:
+    """Search for the best plan of each part alone; what is found stands in ``rivals`` at once.
+
+    One that its bound keeps from being the answer is told by the start of a search, which is near its best.
+    """
+    choices = main.trial.choices
+    for part in choices.accelerators if len(choices.accelerators) > 1 else ():
+        rival = Search(main.surveyed, main.archive, main.clock, choices.of_part(part), tries=FEWER_TRIES, like=main)
+        rivals[f"all-{part}"] = rival
+        if main.best is not None and choices.family(main.best) == f"all-{part}":
+            rival.best = main.best
+            continue
+        main.clock.say(f"searching among plans of {part} alone")
+        if main.best is not None and rival.bound > main.surveyed.predicted(main.best):
+            rival.tries = 0
+        searched(rival, FEWER_TRIES)
+
+
+def _mixed(main: Search, rivals: dict[str, Search]) -> None:
+    """Search for the best plan of several parts where the answer is of one: from it, with a node of another part."""
+    choices = main.trial.choices
+    if main.best is None or len(choices.accelerators) < 2 or choices.family(main.best) == MIXED:
+        return
+    main.clock.say("searching among plans of several parts")
+    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=RIVAL_TRIES, like=main)
+    search.meet(main)
+    search.choices = dataclasses.replace(choices, mixed=True)
+    places = range(len(choices.purchases))
+    more = [tuple(count + (at == place) for at, count in enumerate(main.best)) for place in places]
+    allowed = [counts for counts in more if search.choices.within_limits(counts)]
+    held = (counts for counts in sorted(allowed, key=main.surveyed.predicted) if search.holds(counts))
+    if (start := next(held, None)) is not None:
+        search.best = start
+        rivals[MIXED] = search
+        search.best = search.descend(start)
+
+
+def _cheapest(rivals: Mapping[str, Search], main: Search) -> Counts | None:
+    """Return the best of some searches that costs least as it was run."""
+    every = range(len(main.surveyed.surveys))
+    plans = [rival.best for rival in rivals.values() if rival.best is not None]
+    return min(plans, key=lambda counts: judged(counts, main.outcomes(counts, every)).cost, default=None)
+
+
+def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
+    """Return the best plan of a kind, and by how much prices would have to change for it to win."""
+    if rival.best is None:
+        return Family(name=name, plan=None, bound=rival.bound, price_changes={})
+    count = len(main.surveyed.surveys)
+    outcome = judged(rival.best, main.outcomes(rival.best, range(count)))
+    changes = {}
+    for part in main.trial.choices.accelerators:
+        change = price_change(main, outcome, plan, part)
+        if change is not None:
+            changes[part] = change
+    return Family(name=name, plan=outcome, bound=rival.bound, price_changes=changes)
+
+
+def price_change(main: Search, rival: Judged, plan: Judged, part: str) -> float | None:
+    """Return the change of a part's price at which a rival costs as much as the answer; None where none does.
+
+    Cost is linear in the price of accelerators, so one run of each at another price gives the slope.
+    """
+    slopes = [_slope(main, plan_of.counts, part) for plan_of in (rival, plan)]
+    if slopes[0] == slopes[1]:
+        return None
+    change = (plan.cost - rival.cost) / (slopes[0] - slopes[1])
+    return change if -1.0 < change < _MOST_CHANGE else None
+
+
+_NEARBY = 0.9  # of the price: any other would give the same slope
+
+
+def _slope(main: Search, counts: Counts, part: str) -> float:
+    """Return what a doubling of a part's price would add to the cost of a choice, in the first replications."""
+    choices, few = main.trial.choices, range(min(4, len(main.surveyed.surveys)))
+    names = [
+        purchase.name
+        for purchase, nodes in zip(choices.purchases, counts, strict=False)
+        if nodes and purchase.accelerator == part and choices.plan.clusters[choices.place(purchase.name)].rent is None
+    ]
+    if not names:
+        return 0.0
+    cheaper = main.archive.workers.all(cost_at_price, [(counts, replication, names, _NEARBY) for replication in few])
+    before = [outcome.cost for outcome in main.outcomes(counts, few)]
+    return float(np.mean([(a - b) / (1.0 - _NEARBY) for a, b in zip(before, cheaper, strict=True)]))
+
+
+def cost_at_price(evaluator: Evaluator, counts: Counts, replication: int, names: Sequence[str], factor: float) -> float:
+    """Return what a choice costs in a replication where accelerators of some clusters cost a factor as much."""
+    clusters = evaluator.simulate(counts, replication).scenario.clusters
+    changes: dict[tuple[str, str], object] = {}
+    catalog = evaluator.trial.choices.scenario.load_catalog()
+    for name in names:
+        cluster = clusters[name]
+        entry = catalog.accelerator(cluster.accelerator).unit_price_usd
+        price = cluster.unit_price_usd if cluster.unit_price_usd is not None else entry.value if entry else 0.0
+        changes[name, "unit_price_usd"] = price * factor
+        changes[name, "quotes"] = tuple(
+            {**quote.model_dump(), "unit_price_usd": quote.unit_price_usd * factor} for quote in cluster.quotes
+        )
+    return evaluator.outcome(counts, replication, changes).cost

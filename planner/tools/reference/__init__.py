@@ -1,1 +1,0 @@
-"""The reference part of the docs, written from the code so that it cannot disagree with it."""

@@ -1,0 +1,259 @@
+"""Knobs: what the live page lets one turn in a scenario, and how a turn is written, as ``--set`` takes it."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from planner.errors import Problem, ScenarioError
+from planner.scenario.cluster import Cluster
+from planner.scenario.scenario import Scenario
+from planner.scenario.site import Site
+from planner.scenario.workload import Workload
+from planner.validation import field_docstring
+
+MOST_TURNS = 400
+_NEW_NODES = 8
+"""Nodes that machines have when they are added; assumption: one rack row, to be turned at once."""
+_WRITTEN = r"[\w.+-]{1,64}"
+"""A plain word, number or date: no turn names a file or holds further keys."""
+_WIDEST = 200.0
+"""Steps of a slider from end to end, so that each is a pixel or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A kind of knob: every field of a scenario on a path."""
+
+    group: str
+    """Heading it stands under."""
+    label: str
+    """What it is, with its unit."""
+    ends: tuple[float, float] | None = None
+    """Ends of its slider. Default: nothing to twice what is stated."""
+    written: str = "%"
+    """How its value, ``%``, is written."""
+
+    def fits(self, text: str) -> bool:
+        """Say whether a value is written as this knob writes it."""
+        return re.fullmatch(re.escape(self.written).replace("%", _WRITTEN), text) is not None
+
+
+MACHINES, TRAFFIC, POWER, MONEY, PROMISE = "Machines", "Traffic", "Power and site", "Money", "Promise"
+ADDED = "clusters.*"
+TURNS: dict[str, Turn] = {
+    "clusters.*.accelerator": Turn(group=MACHINES, label="part"),
+    "clusters.*.engine": Turn(group=MACHINES, label="engine"),
+    "clusters.*.precision": Turn(group=MACHINES, label="precision"),
+    "clusters.*.nodes": Turn(group=MACHINES, label="nodes"),
+    "clusters.*.online": Turn(group=MACHINES, label="paid and online"),
+    "clusters.*.order.placed": Turn(group=MACHINES, label="ordered"),
+    "clusters.*.unit_price_usd": Turn(group=MACHINES, label="price of one accelerator, USD"),
+    "clusters.*.discount_fraction": Turn(group=MACHINES, label="discount on it, share", ends=(0.0, 0.6)),
+    "clusters.*.contract.usd_per_accelerator_h": Turn(group=MACHINES, label="rent of one accelerator, USD/h"),
+    ADDED: Turn(group=MACHINES, label="add machines", written=f"{{accelerator: %, nodes: {_NEW_NODES}}}"),
+    "workloads.*.requests_per_s": Turn(group=TRAFFIC, label="requests/s on day one"),
+    "workloads.*.growth": Turn(
+        group=TRAFFIC, label="growth a year, share", ends=(-0.5, 2.0), written="{kind: compound, per_year: %}"
+    ),
+    "workloads.*.growth.per_year": Turn(group=TRAFFIC, label="growth a year, share", ends=(-0.5, 2.0)),
+    "workloads.*.growth.ceiling_multiplier": Turn(group=TRAFFIC, label="grows to, times day one"),
+    "workloads.*.growth.midpoint_years": Turn(group=TRAFFIC, label="half of it after, years"),
+    "site.power_cap_kw": Turn(group=POWER, label="power cap, kW at the meter"),
+    "site.pue_ratio": Turn(group=POWER, label="PUE", ends=(1.0, 2.0)),
+    "site.tariff": Turn(group=POWER, label="tariff"),
+    "site.electricity_usd_per_kwh": Turn(group=POWER, label="price of energy, USD/kWh"),
+    "site.colocation_usd_per_kw_month": Turn(group=POWER, label="rent of space, USD/kW and month"),
+    "finance.discount_rate_per_year": Turn(group=MONEY, label="discount rate a year, share", ends=(0.0, 0.3)),
+    "finance.depreciation_months": Turn(group=MONEY, label="book life, months", ends=(12.0, 96.0)),
+    "promise.in_time": Turn(group=PROMISE, label="share of requests in time", ends=(0.9, 1.0)),
+    "promise.each": Turn(group=PROMISE, label="kept in each"),
+    "promise.of": Turn(group=PROMISE, label="of each workload, or the fleet"),
+}
+"""Everything that can be turned, by its path; ``*`` is any cluster or workload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One knob as it stands."""
+
+    path: str
+    turn: Turn
+    owner: str = ""
+    """Cluster or workload it is of."""
+    value: str
+    """What is stated, as text; empty where it is left to its default."""
+    default: str = ""
+    """What stands where nothing is stated."""
+    choices: tuple[str, ...] = ()
+    """Words to choose from; empty for a number or a date."""
+    is_date: bool = False
+    is_optional: bool = False
+    """Whether it may be left empty."""
+    help: str = ""
+    """The field's own description."""
+
+    @property
+    def shown(self) -> str:
+        """What its box holds; a date left out shows the day that stands instead, since it has no placeholder."""
+        return self.value or self.default if self.is_date else self.value
+
+    @property
+    def placeholder(self) -> str:
+        """What an empty box says."""
+        return self.default or ("none" if self.is_optional else "")
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is of machines that are not there yet."""
+        return self.turn is TURNS[ADDED]
+
+    @property
+    def slider(self) -> tuple[float, float, float] | None:
+        """Lowest, highest and step of its slider; None without a number to start from."""
+        start = _number(self.value or self.default)
+        if self.choices or self.is_date or start is None:
+            return None
+        low, high = self.turn.ends or (0.0, _round_up(2.0 * start))
+        low, high = min(low, start), max(high, start)
+        if not high > low:
+            return None
+        step = _round_up((high - low) / _WIDEST)
+        is_count = self.path.endswith(("nodes", "months"))
+        return low, high, max(1.0, step) if is_count else step
+
+
+def knobs_of(scenario: Scenario) -> list[Knob]:
+    """Return the knobs of a scenario, in the order of their groups; those that would do nothing in it are left out."""
+    catalog = scenario.load_catalog()
+    offered = {
+        "accelerator": tuple(catalog.accelerators),
+        "engine": tuple(dict.fromkeys(stack.engine.value for stack in catalog.stacks.values())),
+        "precision": tuple(catalog.precisions),
+        "tariff": tuple(catalog.tariffs),
+    }
+    knobs = [_knob(scenario, pattern, *place, offered) for pattern in TURNS for place in _places(scenario, pattern)]
+    taken, parts = set(scenario.clusters), []
+    for part in (name for name, entry in catalog.accelerators.items() if entry.unit_price_usd):
+        stem = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")
+        name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in taken)
+        parts.append(Knob(path=f"clusters.{name}", turn=TURNS[ADDED], value="", choices=(part,)))
+    order = list(dict.fromkeys(turn.group for turn in TURNS.values()))
+    owners = [*scenario.clusters, *scenario.workloads, ""]
+    return sorted([*knobs, *parts], key=lambda knob: (order.index(knob.turn.group), owners.index(knob.owner)))
+
+
+def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...], BaseModel]]:
+    """Yield the keys of every field that a pattern names and that does something here, with what holds it."""
+    if pattern == ADDED:
+        return
+    places: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
+    *above, field = pattern.split(".")
+    for key in above:
+        if key == "*":
+            places = [((*keys, name), part) for keys, holder in places for name, part in holder.items()]
+        else:
+            places = [((*keys, key), getattr(holder, key, None)) for keys, holder in places]
+    for keys, holder in places:
+        if isinstance(holder, BaseModel) and field in type(holder).model_fields and _matters(holder, field):
+            yield (*keys, field), holder
+
+
+def _matters(holder: BaseModel, field: str) -> bool:
+    """Say whether a field has a part in the plan: an offer takes the place of a price, an order that of a date."""
+    match holder:
+        case Cluster() if field == "online":
+            return holder.order is None and holder.owned is None
+        case Cluster() if field in ("unit_price_usd", "discount_fraction"):
+            return holder.contract is None and holder.owned is None and not holder.quotes
+        case Site() if field == "electricity_usd_per_kwh":
+            return not holder.electricity.windows
+        case Workload() if field == "growth":
+            return holder.growth.kind == "flat"
+        case _:
+            return True
+
+
+def _knob(
+    scenario: Scenario, pattern: str, keys: tuple[str, ...], holder: BaseModel, offered: dict[str, tuple[str, ...]]
+) -> Knob:
+    field, stated = keys[-1], getattr(holder, keys[-1])
+    words, is_optional, text = _field(type(holder), field)
+    knob = Knob(
+        path=".".join(keys),
+        turn=TURNS[pattern],
+        owner=keys[1] if "*" in pattern else "",
+        value="0" if pattern.endswith(".growth") else _text(stated),
+        choices=offered.get(field, words),
+        is_date=field in ("online", "placed"),
+        is_optional=is_optional,
+        help=text,
+    )
+    return replace(knob, default=_default(scenario, holder, field)) if stated is None else knob
+
+
+@functools.cache
+def _field(model: type[BaseModel], field: str) -> tuple[tuple[str, ...], bool, str]:
+    """Return the words that a field may hold, whether it may be left empty, and its description without its default."""
+    held = get_args(model.model_fields[field].annotation)
+    text = " ".join(field_docstring(model, field).split())
+    words = tuple(str(word) for word in held if isinstance(word, str))
+    return words, type(None) in held, re.split(r"\s+Default\b", text)[0]
+
+
+def _default(scenario: Scenario, holder: BaseModel, field: str) -> str:
+    """Return what stands where a field is left empty."""
+    catalog = scenario.load_catalog()
+    match holder, field:
+        case Cluster(), "online":
+            return scenario.start.isoformat()
+        case Cluster(), "unit_price_usd":
+            price = catalog.accelerator(holder.accelerator).unit_price_usd
+            return _text(price.value) if price else ""
+        case Site(), "electricity_usd_per_kwh":
+            return _text(catalog.tariff(holder.tariff).energy_usd_per_kwh.value)
+        case _:
+            return ""
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return value.isoformat() if isinstance(value, datetime.date) else "" if value is None else str(value)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _round_up(number: float) -> float:
+    """Return the next of 1, 2, 5 times a power of ten."""
+    if number <= 0.0:
+        return 1.0
+    power = math.floor(math.log10(number))
+    return next(float(f"{m}e{power}") for m in (1, 2, 5, 10) if float(f"{m}e{power}") >= number * (1.0 - 1e-9))
+
+
+def check_turns(scenario: Scenario, turns: Sequence[str]) -> None:
+    """Refuse whatever is no knob, so that a page cannot name a file or reach the rest of the language."""
+    if len(turns) > MOST_TURNS:
+        raise ScenarioError(f"{len(turns):,} changes; the page takes {MOST_TURNS}")
+    for turn in turns:
+        path, _, text = turn.partition("=")
+        keys = path.split(".")
+        pattern = ".".join([keys[0], "*", *keys[2:]]) if keys[0] in ("clusters", "workloads") else path
+        kind = TURNS.get(pattern)
+        new = pattern != ADDED or keys[1] not in scenario.clusters
+        plain = all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys)
+        if kind is None or not (new and plain and kind.fits(text)):
+            raise ScenarioError(Problem(message=f"{turn[:120]!r} is no knob of this page", hint="use its controls"))

@@ -1,0 +1,161 @@
+"""The forecast after months that happened: held against hidden truths, and against a closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from planner.actuals.reforecast import COST, FORECAST, Plan, reforecast
+from planner.run.observed import observed
+from planner.scenario.actuals import FLEET, Actuals, ActualsMapping, FiguresFile, Seen
+from planner.studies import posterior
+from planner.studies.prepare import Prepared, prepare
+from planner.studies.replicate import Replicator
+from planner.studies.runner import Workforce
+
+Floats = NDArray[np.float64]
+PLAN = """\
+name: rented
+start: 2026-01-01
+horizon_months: 12
+workloads:
+  chat:
+    model: llama-3.1-8b
+    requests_per_s: 60
+    growth: {kind: compound, per_year: 0.5}
+    tokens: {input: {mean: 1500}, output: {mean: 400}}
+clusters:
+  b200: {accelerator: B200, nodes: 4, contract: {kind: on-demand, usd_per_accelerator_h: 6.0}}
+"""
+STUDY = """\
+name: rented-study
+scenarios: {rented: {extends: plan.yaml}}
+uncertain:
+  workloads.chat.requests_per_s: {kind: lognormal, median: 1.0, sigma: 0.25, times_stated: true}
+  workloads.chat.growth.per_year: {kind: normal, mean: 0.5, sd: 0.3, low: -0.5, high: 2.0}
+  reliability.failure_multiplier: {kind: lognormal, median: 1.0, sigma: 0.4, times_stated: true}
+  software.incident_multiplier: {kind: lognormal, median: 1.0, sigma: 0.4, times_stated: true}
+"""
+MONTHS, ERROR = 6, 0.02
+SEEN = (
+    *(
+        Seen("cluster", "b200", name)
+        for name in ("availability_fraction", "utilisation_fraction", "served_tokens", "lost_to_software_node_h")
+    ),
+    Seen("cluster", FLEET, "demand_tokens"),
+    Seen("account", FLEET, "rent"),
+)
+EVERY = tuple(dict.fromkeys((*SEEN, *FORECAST)))
+
+
+def _prepared(folder: Path) -> Prepared:
+    (folder / "plan.yaml").write_text(PLAN)
+    (folder / "study.yaml").write_text(STUDY)
+    return prepare(folder / "study.yaml")
+
+
+def _seen_of(truth: Floats, generator: np.random.Generator) -> Actuals:
+    """Return the first months of a hidden truth, each series off by the stated error, and each month of it."""
+    off = (
+        1.0 + ERROR * generator.standard_normal((len(SEEN), 1)) + ERROR * generator.standard_normal((len(SEEN), MONTHS))
+    )
+    values = truth[[EVERY.index(series) for series in SEEN], :MONTHS] * off
+    mapping = ActualsMapping(files={"seen.csv": FiguresFile(kind="figures")}, error_fraction=ERROR)
+    months = tuple(f"2026-{month:02d}" for month in range(1, MONTHS + 1))
+    return Actuals(months=months, series=dict(zip(SEEN, values, strict=True)), mapping=mapping, notes=())
+
+
+def _cases(prepared: Prepared, cases: Sequence[int], rows: int) -> Floats:
+    """Return truth, old P5, P50, P95, new P5, P50, P95 of the remaining cost for hidden truths, shape (cases, 7)."""
+    plan = Plan(prepared=prepared, which=0, seen=EVERY, force=Workforce())
+    old = plan.run(prepared.montecarlo(), rows)
+    replicator, found = Replicator(prepared.setup(prepared.montecarlo())), []
+    ends = np.array([0.05, 0.5, 0.95])
+    for case in cases:
+        values, chance = replicator.values(10_000 + case, 10_001 + case)
+        truth = observed(replicator.simulate(0, values[0], int(chance[0])), EVERY)
+        forecast = reforecast(plan, old, _seen_of(truth, np.random.default_rng(case)))
+        place = EVERY.index(COST)
+        before = old.monthly[:, place, MONTHS:].sum(axis=1)
+        after = forecast.new.monthly[:, place, MONTHS:].sum(axis=1)
+        bands = (
+            posterior.weighted_quantiles(before, np.ones(rows), ends),
+            posterior.weighted_quantiles(after, forecast.weights, ends),
+        )
+        found.append([truth[place, MONTHS:].sum(), *np.concatenate(bands)])
+    return np.array(found)
+
+
+def _judged(found: Floats) -> tuple[float, float]:
+    """Return the share of truths inside the new bands, and by how much the error of the median fell."""
+    truth = found[:, 0]
+    inside = float(((found[:, 4] <= truth) & (truth <= found[:, 6])).mean())
+    old, new = (np.abs(found[:, place] - truth).mean() for place in (2, 5))
+    return inside, float(1.0 - new / old)
+
+
+@pytest.mark.prove
+def test_bands_cover_hidden_truths_and_the_error_falls(tmp_path: Path) -> None:
+    inside, fell = _judged(_cases(_prepared(tmp_path), range(200), 64))
+    print(f"inside {inside:.3f}, error fell by {fell:.3f}")
+    assert 0.85 <= inside <= 0.95
+    assert fell >= 0.4
+
+
+def test_a_hidden_truth_is_found(tmp_path: Path) -> None:
+    found = _cases(_prepared(tmp_path), [8], 40)  # half as much again as was thought
+    truth, _, old, _, low, middle, high = found[0]
+    assert truth > 1.4 * old
+    assert abs(middle - truth) < 0.4 * abs(old - truth)
+    assert low < truth < high
+
+
+def test_the_linear_model_gives_the_conjugate_posterior() -> None:
+    """One input, one figure x = 3 + 2 z + r, r ~ N(0, 1), seen as 7 with error variance 4: N(8/9, 5/9) by hand."""
+    generator = np.random.default_rng(0)
+    scores = generator.standard_normal((200_000, 1))
+    figures = 3.0 + 2.0 * scores + generator.standard_normal((200_000, 1))
+    model = posterior.fit_linear(scores, figures, np.ones(len(scores)))
+    target = posterior.Target(figures=np.array([7.0]), error_variance=np.array([4.0]))
+    assert model.posterior(target).mean == pytest.approx([8 / 9], abs=0.01)
+    assert model.posterior(target).covariance == pytest.approx(np.array([[5 / 9]]), abs=0.005)
+    for drawn_from in (posterior.prior(1), posterior.Normal(mean=np.array([1.5]), covariance=np.eye(1))):
+        drawn = drawn_from.drawn(generator, 200_000)
+        weights = posterior.importance_weights(drawn, model, target, drawn_from)
+        assert float(weights @ drawn[:, 0]) == pytest.approx(8 / 9, abs=0.01)
+        assert float(weights @ (drawn[:, 0] - 8 / 9) ** 2) == pytest.approx(5 / 9, abs=0.01)
+
+
+def test_figures_that_move_together_are_not_counted_twice() -> None:
+    """The same figure seen twice, with the same chance in both, says no more than once."""
+    generator = np.random.default_rng(1)
+    scores = generator.standard_normal((50_000, 1))
+    once = scores + generator.standard_normal((50_000, 1))
+    model = posterior.fit_linear(scores, np.hstack([once, once]), np.ones(50_000))
+    target = posterior.Target(figures=np.array([1.0, 1.0]), error_variance=np.full(2, 1e-6))
+    assert model.posterior(target).covariance[0, 0] == pytest.approx(0.5, abs=0.01)
+
+
+def test_weighted_quantiles_are_those_of_repeated_values() -> None:
+    values, counts = np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0])
+    ends = posterior.weighted_quantiles(values, counts, np.array([0.25, 0.625, 0.875]))
+    assert ends == pytest.approx([1.0, 2.0, 3.0])  # 1 holds the lower half, so its middle is at a quarter
+    assert posterior.effective(counts / counts.sum()) == pytest.approx(16 / 6)
+
+
+def test_what_lies_far_outside_moves_no_input_that_it_does_not_depend_on() -> None:
+    generator = np.random.default_rng(2)
+    scores = generator.standard_normal((48, 2))
+    figures = 0.1 * scores[:, :1] + 0.01 * generator.standard_normal((48, 1))  # the second input has no part in it
+    model = posterior.fit_linear(scores, figures, np.ones(48))
+    target = posterior.Target(figures=np.array([3.0]), error_variance=np.array([0.02**2]))
+    assert model.posterior(target).mean[1] == 0.0
+    assert model.posterior(target).mean[0] > 20.0
+
+
+def test_quantiles_of_nothing_are_nothing() -> None:
+    assert posterior.weighted_quantiles(np.zeros((5, 0)), np.ones(5), np.array([0.5])).shape == (1, 0)

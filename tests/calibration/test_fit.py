@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from planner.calibration.first_token import CAMPAIGN_ROWS
+from planner.calibration.fit import Measurements, cross_validate, fit, predict_with
+from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, prior_calibration
+from planner.physics.operating import Traffic
+from planner.physics.replica import ReplicaSpec, describe
+from planner.physics.uncertainty import Groups
+from tests.physics.cases import B200, DEEPSEEK, H200, LLAMA_8B, LLAMA_70B, MI300X
+
+
+def _truth() -> Calibration:
+    prior = prior_calibration()
+    common = dict(prior.common)
+    common |= {"weight_stream": 1.2, "compute": 1.8, "layer_s": 50e-6, "kv_stream": 1.5}
+    return Calibration(
+        common=common,
+        engine_log_deviation={"vllm": {"request_s": 0.3}, "tensorrt-llm": {"request_s": -0.3}},
+        vendor_log_deviation={"amd": {"compute": 0.2}},
+    )
+
+
+def _measurements(noise: float = 0.0, seed: int = 1) -> Measurements:
+    """Return runs that the formula itself produced with known coefficients, with log-normal noise."""
+    grid = [
+        (part, shape, degree, engine, prompt, output, concurrency)
+        for part, shape, degree in (
+            (H200, LLAMA_70B, 1), (H200, LLAMA_70B, 4), (B200, LLAMA_70B, 2), (MI300X, LLAMA_70B, 1),
+            (H200, LLAMA_8B, 1), (MI300X, LLAMA_8B, 2), (B200, DEEPSEEK, 8),
+        )
+        for engine in ("vllm", "tensorrt-llm")
+        for prompt, output in ((128, 1024), (1024, 1024), (8192, 512))
+        for concurrency in (2.0, 16.0, 128.0, np.nan)
+    ]  # fmt: skip
+    specs = [
+        ReplicaSpec(part=part, shape=shape, precision="fp8", accelerators=degree, engine=engine)
+        for part, shape, degree, engine, *_ in grid
+    ]
+    rows = Measurements(
+        work=describe(specs),
+        engine=[spec.engine for spec in specs],
+        vendor=[spec.part.vendor for spec in specs],
+        groups=[
+            spec.groups(SATURATED if np.isnan(case[6]) else SERVING) for spec, case in zip(specs, grid, strict=True)
+        ],
+        traffic=Traffic(
+            input_tokens=np.array([case[4] for case in grid], dtype=float),
+            output_tokens=np.array([case[5] for case in grid], dtype=float),
+            burst_fraction=1.0,
+        ),
+        concurrency=np.array([case[6] for case in grid]),
+        measured={},
+    )
+    made = predict_with(rows, _truth())
+    generator = np.random.default_rng(seed)
+    factor = {name: np.exp(noise * generator.standard_normal(len(grid))) for name in made}
+    made["ttft_s"][np.isnan(rows.concurrency)] = np.nan
+    return dataclasses.replace(rows, measured={name: made[name] * factor[name] for name in made})
+
+
+def test_the_fit_recovers_what_made_the_runs() -> None:
+    rows = _measurements()
+    found = predict_with(rows, fit(rows).calibration)
+    for name in ("tpot_s", "output_tokens_per_s_per_accelerator"):
+        error = np.abs(found[name] / rows.measured[name] - 1)
+        assert np.nanmax(error) < 0.02, name
+
+
+def test_the_fit_finds_the_coefficients_that_matter() -> None:
+    found = fit(_measurements()).calibration.common
+    for name in ("weight_stream", "compute", "kv_stream", "layer_s"):
+        assert found[name] == pytest.approx(_truth().common[name], rel=0.08), name
+
+
+def test_coefficients_cannot_be_negative() -> None:
+    found = fit(_measurements(noise=0.3)).calibration
+    assert all(found.common[name] > 0 for name in NAMES)
+
+
+def test_one_wild_row_does_not_bend_the_rest() -> None:
+    rows = _measurements(noise=0.02)
+    wild = {name: values.copy() for name, values in rows.measured.items()}
+    wild["tpot_s"][5] *= 20
+    straight, bent = fit(rows).calibration, fit(dataclasses.replace(rows, measured=wild)).calibration
+    before, after = predict_with(rows, straight)["tpot_s"], predict_with(rows, bent)["tpot_s"]
+    assert np.max(np.abs(after / before - 1)) < 0.05
+
+
+def test_the_same_rows_give_the_same_fit() -> None:
+    rows = _measurements(noise=0.05)
+    assert fit(rows).calibration == fit(rows).calibration
+
+
+def test_left_out_groups_are_predicted_by_the_others() -> None:
+    rows = _measurements(noise=0.02)
+    whole = fit(rows)
+    held = cross_validate(rows, list(rows.engine), whole.unknowns)
+    assert held.unseen.all()  # without an engine's rows nothing is known of its models, parts and campaigns
+    error = np.abs(np.expm1(held.log_errors(rows, "tpot_s")))
+    error = error[np.isfinite(error)]
+    assert 0.005 < np.median(error) < 0.1
+    fitted = np.abs(predict_with(rows, whole.calibration)["tpot_s"] / rows.measured["tpot_s"] - 1)
+    assert np.mean(fitted) < np.mean(error)
+
+
+def test_an_engine_without_rows_takes_the_common_value() -> None:
+    rows = _measurements()
+    keep = np.asarray(rows.engine) == "vllm"
+    found = fit(rows, keep).calibration
+    deviations = found.engine_log_deviation["tensorrt-llm"]
+    assert deviations == pytest.approx(dict.fromkeys(deviations, 0.0), abs=1e-9)
+    unseen = [label for label in found.group_log_effect if "tensorrt-llm" in label]
+    assert unseen
+    assert [found.group_log_effect[label] for label in unseen] == pytest.approx([0.0] * len(unseen), abs=1e-9)
+
+
+def _slowed(rows: Measurements, slow: np.ndarray, log_factor: float) -> Measurements:
+    measured = dict(rows.measured)
+    factor = np.where(slow, np.exp(log_factor), 1.0)
+    measured["tpot_s"] = measured["tpot_s"] * factor
+    measured["output_tokens_per_s_per_accelerator"] = measured["output_tokens_per_s_per_accelerator"] / factor
+    return dataclasses.replace(rows, measured=measured)
+
+
+def test_what_one_campaign_shows_stays_with_its_groups() -> None:
+    """A campaign 15% slower than the formula is learned as its groups' effect; the coefficients hardly move."""
+    rows = _measurements()
+    campaign = rows.groups[0].campaign
+    slow = np.array([group.campaign == campaign for group in rows.groups])
+    plain, slowed = fit(rows).calibration, fit(_slowed(rows, slow, 0.15)).calibration
+    moved = np.log(predict_with(rows, slowed)["tpot_s"] / predict_with(rows, plain)["tpot_s"])
+    assert np.median(moved[slow]) > 0.1
+    others = ~slow & (np.asarray(rows.vendor) == "amd")
+    assert np.max(np.abs(moved[others])) < 0.03
+    effect = sum(slowed.group_log_effect[label] - plain.group_log_effect[label] for label in rows.groups[0])
+    assert effect == pytest.approx(0.15, abs=0.06)
+
+
+def test_what_one_layout_shows_moves_its_campaigns_other_layouts_less() -> None:
+    rows = _measurements()
+    first = rows.groups[0]
+    slow = np.array([group.layout == first.layout for group in rows.groups])
+    beside = np.array([group.campaign == first.campaign for group in rows.groups]) & ~slow
+    plain, slowed = fit(rows).calibration, fit(_slowed(rows, slow, 0.15)).calibration
+    moved = np.log(predict_with(rows, slowed)["tpot_s"] / predict_with(rows, plain)["tpot_s"])
+    assert beside.any()
+    assert np.median(moved[slow]) > 0.1
+    assert abs(np.median(moved[beside])) < 0.05
+    assert slowed.group_log_effect[first.layout] > plain.group_log_effect[first.layout] + 0.03
+
+
+def test_a_campaign_counts_as_ten_rows_at_most() -> None:
+    """Twenty copies of every row of a campaign change no more than ten do: both count as ten rows."""
+    rows = _measurements(noise=0.1)
+    campaign = rows.groups[0].campaign
+    own = np.flatnonzero([group.campaign == campaign for group in rows.groups])
+    ten, twenty = (
+        fit(_repeated(rows, np.concatenate([np.arange(rows.rows), np.tile(own, copies - 1)]))).calibration.common
+        for copies in (10, 20)
+    )
+    assert own.size * 10 > CAMPAIGN_ROWS
+    assert twenty == pytest.approx(ten, rel=2e-3)
+
+
+def _repeated(rows: Measurements, index: np.ndarray) -> Measurements:
+    work = type(rows.work)(**{f.name: getattr(rows.work, f.name)[index] for f in dataclasses.fields(rows.work)})
+    traffic = dataclasses.replace(
+        rows.traffic,
+        input_tokens=np.asarray(rows.traffic.input_tokens)[index],
+        output_tokens=np.asarray(rows.traffic.output_tokens)[index],
+    )
+    return Measurements(
+        work=work,
+        engine=[rows.engine[i] for i in index.tolist()],
+        vendor=[rows.vendor[i] for i in index.tolist()],
+        groups=[rows.groups[i] for i in index.tolist()],
+        traffic=traffic,
+        concurrency=rows.concurrency[index],
+        measured={name: values[index] for name, values in rows.measured.items()},
+    )
+
+
+def test_each_level_of_groups_has_a_spread() -> None:
+    assert len(GROUP_SIGMA) == len(Groups._fields)
+    assert all(0 < sigma <= 0.3 for sigma in GROUP_SIGMA)

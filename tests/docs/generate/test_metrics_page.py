@@ -1,0 +1,92 @@
+"""Every figure in the files of a real run, comparison, sweep and study has an entry on the page of metrics."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from docs.generate.metrics_page import metrics_page
+from planner.run.measure_names import AGAINST_BASELINE, MEASURES, SERVICE
+from planner.units import unit_of
+
+PAGE = metrics_page()
+STUDY = """\
+name: tiny-study
+scenarios:
+  tiny: {extends: tiny.yaml}
+  more: {extends: tiny.yaml, set: {clusters: {h200: {nodes: 6}}}}
+uncertain:
+  site.electricity_usd_per_kwh: {kind: uniform, low: 0.05, high: 0.1}
+throughput_error: false
+"""
+
+
+def _listed(title: str) -> list[str]:
+    """Return the metrics listed below a heading of the page."""
+    _, _, rest = PAGE.partition(f"\n## {title}\n")
+    assert rest, title
+    return re.findall(r"^\| `([^`]+)` \|", rest.partition("\n## ")[0], re.MULTILINE)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_measure_of_a_run_has_its_formula_unit_and_meaning() -> None:
+    for measure in (*MEASURES, *AGAINST_BASELINE):
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{measure.name}` |"))
+        assert str(unit_of(measure.name)) in row
+        assert measure.meaning.endswith(".")
+        assert measure.meaning in row
+    assert _listed("Of a run") == [measure.name for measure in MEASURES]
+    assert _listed("How a plan served") == list(SERVICE)
+
+
+def test_what_a_run_writes_is_on_the_page(
+    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    write()
+    assert planner("run", "tiny.yaml", "-q").code == 0
+    folder = tmp_path / "outputs" / "tiny"
+    assert {row["measure"] for row in _rows(folder / "measures.csv")} == set(_listed("Of a run"))
+    for name, title in (
+        ("timeline_monthly", "By month and cluster"),
+        ("timeline_workloads", "By month and workload"),
+        ("losses", "Where node-hours went"),
+    ):
+        columns = set(_rows(folder / f"{name}.csv")[0]) - {"month", "cluster", "workload"}
+        assert columns == set(_listed(title)), name
+
+
+def test_what_a_comparison_and_a_sweep_write_is_on_the_page(
+    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path, tiny: str
+) -> None:
+    write()
+    write(tiny.replace("name: tiny", "name: more").replace("nodes: 4", "nodes: 6"), "more.yaml")
+    assert planner("compare", "tiny.yaml", "more.yaml", "--out", "both", "-q").code == 0
+    known = {*_listed("Of a run"), *_listed("How a plan served"), *_listed("Against a baseline")}
+    assert {row["measure"] for row in _rows(tmp_path / "both" / "comparison.csv")} == known
+    assert {row["cause"] for row in _rows(tmp_path / "both" / "bridge.csv")} == set(_listed("Causes of a difference"))
+    assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=4,6", "--out", "grid", "-q").code == 0
+    swept = set(_rows(tmp_path / "grid" / "sweep.csv")[0]) - {"clusters.h200.nodes", "problem"}
+    assert swept == {*_listed("Of a run"), *_listed("How a plan served")}
+
+
+def test_what_a_study_writes_is_on_the_page(
+    planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    write()
+    write(STUDY, "study.yaml")
+    assert planner("montecarlo", "study.yaml", "-n", "16", "--workers", "1", "-q").code == 0
+    folder = tmp_path / "outputs" / "tiny-study"
+    known = set(_listed("Of a study"))
+    samples = _rows(folder / "samples.csv")[0]
+    assert set(samples) - {"replication", "scenario", "error", "site.electricity_usd_per_kwh"} <= known
+    assert {row["output"] for row in _rows(folder / "percentiles.csv")} <= known
+    assert {row["output"] for row in _rows(folder / "monthly_bands.csv")} <= known
+    decision = set(_rows(folder / "decision.csv")[0]) - {"scenario", "against"}
+    assert decision == set(_listed("Between two plans of a study"))

@@ -1,0 +1,145 @@
+"""Failures as drawn: counts, times, causes and repairs against what the plan says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures, draw_interruptions
+from planner.plan.events import expected_failures
+from planner.plan.money import RentPlan
+from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
+
+HOURS = 20_000.0
+
+
+def drawn(seed: int = 1, nodes: int = 400, **changes: Any) -> Failures:
+    plan = reliability_plan(causes=(cause_plan(),), **changes)
+    cluster = cluster_plan(nodes=nodes)
+    failures = draw_failures(plan, cluster, np.zeros(nodes), 0, HOURS, np.random.default_rng(seed))
+    return failures.where(np.argsort(failures.time_h))
+
+
+def test_the_number_of_failures_is_poisson() -> None:
+    """Renewal counts: 40 draws with mean and variance n·λ·T."""
+    expected = 400 * HOURS / 2400
+    counts = np.array([drawn(seed).time_h.size for seed in range(40)])
+    assert abs(counts.mean() - expected) < 4 * math.sqrt(expected / 40)
+    low, high = (float(stats.chi2.ppf(p, 39)) / 39 for p in (1e-5, 1 - 1e-5))
+    assert low < counts.var(ddof=1) / expected < high
+
+
+def test_times_between_failures_of_a_fleet_are_exponential() -> None:
+    gaps = np.diff(drawn(nodes=2000).time_h)
+    assert stats.kstest(gaps, stats.expon(scale=2400 / 2000).cdf).pvalue > 1e-4
+
+
+def test_early_life_follows_its_rate() -> None:
+    """λ(t) = λ (1 + (m − 1) e^(−t/τ)): the count, and by Kolmogorov and Smirnov the moments."""
+    failures = drawn(nodes=1000, early_life_multiplier=4.0, early_life_h=2000.0)
+    expected = 1000 / 2400 * (HOURS + 3 * 2000 * -math.expm1(-HOURS / 2000))
+    assert abs(failures.time_h.size - expected) < 4 * math.sqrt(expected)
+
+    def cumulative(t: Any) -> Any:
+        return (t + 3 * 2000 * -np.expm1(-t / 2000)) / (HOURS + 3 * 2000 * -math.expm1(-HOURS / 2000))
+
+    assert stats.kstest(failures.time_h, cumulative).pvalue > 1e-4
+    plan = make_plan(
+        [cluster_plan(nodes=1000)],
+        reliability=reliability_plan(causes=(cause_plan(),), early_life_multiplier=4.0, early_life_h=2000.0),
+    )
+    hours = plan.hours
+    told = 1000 / 2400 * (hours + 3 * 2000 * -math.expm1(-hours / 2000))
+    assert expected_failures(plan, plan.clusters[0]) == pytest.approx(told)
+
+
+def test_lemons_fail_more_and_keep_the_fleets_mean() -> None:
+    counts = np.zeros(400)
+    totals = []
+    for seed in range(30):
+        failures = drawn(seed, lemon_fraction=0.05, lemon_multiplier=10.0)
+        totals.append(failures.time_h.size)
+        counts += np.bincount(failures.node, minlength=400)
+    expected = 400 * HOURS / 2400
+    spread = np.std(totals, ddof=1) / math.sqrt(30)
+    assert abs(np.mean(totals) - expected) < 4 * spread
+    one = np.bincount(drawn(3, lemon_fraction=0.05, lemon_multiplier=10.0).node, minlength=400)
+    plain = np.bincount(drawn(3).node, minlength=400)
+    assert one.var() / one.mean() > 5 * plain.var() / plain.mean()
+    plain_rate = 1 / (1 + 0.05 * 9)
+    lemons = one > 4 * HOURS / 2400 * plain_rate
+    assert 5 <= lemons.sum() <= 40  # 20 ± 4 standard deviations
+    assert one[lemons].mean() / one[~lemons].mean() == pytest.approx(10.0, rel=0.15)
+
+
+def test_nodes_fail_only_while_in_service() -> None:
+    plan = reliability_plan(causes=(cause_plan(per_node_h=1 / 10),))
+    start_h = np.array([0.0, 500.0, 5000.0])
+    cluster = cluster_plan(nodes=3, retire_h=1000.0)
+    failures = draw_failures(plan, cluster, start_h, 7, HOURS, np.random.default_rng(1))
+    assert set(failures.node.tolist()) == {7, 8}
+    assert np.all(failures.time_h >= start_h[failures.node - 7])
+    assert failures.time_h.max() < 1000.0
+
+
+def test_spot_nodes_are_taken_back_at_their_rate_while_they_are_under_contract() -> None:
+    """A thousand from hour 4,000 to 6,000, once in a hundred hours: 20,000, |z| < 4, for 5 hours in the mean."""
+    rent = RentPlan(
+        usd_per_accelerator_h=np.ones(1), when_used=False, is_hosted=True, interruptions_per_h=0.01, interruption_h=5.0
+    )
+    cluster = cluster_plan(nodes=1000, retire_h=6000.0, rent=rent)
+    plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
+    taken = draw_interruptions(plan, cluster, np.full(1000, 4000.0), 7, HOURS, np.random.default_rng(1))
+    assert abs(taken.time_h.size - 20_000) < 4 * math.sqrt(20_000)
+    assert stats.kstest(taken.time_h, stats.uniform(4000.0, 2000.0).cdf).pvalue > 1e-4
+    assert taken.repair_h.mean() == pytest.approx(5.0, rel=4 / math.sqrt(20_000))
+    assert {*taken.node.tolist()} == set(range(7, 1007))
+    assert {*taken.cause.tolist()} == {1}
+
+
+def test_causes_severities_and_groups_come_in_their_shares() -> None:
+    causes = (
+        cause_plan(name="gpu", per_node_h=3e-3, soft_fraction=0.5, medium_fraction=0.3),
+        cause_plan(name="switch", per_node_h=1e-3, whole_node=True, soft_fraction=0.0, medium_fraction=1.0),
+    )
+    plan = reliability_plan(causes=causes)
+    cluster = cluster_plan(nodes=200, group_accelerators=2)
+    failures = draw_failures(plan, cluster, np.zeros(200), 0, HOURS, np.random.default_rng(1))
+    count = failures.time_h.size
+    assert abs((failures.cause == 0).mean() - 0.75) < 4 * math.sqrt(0.75 * 0.25 / count)
+    assert np.all(failures.group[failures.cause == 1] == -1)
+    assert np.all(failures.severity[failures.cause == 1] == MEDIUM)
+    first = failures.where(failures.cause == 0)
+    assert stats.chisquare(np.bincount(first.group)).pvalue > 1e-4
+    assert np.bincount(first.group).size == 4
+    seen = np.bincount(first.severity)
+    assert stats.chisquare(seen, np.array([0.5, 0.3, 0.2]) * first.time_h.size).pvalue > 1e-4
+    # what picks the cause, the severity and the group must not be tied to one another
+    table = np.histogram2d(first.group, first.severity, bins=(4, 3))[0]
+    assert stats.chi2_contingency(table).pvalue > 1e-4
+
+
+def test_losing_one_accelerator_of_an_amd_node_loses_the_node() -> None:
+    plan = reliability_plan(causes=(cause_plan(per_node_h=1e-2),))
+    cluster = cluster_plan(nodes=50, vendor="amd", group_accelerators=8)
+    assert set(draw_failures(plan, cluster, np.zeros(50), 0, HOURS, np.random.default_rng(1)).group.tolist()) == {-1}
+
+
+def test_repairs_have_their_means_and_spread() -> None:
+    causes = (cause_plan(per_node_h=1e-2, soft_fraction=0.4, medium_fraction=0.3),)
+    plan = reliability_plan(causes=causes)
+    failures = draw_failures(plan, cluster_plan(nodes=200), np.zeros(200), 0, HOURS, np.random.default_rng(1))
+    for severity, mean_h in zip((SOFT, MEDIUM, HARD), (2.0, 12.0, 60.0), strict=True):
+        repair_h = failures.repair_h[failures.severity == severity]
+        error = mean_h * 0.6 / math.sqrt(repair_h.size)
+        assert abs(repair_h.mean() - mean_h) < 4 * error
+        assert repair_h.std() / repair_h.mean() == pytest.approx(0.6, rel=0.05)
+
+
+def test_no_causes_no_failures() -> None:
+    plan = reliability_plan(causes=(cause_plan(per_node_h=0.0),))
+    assert draw_failures(plan, cluster_plan(), np.zeros(10), 0, HOURS, np.random.default_rng(1)).time_h.size == 0

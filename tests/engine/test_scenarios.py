@@ -1,0 +1,64 @@
+"""Every scenario that is shipped runs, and the ones that pose a question answer it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner import load_scenario, simulate
+from planner.run.result import RunResult
+from planner.yaml_io import read_document
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = [
+    path
+    for path in sorted((ROOT / "scenarios").rglob("*.yaml"))
+    if {"workloads", "extends"} & set(read_document(path).content)  # a study is no scenario
+]
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_every_scenario_runs(path: Path) -> None:
+    scenario = load_scenario(path)
+    result = simulate(scenario)
+    assert scenario.name.endswith(path.stem)
+    assert scenario.description
+    assert result.monthly.served_requests.sum() > 0
+    assert result.cost_cents().sum() > 0
+    assert np.isfinite(result.timeline_monthly().query("cluster == 'fleet'")["cost_usd"]).all()
+
+
+def test_the_reference_is_as_large_as_it_says() -> None:
+    scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml")
+    assert len({cluster.accelerator for cluster in scenario.clusters.values()}) == 3
+    assert len(scenario.workloads) >= 4
+    assert sum(cluster.nodes * 8 for cluster in scenario.clusters.values()) >= 2000
+    assert scenario.horizon_months == 36
+    assert scenario.reliability.failure_multiplier > 0
+    assert scenario.software.incident_multiplier > 0
+
+
+def first_day(result: RunResult, cluster: str) -> float:
+    index = [plan.name for plan in result.plan.clusters].index(cluster)
+    return min(change.time_h for change in result.run.log.changes if change.cluster == index) / 24
+
+
+def test_buy_now_or_wait() -> None:
+    """Same traffic and the same H200 failures in both; waiting costs tokens in the summer, by as much as it slips."""
+    now = load_scenario(ROOT / "scenarios" / "buy-mi325x-now.yaml")
+    wait = load_scenario(ROOT / "scenarios" / "wait-for-mi350x.yaml")
+    bought, waited = simulate(now), simulate(wait)
+    assert np.array_equal(bought.monthly.demand_requests, waited.monthly.demand_requests)
+    failures = [
+        [(outage.start_h, outage.cause) for outage in result.run.shop.outages() if outage.cluster == 0]
+        for result in (bought, waited)
+    ]
+    assert failures[0] == failures[1]
+    assert first_day(bought, "mi325x") < 26 * 7 < 36 * 7 < first_day(waited, "mi350x")
+    assert waited.monthly.shed_requests.sum() > bought.monthly.shed_requests.sum()
+    slips = [first_day(simulate(wait, seed=seed), "mi350x") - 36 * 7 for seed in range(1, 6)]
+    assert max(slips) - min(slips) > 14
+    assert max(slips) < 26 * 7 + 2
+    assert waited.scenario.clusters["mi350x"].price_source.startswith("assumption")

@@ -1,0 +1,185 @@
+"""The site: outages, curtailments, caps, and cooling that depends on load and season."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.engine.hourly import WindowInput
+from planner.engine.window import evaluate_window
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD
+from planner.run.simulate import run_engine, simulate
+from planner.units import HOURS_PER_YEAR
+from tests.engine.plans import cluster_plan, make_plan, site_plan, workload_plan
+from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
+
+
+def test_outages_are_a_renewal_process() -> None:
+    """Gaps of a mean year / 50 and lengths of 10 h: the number over a year by renewal theory, |z| < 4."""
+    plan = make_plan(months=12)
+    plan = make_plan(months=12, site=site_plan(plan.hours, outages_per_year=50.0, outage_h=10.0))
+    counts, lengths = [], []
+    for seed in range(40):
+        run, monthly = run_engine(plan, seed)
+        counts.append(len(run.log.site))
+        lengths += [event.end_h - event.start_h for event in run.log.site]
+        dark = sum(min(event.end_h, plan.hours) - event.start_h for event in run.log.site)
+        assert monthly.dark_node_h.sum() == pytest.approx(10 * dark, rel=1e-9)
+    cycle = HOURS_PER_YEAR / 50 + 10.0
+    variance = (HOURS_PER_YEAR / 50) ** 2 + 10.0**2
+    spread = math.sqrt(plan.hours * variance / cycle**3 / 40)
+    assert abs(np.mean(counts) - plan.hours / cycle) < 4 * spread + 0.5  # 0.5: what renewal theory leaves to constants
+    assert abs(np.mean(lengths) - 10.0) < 4 * 10.0 / math.sqrt(len(lengths))
+
+
+def test_in_an_outage_nothing_runs_and_nothing_draws_power_but_overhead() -> None:
+    plan = make_plan(months=12)
+    plan = make_plan(months=12, site=site_plan(plan.hours, outages_per_year=20.0, outage_h=30.0))
+    run, _ = run_engine(plan, 1)
+    window = run.windows[0]
+    inside = [
+        hour
+        for event in run.log.site
+        for hour in range(math.ceil(event.start_h), min(math.floor(event.end_h), plan.hours))
+    ]
+    assert len(inside) > 50
+    assert np.all(window.it_kw[:, inside] == 0.0)
+    assert np.all(window.served_requests[:, :, inside] == 0.0)
+    assert window.shed_requests[0, inside] == pytest.approx([3600.0] * len(inside))
+
+
+@pytest.mark.parametrize("outage_h", [1 / 12, 0.25, 1.0, 4.0, 12.0])
+@pytest.mark.parametrize("load", [0.1, 0.3, 0.6, 0.95])
+def test_an_outage_sheds_what_arrives_in_it_and_nothing_else(outage_h: float, load: float) -> None:
+    """Rate × dark time, whatever the load leaves free in the rest of the hour, and wherever windows end."""
+    hours = make_plan().hours
+    site = site_plan(hours, outages_per_year=200.0, outage_h=outage_h)
+    plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[10.0 * load], site=site)
+    for window_h in (None, 1, 7, 100) if (outage_h, load) == (0.25, 0.3) else (None,):
+        run, monthly = run_engine(plan, 3, window_h=window_h)
+        came = np.concatenate([window.demand_requests[0] for window in run.windows])
+        lost = 0.0
+        for event in run.log.site:
+            for hour in range(math.floor(event.start_h), min(math.ceil(event.end_h), hours)):
+                lost += came[hour] * (min(event.end_h, hour + 1) - max(event.start_h, hour))
+        assert len(run.log.site) > 5
+        assert monthly.shed_requests.sum() == pytest.approx(lost, rel=1e-9)
+        assert monthly.served_requests.sum() == pytest.approx(came.sum() - lost, rel=1e-9)
+
+
+def test_work_that_can_wait_is_not_lost_to_a_short_outage() -> None:
+    hours = make_plan(months=3).hours
+    work = [workload_plan("batch", months=3, priority=2, deadline_h=24)]
+    site = site_plan(hours, outages_per_year=60.0, outage_h=0.25)
+    plan = make_plan([cluster_plan(nodes=10)], work, months=3, requests_per_s=[9.0], site=site)
+    run, monthly = run_engine(plan, 3)
+    assert len(run.log.site) > 5
+    assert monthly.shed_requests.sum() == 0.0
+
+
+def test_the_lit_part_of_an_hour_is_as_loaded_as_any_other() -> None:
+    """Half an hour dark: half the energy, and no more requests late than in an hour of full light."""
+    plan = make_plan([cluster_plan(nodes=10)], requests_per_s=[6.0])
+    demand, nodes = np.full((1, 2), 6 * 3600.0), np.array([[10.0, 5.0]])
+    steep = np.zeros((1, 1, LOAD_CELLS + 1))
+    steep[:, :, int(0.7 * LOAD_CELLS / MOST_LOAD) :] = 1.0  # late from 70% utilisation on
+    window = WindowInput(
+        first_hour=0,
+        demand_requests=demand,
+        nodes=nodes,
+        speed={},
+        incidents={},
+        waiting_requests=(np.zeros(0),),
+        lit_fraction=np.array([1.0, 0.5]),
+    )
+    result = evaluate_window(dataclasses.replace(plan, late_tables=steep), window)
+    assert result.served_requests[0, 0] == pytest.approx([6 * 3600.0, 3 * 3600.0])
+    assert result.shed_requests[0] == pytest.approx([0.0, 3 * 3600.0])
+    assert result.late_requests[0] == pytest.approx([0.0, 0.0])
+    assert result.it_kw[0, 1] == pytest.approx(0.5 * result.it_kw[0, 0])
+
+
+def test_a_curtailment_cuts_power_in_its_hours() -> None:
+    cut = {"date": "2026-01-10", "length_days": 2, "hours_per_day": 6, "cut_fraction": 0.5}
+    plan = plan_of(QUIET, {"site": {"curtailments": [cut]}})
+    assert plan.site.cap_kw is not None
+    hours = np.flatnonzero(np.isfinite(plan.site.cap_kw))
+    first = 9 * 24 + 16
+    assert hours.tolist() == [*range(first, first + 6), *range(first + 24, first + 30)]
+    rated = sum(c.nodes * c.node_power.full_kw for c in plan.clusters) * 1.3
+    assert plan.site.cap_kw[hours] == pytest.approx([0.5 * rated] * 12)
+
+
+@pytest.mark.parametrize("share", [0.55, 0.7, 0.9])
+def test_facility_power_never_exceeds_the_cap(share: float) -> None:
+    busy = {"workloads": {"chat": {"requests_per_s": 3000}, "nightly": {"requests_per_s": 50}}}
+    free = simulate(scenario_of(busy))
+    peak = float(free.monthly.peak_facility_kw.max())
+    capped = simulate(scenario_of(busy, {"site": {"power_cap_kw": share * peak}}))
+    assert capped.monthly.peak_facility_kw.max() <= share * peak * (1 + 1e-8)
+    assert capped.monthly.throttled_node_h.sum() > 0
+    assert capped.monthly.served_requests.sum() < free.monthly.served_requests.sum()
+
+
+def test_the_named_cluster_is_spared_where_as_much_is_served_without_it() -> None:
+    busy = {"workloads": {"chat": {"requests_per_s": 300}, "nightly": {"requests_per_s": 0}}}
+    plan = plan_of(QUIET, busy)
+    place = {cluster.name: index for index, cluster in enumerate(plan.clusters)}
+    idle = 1.3 * sum(c.nodes * c.node_power.idle_kw for c in plan.clusters)
+    for first, second in (("h200", "mi325x"), ("mi325x", "h200")):
+        capped = {"site": {"power_cap_kw": idle, "throttle_order": [first]}}
+        _, monthly = run_engine(plan_of(QUIET, busy, capped), 1)
+        assert monthly.shed_requests.sum() == 0.0
+        assert monthly.busy_node_h[:, place[first]].sum() < 0.01 * monthly.busy_node_h[:, place[second]].sum()
+
+
+def test_a_cap_at_nine_tenths_of_what_the_load_draws_keeps_more_than_nine_tenths_of_it() -> None:
+    """Nodes switched off would keep 90%; clocks that fall a little keep more."""
+    busy = {"workloads": {"chat": {"requests_per_s": 30_000}, "nightly": {"requests_per_s": 0}}}
+    _, free = run_engine(plan_of(QUIET, busy), 1)
+    cap = {"site": {"power_cap_kw": 0.9 * float(free.peak_facility_kw.max())}}
+    _, capped = run_engine(plan_of(QUIET, busy, cap), 1)
+    assert 0.92 < capped.served_requests.sum() / free.served_requests.sum() < 1.0
+
+
+def test_more_nodes_under_a_cap_never_serve_less() -> None:
+    """Failures off, one cap, more and more nodes: lower clocks make them worth a little, never less than nothing."""
+    busy = {"workloads": {"chat": {"requests_per_s": 3000}, "nightly": {"requests_per_s": 50}}}
+    served = []
+    for nodes in (1, 2, 4, 8, 16):
+        clusters = {"clusters": {"h200": {"nodes": nodes}, "mi325x": {"nodes": nodes}}}
+        _, monthly = run_engine(plan_of(QUIET, busy, clusters, {"site": {"power_cap_kw": 60}}), 1)
+        assert monthly.peak_facility_kw.max() <= 60 * (1 + 1e-9)
+        served.append(monthly.served_requests.sum())
+    assert np.all(np.diff(served) >= -1e-6 * served[-1])
+    assert served[-1] > served[0]
+
+
+def test_pue_is_the_stated_one_at_rated_load_and_worse_below() -> None:
+    """At full load in a mean season PUE is 1.3; at rest the fixed share of cooling is spread over less."""
+    level = {"site": {"pue_ratio": 1.3, "pue_season_fraction": 0.0}}
+    still = {"workloads": {"chat": {"requests_per_s": 0}, "nightly": {"requests_per_s": 0}}}
+    full = {"workloads": {"chat": {"requests_per_s": 1e5}}}
+
+    def pue(*changes: dict[str, Any]) -> float:
+        monthly = run_engine(plan_of(merged(QUIET, level, *changes)), 1)[1]
+        return float(monthly.facility_kwh.sum() / monthly.it_kwh.sum())
+
+    assert pue(full) == pytest.approx(1.3, rel=1e-6)
+    plan = plan_of(merged(QUIET, level, still))
+    rated = sum(c.nodes * c.node_power.full_kw for c in plan.clusters)
+    idle = sum(c.nodes * c.node_power.idle_kw for c in plan.clusters)
+    assert pue(still) == pytest.approx(1 + 0.3 * (0.3 * rated / idle + 0.7), rel=1e-6)
+
+
+def test_cooling_takes_more_in_summer() -> None:
+    year = {"horizon_months": 12, "workloads": {"chat": {"noise": {"sigma": 0}}, "nightly": {"noise": {"sigma": 0}}}}
+    monthly = run_engine(plan_of(QUIET, year), 1)[1]
+    pue = monthly.facility_kwh.sum(axis=1) / monthly.it_kwh.sum(axis=1)
+    assert int(np.argmax(pue)) == 6
+    assert int(np.argmin(pue)) in {0, 1}
+    assert (pue[6] - 1) / (pue[0] - 1) == pytest.approx(1.1 / 0.9, rel=0.02)

@@ -1,0 +1,204 @@
+"""``planner init`` from files: what is written is what the files say, and what is wrong is said with file and line."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import linregress
+
+from planner.errors import ScenarioError
+from planner.onramp.first_scenario import order_dates, read_quotes
+from planner.onramp.traffic_statistics import fit_hourly_shape, fit_trend
+from planner.scenario.loading import load_scenario
+from planner.scenario.workload import Compound
+
+Planner = Callable[..., Any]
+Write = Callable[..., Path]
+
+FLEET = 'part,nodes,bought,cost_usd,book_value_usd\nH200,6,2025-03-01,"$1,800,000",\nH100,2,2023-06-01,,90000\n'
+QUOTES = (
+    "part,price_usd,lead_weeks,earliest,latest,least_nodes,most_nodes,vendor\n"
+    "B200,39500,16,2027-01-15,2027-12-31,1,20,Acme Servers\n"
+    "MI325X,17000,10,,,,40,Other: & Co\n"
+)
+
+
+def log_text(seconds: int = 1200) -> str:
+    generator = np.random.default_rng(4)
+    tokens = np.exp([[6.5], [5.0]] + 0.7 * generator.standard_normal((2, seconds)))
+    rows = [f"{1.79e9 + second},{tokens[0, second]:.0f},{tokens[1, second]:.0f}" for second in range(seconds)]
+    return "timestamp,input_tokens,output_tokens\n" + "\n".join(rows) + "\n"
+
+
+def series_text(hours: int = 52 * 168, per_year: float = 0.8, first: str = "2025-12-01") -> str:
+    """Return rates that grow by a factor a year, weekends at half: 10 requests a second on a weekday of the first."""
+    start = datetime.datetime.fromisoformat(first)
+    lines = ["timestamp,requests_per_s"]
+    for hour in range(hours):
+        now = start + datetime.timedelta(hours=hour)
+        rate = 10 * (1 + per_year) ** (hour / 8766) * (1.0 if now.weekday() < 5 else 0.5)
+        lines.append(f"{now:%Y-%m-%d %H:%M:%S},{rate:.6f}")
+    return "\n".join(lines) + "\n"
+
+
+def test_growth_level_and_shape_of_an_exact_series_are_found_again() -> None:
+    hours = np.arange(70 * 168)
+    week = np.where(hours % 168 < 120, 1.2, 0.5)
+    rates = 10.0 * 1.8 ** (hours / 8766.0) * week
+    trend = fit_trend(rates)
+    assert trend is not None
+    assert trend.per_year == pytest.approx(0.8, rel=1e-9)
+    assert trend.per_year_error < 1e-9
+    assert rates.mean() * trend.end_to_mean == pytest.approx(
+        10.0 * week.mean() * 1.8 ** (hours.size / 8766.0), rel=0.004
+    )
+    shape = fit_hourly_shape(rates / trend.factors, 0)
+    assert shape is not None
+    assert shape.noise_sigma == pytest.approx(0.0, abs=1e-9)  # with the trend left in it would be 0.23
+    assert shape.weekend_fraction == pytest.approx(0.5 / 1.2)
+
+
+def test_growth_has_the_textbook_error_and_needs_half_a_year() -> None:
+    assert fit_trend(np.ones(26 * 168 - 1)) is None
+    assert fit_trend(np.where(np.arange(30 * 168) < 168, 0.0, 1.0)) is None
+    weeks = np.exp(0.1 * np.random.default_rng(1).standard_normal(40))
+    trend = fit_trend(np.repeat(weeks, 168))
+    assert trend is not None
+    line = linregress(np.arange(40) * 168 / 8766, np.log(weeks))
+    assert trend.per_year == pytest.approx(math.expm1(line.slope))
+    assert trend.per_year_error == pytest.approx(math.exp(line.slope) * line.stderr)
+
+
+def test_a_scenario_says_what_its_files_say(planner: Planner, write: Write, tmp_path: Path) -> None:
+    for name, text in (
+        ("chat.csv", log_text()),
+        ("hourly.csv", series_text()),
+        ("owned.csv", FLEET),
+        ("quotes.csv", QUOTES),
+    ):
+        write(text, name)
+    told = planner(
+        "init", "fleet", "--log", "chat.csv", "--series", "hourly.csv", "--fleet", "owned.csv", "--quotes", "quotes.csv"
+    )
+    assert told.code == 0, told.err
+    assert "planner size fleet.yaml" in told.out
+    scenario = load_scenario(tmp_path / "fleet.yaml")
+    assert scenario.start == datetime.date(2026, 12, 1)  # the series ends on 30 November
+    chat = scenario.workloads["chat"]
+    assert isinstance(chat.growth, Compound)
+    assert chat.growth.per_year == pytest.approx(0.8, rel=0.01)
+    days = (scenario.start - datetime.date(2025, 12, 1)).days
+    assert chat.requests_per_s == pytest.approx(10 * 6 / 7 * 1.8 ** (days / 365.25), rel=0.01)
+    h200, h100 = scenario.clusters["h200-2025-03"], scenario.clusters["h100-2023-06"]
+    assert h200.owned is not None
+    assert h100.owned is not None
+    assert (h200.nodes, h200.owned.cost_usd, h100.owned.book_value_usd) == (6, 1.8e6, 9e4)
+    quote = scenario.clusters["b200-quote"]
+    assert quote.order is not None
+    assert (quote.unit_price_usd, quote.order.lead_weeks, quote.nodes) == (39500, 16, 1)
+    assert scenario.clusters["mi325x-quote"].price_source == "quote of Other: & Co, quotes.csv"
+    assert scenario.choose is not None
+    choices = scenario.choose.clusters
+    assert [str(day) for day in choices["b200-quote"].dates] == ["2027-01-15", "2027-07-15"]
+    assert (choices["b200-quote"].least_nodes, choices["mi325x-quote"].most_nodes) == (1, 40)
+    assert planner("validate", "fleet.yaml").code == 0
+
+
+def test_what_is_stated_of_a_workload_is_written_without_a_file_of_traffic(planner: Planner, tmp_path: Path) -> None:
+    """Rate, growth, model, class and zone were taken and dropped: the starter's own 80 requests a second were run."""
+    stated = ("--requests-per-s", "60", "--growth", "0.8", "--model", "qwen3-32b", "--class", "code-completion")
+    assert planner("init", "a", *stated, "--timezone", "Europe/Berlin").code == 0
+    (load,) = load_scenario(tmp_path / "a.yaml").workloads.items()
+    assert load[0] == "code-completion"
+    assert (load[1].requests_per_s, load[1].model, load[1].shape.timezone) == (60, "qwen3-32b", "Europe/Berlin")
+    assert load[1].growth == Compound(kind="compound", per_year=0.8)
+    assert planner("init", "b", "--model", "qwen3-32b").code == 0
+    assert "requests_per_s: 80  # ASSUMPTION" in (tmp_path / "b.yaml").read_text()
+    planner("init", "c", "--model", "qwen-32b").refused("unknown model 'qwen-32b'")
+    planner("init", "c", "--rate", "x", "--columns", "input=x").refused(
+        "--columns: is of no use without --log", "--rate: is of no use without --series"
+    )
+    assert not (tmp_path / "c.yaml").exists()
+
+
+def test_a_quote_may_be_of_a_whole_node(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write('part,node_price_usd\nB200,"$420,000"\n', "quotes.csv")
+    assert planner("init", "a", "--quotes", "quotes.csv").code == 0
+    quote = load_scenario(tmp_path / "a.yaml").clusters["b200-quote"]
+    assert (quote.unit_price_usd, quote.host_usd_per_node) == (420_000 / 8, 0)
+
+
+def test_orders_end_where_their_machines_would_hardly_serve(write: Write) -> None:
+    late = read_quotes(write("part,price_usd,lead_weeks\nB200,39500,52\n", "quotes.csv"))[0]
+    dates = order_dates(late, datetime.date(2026, 1, 1), 36)
+    assert [str(day) for day in dates] == [
+        "2026-01-01",
+        "2026-07-01",
+        "2027-01-01",
+        "2027-07-01",
+    ]  # serves by July 2028
+
+
+def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write(log_text(), "chat.csv")
+    assert planner("init", "a", "--log", "chat.csv").code == 0
+    assert "per_year: 0.5  # ASSUMPTION" in (tmp_path / "a.yaml").read_text()
+    write(series_text(), "hourly.csv")
+    given = ("--series", "hourly.csv", "--growth", "0.2", "--start", "2027-12-01")
+    assert planner("init", "b", "--log", "chat.csv", *given).code == 0
+    chat = load_scenario(tmp_path / "b.yaml").workloads["chat"]
+    assert chat.growth == Compound(kind="compound", per_year=0.2)
+    end_years = (52 * 7) / 365.25
+    later_years = (datetime.date(2027, 12, 1) - datetime.date(2026, 11, 30)).days / 365.25
+    assert chat.requests_per_s == pytest.approx(10 * 6 / 7 * 1.8**end_years * 1.2**later_years, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "parts"),
+    [
+        (
+            "--fleet",
+            "part,nodes,bougth\nH200,6,2025-03-01\n",
+            ["owned.csv:1: unknown column 'bougth' (did you mean bought?)", "no column 'bought'"],
+        ),
+        ("--fleet", "part,nodes,bought\nH200,,2025-03-01\n", ["owned.csv:2: nodes: is required"]),
+        (
+            "--fleet",
+            "part,nodes,bought\n\nH20,6,2025-03-01\n",
+            ["owned.csv:3: clusters.h20-2025-03.accelerator", "did you mean H200?"],
+        ),
+        ("--fleet", "part,nodes,bought\nH200,6.5,2025-03-01\n", ["owned.csv:2:", "must be a whole number, not 6.5"]),
+        ("--fleet", "part,nodes,bought\nH200,6,2029-03-01\n", ["owned.csv:2:", "is not before the start"]),
+        ("--fleet", "part,nodes,bought\nH200,6\n", ["owned.csv:2: has 2 cells under 3 columns"]),
+        ("--fleet", "part,nodes,bought\n", ["owned.csv: has 0 rows"]),
+        (
+            "--fleet",
+            "part,nodes,bought,name\nH200,6,2025-03-01,a\nH200,6,2025-03-01,a\n",
+            ["owned.csv:3: name: 'a' is also"],
+        ),
+        ("--quotes", "part,price_usd,lead_weeks\nB200,dear,12\n", ["owned.csv:2: clusters.b200-quote.unit_price_usd"]),
+        ("--quotes", "part,price_usd,node_price_usd\nB200,1,8\n", ["owned.csv:2: needs price_usd", "and not both"]),
+        ("--quotes", "part,lead_weeks\nB200,8\n", ["owned.csv:2: needs price_usd, of one accelerator"]),
+        ("--quotes", "part,node_price_usd\nB20,8\n", ["owned.csv:2: clusters.b20-quote.accelerator"]),
+        ("--quotes", "part,price_usd,least_nodes,most_nodes\nB200,40000,9,3\n", ["owned.csv:2:", "least_nodes, 9"]),
+        ("--quotes", "part,price_usd,earliest,latest\nB200,40000,2026-05-01,2026-03-01\n", ["owned.csv:2: latest:"]),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(
+    planner: Planner, write: Write, tmp_path: Path, option: str, text: str, parts: list[str]
+) -> None:
+    write(text, "owned.csv")
+    planner("init", "fleet", option, "owned.csv").refused(*parts)
+    assert not (tmp_path / "fleet.yaml").exists()
+    assert not (tmp_path / "scenario.schema.json").exists()
+
+
+def test_a_list_that_is_not_text_is_refused(write: Write) -> None:
+    with pytest.raises(ScenarioError, match="not UTF-8"):
+        read_quotes(write(b"part,price_usd\n\xff\xfe,1\n", "quotes.csv"))

@@ -1,0 +1,90 @@
+"""The memo: every figure of it against the files it comes from, or against a run that was made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.errors import ScenarioError
+from planner.output.report.contents import Contents, read_contents
+from planner.output.report.memo import memo_body, memo_markdown, memo_parts
+from planner.output.report.memo_money import cash_by_year, price_effect
+from planner.output.run_folder import write_run
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+from tests.conftest import TINY
+
+Planner = Callable[..., Any]
+
+
+def _folder(place: Path, text: str) -> Contents:
+    place.mkdir()
+    (place / "plan.yaml").write_text(text)
+    write_run(simulate(load_scenario(place / "plan.yaml"), seed=3), place / "out")
+    return read_contents(place / "out")
+
+
+def _measures(contents: Contents) -> dict[str, float | None]:
+    table = contents.table("measures")
+    assert table is not None
+    return dict(zip(table.texts("measure"), table.numbers("value"), strict=True))
+
+
+def test_a_fall_of_prices_is_what_a_run_at_those_prices_says(tmp_path: Path) -> None:
+    text = TINY.replace("accelerator: H200", "accelerator: H200\n    owned: {bought: 2025-03-01}").replace(
+        "online: 2026-02-01", "online: 2026-02-01\n    discount_fraction: 0.1"
+    )
+    stated = _folder(tmp_path / "a", text)
+    cheaper = _folder(tmp_path / "b", text.replace("discount_fraction: 0.1", "discount_fraction: 0.28"))  # 0.9 x 0.8
+    effect = price_effect(stated, 0.2)
+    assert effect is not None
+    before, after = _measures(stated), _measures(cheaper)
+    assert effect[0] == pytest.approx((before["capex_usd"] or 0) - (after["capex_usd"] or 0), abs=1.0)
+    assert effect[1] == pytest.approx((before["cost_usd"] or 0) - (after["cost_usd"] or 0), rel=1e-4)
+    assert effect[1] > 0
+
+
+def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
+    ledger, statement = contents.table("ledger"), contents.table("statement_yearly")
+    assert ledger is not None
+    assert statement is not None
+    years = cash_by_year(ledger)
+    fleet = statement.where("cluster", "fleet")
+    stated = dict(zip(fleet.texts("period"), fleet.numbers("net_cash_flow_usd"), strict=True))
+    assert {f"FY{year}": pytest.approx(-row["paid in all"]) for year, row in years.items()} == stated
+    assert years["2026"]["purchases"] == pytest.approx(_measures(contents)["capex_usd"])
+
+
+def test_a_run_answers_every_heading(contents: Contents) -> None:
+    parts = {part.heading: part for part in memo_parts(contents)}
+    assert list(parts) == [
+        "Question", "Answer", "Promise, and when it runs out", "Cost", "Cash by year", "Alternatives at equal service",
+        "What it hangs on", "Risks", "What it rests on", "To get it again",
+    ]  # fmt: skip
+    assert parts["Promise, and when it runs out"].lines[-1] == "It does not run out before the horizon ends."
+    assert parts["Cost"].rows[0][0] == "per million tokens, levelised"
+
+
+def test_text_of_a_user_cannot_break_out(tmp_path: Path) -> None:
+    text = TINY.replace("accelerator: H200", "accelerator: H200\n    unit_price_usd: 9e5\n    price_source: '<b>|x'")
+    found = _folder(tmp_path / "a", text)
+    assert "<b>" not in memo_body(found)
+    assert "<b>" not in memo_markdown(found)
+
+
+def test_a_folder_without_a_decision_is_refused(planner: Planner) -> None:
+    with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
+        memo_parts(Contents(manifest={"kind": "zoom"}, files={}))
+    planner("memo", "nowhere").refused("cannot be read")
+    with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
+        memo_parts(Contents(manifest={"kind": "comparison"}, files={"comparison.csv": b"scenario,measure,value\n"}))
+
+
+def test_a_baseline_that_is_not_there_is_named() -> None:
+    rows = b"scenario,measure,unit,value\nmixed,cost_usd,USD,1\n"
+    spoiled = Contents(manifest={"kind": "comparison", "baseline": "mixd"}, files={"comparison.csv": rows})
+    with pytest.raises(ScenarioError, match="names 'mixd' as the baseline"):
+        memo_parts(spoiled)

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from planner.errors import ScenarioError
+from planner.output.charts import CHARTS as ALL
+from planner.output.charts import draw_charts, write_charts
+from planner.output.picture import PNG_WIDTH
+from planner.output.report.build import rebuild_report
+from planner.output.report.contents import Contents, read_contents
+from planner.output.run_folder import write_run
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+from tests.conftest import TINY
+
+Planner = Callable[..., Any]
+Write = Callable[..., Path]
+SIDE_BY_SIDE = ("utilisation", "cost-per-token", "money", "losses")
+"""What plans have beside one another; a run alone has more."""
+CHARTS = ("demand", "power", *SIDE_BY_SIDE)
+"""What a single run has."""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("charts")
+    (place / "tiny.yaml").write_text(TINY)
+    write_run(simulate(load_scenario(place / "tiny.yaml")), place / "out")
+    return place / "out"
+
+
+@pytest.fixture
+def folder(kept: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(kept, tmp_path / "out"))
+
+
+@pytest.fixture(scope="module")
+def drawn(kept: Path) -> dict[str, bytes]:
+    return draw_charts(read_contents(kept))
+
+
+def colours_of(picture: Image.Image) -> set[int]:
+    """Return the colours in a picture, each as one number."""
+    red, green, blue = np.moveaxis(np.asarray(picture.convert("RGB"), dtype=np.int32), -1, 0)
+    return set(np.unique((red << 16) + (green << 8) + blue).tolist())
+
+
+def test_each_chart_is_there_in_both_forms(drawn: dict[str, bytes]) -> None:
+    assert set(drawn) == {f"charts/{name}.{suffix}" for name in CHARTS for suffix in ("png", "svg")}
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_png_is_a_picture_with_something_on_it(drawn: dict[str, bytes], name: str) -> None:
+    with Image.open(io.BytesIO(drawn[f"charts/{name}.png"])) as picture:
+        assert picture.size[0] == PNG_WIDTH
+        assert 300 < picture.size[1] < PNG_WIDTH
+        colours = colours_of(picture)
+        assert not picture.info.get("Software")
+    assert len(colours) > 50
+    assert 0x0067A5 in colours or name == "losses"
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_an_svg_is_xml_without_a_date(drawn: dict[str, bytes], name: str) -> None:
+    content = drawn[f"charts/{name}.svg"]
+    assert ElementTree.fromstring(content).tag.endswith("svg")
+    assert b"dc:date" not in content
+
+
+def test_the_same_folder_gives_the_same_bytes(kept: Path, drawn: dict[str, bytes]) -> None:
+    assert draw_charts(read_contents(kept)) == drawn
+
+
+def test_charts_join_the_folder_and_stay_through_a_new_report(folder: Path) -> None:
+    before = (folder / "report.html").read_bytes()
+    written = write_charts(folder, ["svg"])
+    assert [path.name for path in written] == [f"{name}.svg" for name in CHARTS]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {f"charts/{name}.svg" for name in CHARTS} <= set(manifest["files"])
+    rebuild_report(folder)
+    assert all(path.exists() for path in written)
+    assert (folder / "report.html").read_bytes() == before
+
+
+def test_nothing_to_draw_is_said(kept: Path) -> None:
+    assert draw_charts(Contents(manifest={}, files={})) == {}
+
+
+def test_the_command_line_draws_and_refuses(planner: Planner, folder: Path) -> None:
+    told = json.loads(planner("charts", folder, "--format", "svg", "--json").out)
+    assert [Path(path).suffix for path in told["charts"]] == [".svg"] * len(CHARTS)
+    planner("charts", folder, "--format", "gif").refused("--format: takes png, svg by comma, not 'gif'")
+    planner("charts", folder.parent).refused("manifest.json: cannot be read")
+
+
+def test_a_folder_without_tables_is_refused(folder: Path, tmp_path: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"] = {}
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ScenarioError, match="no timeline, ledger or losses"):
+        write_charts(tmp_path / "bare")
+
+
+STUDY = (
+    "name: s\nscenarios:\n  one: {extends: tiny.yaml}\n  two: {extends: tiny.yaml, set: {site: {pue_ratio: 1.6}}}\n"
+    "uncertain:\n  clusters.*.nodes: {kind: discrete, values: [3, 4, 5]}\n"
+    "  finance.discount_rate_per_year: {kind: pert, low: 0.05, mode: 0.1, high: 0.2}\n"
+)
+COMMANDS = {
+    "compare": (("compare", "tiny.yaml", "dear.yaml"), {*SIDE_BY_SIDE, "bridge"}),
+    "montecarlo": (
+        ("montecarlo", "s.yaml", "-n", "16", "--workers", "1"),
+        {*SIDE_BY_SIDE, "fan", "histogram", "tornado", "convergence"},
+    ),
+    "sensitivity": (("sensitivity", "s.yaml", "-n", "4", "--workers", "1"), {*SIDE_BY_SIDE, "tornado"}),
+}
+
+
+@pytest.fixture
+def inputs(write: Write, tiny: str) -> None:
+    write()
+    write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
+    write(STUDY, "s.yaml")
+
+
+@pytest.mark.usefixtures("inputs")
+@pytest.mark.parametrize(
+    "kind", [kind if kind in ("run", "sweep") else pytest.param(kind, marks=pytest.mark.prove) for kind in COMMANDS]
+)
+def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, kind: str) -> None:
+    command, wanted = COMMANDS[kind]
+    assert planner(*command, "--out", "o", "-q").code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
+    assert planner("charts", "o", "-q").code == 0
+    folder = tmp_path / "o"
+    assert {path.name for path in (folder / "charts").iterdir()} == {
+        f"{name}.{suffix}" for name in wanted for suffix in ("png", "svg")
+    }
+    for path in (folder / "charts").iterdir():
+        if path.suffix == ".svg":
+            assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")
+            assert b"&lt;" not in path.read_bytes()  # an axis that shows its markup
+        else:
+            with Image.open(path) as picture:
+                assert len(colours_of(picture)) > 30
+    for name in set(before) - {"manifest.json"}:
+        assert (folder / name).read_bytes() == before[name], name
+    known = json.loads((folder / "manifest.json").read_text())["files"]
+    assert {f"charts/{path.name}" for path in (folder / "charts").iterdir()} <= set(known)
+    assert planner("report", "o", "-q").code == 0
+
+
+@pytest.mark.usefixtures("inputs")
+def test_a_study_draws_what_the_command_draws(planner: Planner, tmp_path: Path) -> None:
+    command, _ = COMMANDS["montecarlo"]
+    assert planner(*command, "--out", "o", "-q").code == 0
+    assert planner("charts", "o", "-q", "--format", "png").code == 0
+    for name in ("fan", "histogram", "tornado", "convergence"):
+        assert (tmp_path / "o" / f"{name}.png").read_bytes() == (tmp_path / "o" / "charts" / f"{name}.png").read_bytes()
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("inputs")
+def test_a_study_that_grows_drops_the_charts_of_before(planner: Planner, tmp_path: Path) -> None:
+    command, _ = COMMANDS["montecarlo"]
+    assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
+    assert planner("charts", "o", "-q", "--format", "svg").code == 0
+    note = tmp_path / "o" / "charts" / "mine.txt"
+    note.write_text("a note")
+    grow = ("montecarlo", "s.yaml", "-n", "24", "--workers", "1", "--resume", "--out", "o", "-q")
+    planner(*grow).refused("holds 'charts/mine.txt', which planner did not write")
+    note.unlink()
+    assert planner(*grow).code == 0
+    assert not (tmp_path / "o" / "charts").exists()
+
+
+@pytest.mark.usefixtures("inputs")
+def test_a_study_begun_anew_leaves_no_charts_of_before(planner: Planner, tmp_path: Path) -> None:
+    command, _ = COMMANDS["montecarlo"]
+    for _ in range(2):
+        assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
+        assert not (tmp_path / "o" / "charts").exists()
+        assert planner("charts", "o", "-q", "--format", "svg").code == 0
+
+
+def test_a_file_of_the_folder_that_is_gone_is_named(folder: Path) -> None:
+    (folder / "workbook.xlsx").unlink()
+    with pytest.raises(ScenarioError, match=r"workbook\.xlsx: is not there"):
+        write_charts(folder)
+    assert not (folder / "charts").exists()
+
+
+def test_every_chart_stays_away_from_what_it_does_not_know() -> None:
+    for draw in ALL.values():
+        assert draw(Contents(manifest={"kind": "unheard-of"}, files={})) is None

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+
+from planner.output.actuals_folder import ACTUALS_TABLES
+from planner.output.columns import (
+    FRICTIONLESS_TYPES,
+    Column,
+    ColumnKind,
+    TableDescription,
+    _lines,
+    reference_page,
+    tables_of,
+    text_column,
+)
+from planner.output.comparison import COMPARISON_TABLES
+from planner.output.run_columns import RUN_TABLES, TABLES
+from planner.output.size_rows import SIZE_TABLES
+from planner.output.study_rows import STUDY_TABLES
+from planner.output.sweep_table import sweep_description
+from planner.output.zoom_folder import ZOOM_TABLES
+from planner.units import unit_of
+
+
+def table(*columns: Column, key: tuple[str, ...] = ()) -> TableDescription:
+    return TableDescription(name="monthly", description="One row a month.", columns=columns, key=key)
+
+
+@pytest.mark.parametrize("kind", list(ColumnKind))
+def test_every_kind_is_named_on_the_page(kind: ColumnKind) -> None:
+    page = reference_page([table(Column(name="x", kind=kind, description="X.", unit="kWh"))])
+    assert f"| `x` | {FRICTIONLESS_TYPES[kind]} | kWh | X. |" in page
+
+
+def test_a_bar_in_a_description_does_not_break_the_table() -> None:
+    page = reference_page([table(Column(name="x", kind=ColumnKind.TEXT, description="a|b"))])
+    assert "a\\|b" in page
+
+
+def test_tables_come_in_order_with_their_keys() -> None:
+    first = table(Column(name="month", kind=ColumnKind.MONTH, description="Month."), key=("month",))
+    second = TableDescription(name="events", description="One row an event.", columns=())
+    page = reference_page([first, second])
+    assert page.index("## `monthly.csv`") < page.index("## `events.csv`")
+    assert page.count("One row for each") == 1
+
+
+def test_every_table_described_is_a_table_of_some_folder_and_leaves_no_place_unfilled() -> None:
+    rooms = (TABLES, STUDY_TABLES, SIZE_TABLES, COMPARISON_TABLES, ACTUALS_TABLES, ZOOM_TABLES)
+    made = [table for tables in rooms for table in tables.values()]
+    assert sorted(table.name for table in made) == sorted(_lines())
+    for table in made:
+        names = [column.name for column in table.columns]
+        assert len(set(names)) == len(names)
+        assert set(table.key) <= set(names)
+        assert "{" not in table.description + "".join(column.description for column in table.columns)
+        marked = [row["column"] for row in _lines()[table.name][1:] if row["kind"] != "more"]
+        assert (len(names) > len(marked)) == any(row["kind"] == "more" for row in _lines()[table.name])
+
+
+def test_added_columns_stand_where_they_are_marked_and_words_in_braces() -> None:
+    columns = tables_of("study", {"samples": [text_column("added", "Added.")]})["samples"].columns
+    assert [column.name for column in columns] == ["replication", "scenario", "added", "error"]
+    (cause,) = (column for column in tables_of("compare", causes="a, b")["bridge"].columns if column.name == "cause")
+    assert cause.description == "Cause: a, b."
+
+
+def test_rows_become_columns_in_the_order_described_and_a_cell_too_many_or_few_is_a_fault() -> None:
+    both = table(text_column("a", "A."), text_column("b", "B."))
+    assert both.filled([("x", 1), ("y", 2)]) == {"a": ["x", "y"], "b": [1, 2]}
+    assert both.filled(iter([])) == {"a": [], "b": []}
+    for wrong in ([("x", 1, "more")], [("x",)], [("x", 1), ("y",)]):
+        with pytest.raises(ValueError, match="zip"):
+            both.filled(wrong)
+
+
+@pytest.mark.parametrize(("unit", "decimals"), [("kWh", 3), ("kW", 3), ("tokens", 0), ("USD", 2)])
+def test_a_unit_has_its_decimals_in_every_file(unit: str, decimals: int) -> None:
+    tables = (
+        *RUN_TABLES, *COMPARISON_TABLES.values(), *SIZE_TABLES.values(), *STUDY_TABLES.values(), sweep_description(())
+    )  # fmt: skip
+    written = {
+        (table.name, column.name): column.decimals
+        for table in tables
+        for column in table.columns
+        if column.kind == ColumnKind.DECIMAL and unit_of(column.name) == unit
+    }
+    assert len(written) > 2
+    assert set(written.values()) == {decimals}, written

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner import files
+from planner.errors import ScenarioError
+from planner.files import MANIFEST, PRODUCT, check_target, json_text
+from planner.output.folder import write_folder
+
+FILES: dict[str, bytes] = {"a.csv": b"x\n1\n", "deep/b.bin": b"\x00\xff"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_manifest_names_every_file_with_its_sum(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "run"
+    write_folder(target, FILES, {"kind": "run"})
+    manifest = json.loads((target / MANIFEST).read_text())
+    assert manifest["product"] == PRODUCT
+    assert manifest["kind"] == "run"
+    assert manifest["files"] == {
+        "a.csv": hashlib.sha256(b"x\n1\n").hexdigest(), "deep/b.bin": hashlib.sha256(b"\x00\xff").hexdigest(),
+    }  # fmt: skip
+    assert set(contents(target)) == {"a.csv", "deep/b.bin", MANIFEST}
+    assert [path.name for path in target.parent.iterdir()] == ["run"]
+    assert stat.S_IMODE(target.stat().st_mode) & 0o500 == 0o500
+
+
+def test_a_second_run_replaces_the_first_whole(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    write_folder(target, FILES, {})
+    write_folder(target, {"c.csv": b"y\n"}, {})
+    assert set(contents(target)) == {"c.csv", MANIFEST}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_empty_folder_is_used(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    target.mkdir()
+    write_folder(target, FILES, {})
+    assert "a.csv" in contents(target)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        None, b"", b"not json", b"[]", b"3", b'{"files": []}', b'{"product": "other", "files": []}', b"\xff\xfe",
+        b'{"product": "datacenter-planner"}', b'{"product": "datacenter-planner", "files": 3}', b"[" * 100_000,
+        b'{"product": "datacenter-planner", "files": [{}]}', b'{"product": "datacenter-planner", "files": [3]}',
+    ],
+)  # fmt: skip
+def test_a_folder_of_someone_else_is_refused_and_left_alone(tmp_path: Path, manifest: bytes | None) -> None:
+    target = tmp_path / "theirs"
+    target.mkdir()
+    (target / "thesis.txt").write_text("years of work")
+    if manifest is not None:
+        (target / MANIFEST).write_bytes(manifest)
+    before = contents(target)
+    with pytest.raises(ScenarioError, match=r"theirs: (was not written by planner|holds 'thesis\.txt')"):
+        write_folder(target, FILES, {})
+    assert contents(target) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize("stranger", ["notes.txt", "deep/notes.txt", "empty/", "link"])
+def test_anything_added_to_our_folder_is_kept(tmp_path: Path, stranger: str) -> None:
+    target = tmp_path / "run"
+    write_folder(target, FILES, {})
+    if stranger == "link":
+        (target / stranger).symlink_to(tmp_path)
+    elif stranger.endswith("/"):
+        (target / stranger).mkdir()
+    else:
+        (target / stranger).write_text("mine")
+    before = contents(target)
+    with pytest.raises(ScenarioError, match=f"holds '{stranger.rstrip('/')}', which planner did not write"):
+        write_folder(target, {"c.csv": b"y\n"}, {})
+    assert contents(target) == before
+
+
+def test_a_file_or_a_link_in_the_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for name in ("file", "link"):
+        with pytest.raises(ScenarioError, match=f"{name}: exists and is not a folder"):
+            write_folder(tmp_path / name, FILES, {})
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_place_below_a_file_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ScenarioError, match=r"cannot be written: .*file is not a folder \(choose another --out\)"):
+        check_target(tmp_path / "file" / "run" / "deep")
+
+
+def test_a_place_without_permission_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ScenarioError, match="cannot be written: no permission to write in"):
+        check_target(tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a user whom permissions bind")
+def test_a_locked_folder_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(ScenarioError, match="no permission"):
+            write_folder(tmp_path / "run", FILES, {})
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_name_too_long_for_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="cannot be written"):
+        write_folder(tmp_path / ("x" * 300), FILES, {})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_failure_at_either_rename_leaves_the_earlier_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, step: int
+) -> None:
+    monkeypatch.setattr(files, "exchange", lambda one, other: False)  # a file system without that step
+    target = tmp_path / "run"
+    write_folder(target, FILES, {"kind": "first"})
+    before = contents(target)
+    real, calls = os.replace, []
+
+    def failing(source: Path, destination: Path) -> None:
+        calls.append(source)
+        if len(calls) == step:
+            raise failure
+        real(source, destination)
+
+    monkeypatch.setattr(os, "replace", failing)
+    expected = ScenarioError if isinstance(failure, OSError) else KeyboardInterrupt
+    with pytest.raises(expected):
+        write_folder(target, {"c.csv": b"y\n"}, {"kind": "second"})
+    assert contents(target) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_failure_while_writing_leaves_the_earlier_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "run"
+    write_folder(target, FILES, {})
+    before = contents(target)
+    real = Path.open
+
+    def failing(self: Path, *options: Any, **named: Any) -> Any:
+        if self.name == "second.csv":
+            raise OSError(28, "No space left on device")
+        return real(self, *options, **named)
+
+    monkeypatch.setattr(Path, "open", failing)
+    with pytest.raises(ScenarioError, match="cannot be written: No space left on device"):
+        write_folder(target, {"first.csv": b"y\n", "second.csv": b"z\n"}, {})
+    monkeypatch.undo()
+    assert contents(target) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_only_copy_of_earlier_results_is_never_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "exchange", lambda one, other: False)
+    target = tmp_path / "run"
+    write_folder(target, FILES, {})
+    before = contents(target)
+    real, calls = os.replace, []
+
+    def only_the_first(source: Path, destination: Path) -> None:
+        calls.append(source)
+        if len(calls) > 1:
+            raise OSError(5, "Input/output error")
+        real(source, destination)
+
+    monkeypatch.setattr(os, "replace", only_the_first)
+    with pytest.raises(ScenarioError, match="Input/output error"):
+        write_folder(target, {"c.csv": b"y\n"}, {})
+    (scratch,) = tmp_path.iterdir()
+    assert contents(scratch / "old") == before
+    monkeypatch.undo()
+    check_target(target)  # the next command that names it completes the swap: the new results were whole
+    assert set(contents(target)) == {"c.csv", MANIFEST}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_scratch_that_cannot_be_removed_does_not_hide_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(path: Path, ignore_errors: bool) -> None:
+        assert ignore_errors
+
+    monkeypatch.setattr(shutil, "rmtree", failing)
+    write_folder(tmp_path / "run", FILES, {})
+    assert (tmp_path / "run" / "a.csv").exists()
+
+
+def test_json_is_written_the_same_way_and_without_nan() -> None:
+    assert json_text({"b": 1, "a": "é"}) == '{\n  "b": 1,\n  "a": "é"\n}\n'
+    with pytest.raises(ValueError, match="Out of range"):
+        json_text({"a": float("nan")})
+    assert MANIFEST == "manifest.json"

@@ -1,0 +1,131 @@
+"""The workbooks of comparisons, sweeps and studies hold what their CSV files hold, with percentiles by month."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.output.plan_workbooks import percentiles_of
+from planner.run.simulate import simulate, simulate_plan
+from planner.scenario.loading import load_scenario
+from tests.output.office import Sheet, sheets_of
+from tests.studies.conftest import SMALL
+
+Planner = Callable[..., Any]
+Write = Callable[..., Path]
+SOLD = "finance: {token_price: {input_usd_per_million_tokens: 3, output_usd_per_million_tokens: 90}}\n"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def workbook(folder: Path) -> dict[str, Sheet]:
+    return sheets_of((folder / "workbook.xlsx").read_bytes())
+
+
+def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path
+) -> None:
+    write(tiny + SOLD)
+    write("extends: tiny.yaml\nname: other\nclusters: {mi325x: null}\n", "other.yaml")
+    done = planner("compare", "tiny.yaml", "other.yaml", "--out", "o", "--draws", "4", "-q")
+    assert done.code == 0, done
+    sheets = workbook(tmp_path / "o")
+    assert list(sheets) == [
+        "Charts", "Comparison", "Bridge, USD", "Bridge, per token", "By month", "Statements", "Timeline", "Assumptions",
+    ]  # fmt: skip
+    assert sheets["Comparison"][0] == ["Measure", "Unit", "tiny", "other", "other less tiny"]
+    told = {(row["scenario"], row["measure"]): row["value"] for row in rows(tmp_path / "o" / "comparison.csv")}
+    levelised = next(row for row in sheets["Comparison"] if row[0] == "Levelised cost per million tokens")
+    for name, value in zip(("tiny", "other"), levelised[2:4], strict=True):
+        assert value == pytest.approx(float(told[name, "levelised_cost_per_million_tokens_usd"]), abs=1e-6)
+    assert levelised[4] == pytest.approx(levelised[3] - levelised[2])
+    bridge = [row[2] for row in sheets["Bridge, USD"][1:]]
+    assert sum(bridge) == pytest.approx(
+        sum(float(row["difference_usd"]) for row in rows(tmp_path / "o" / "bridge_usd.csv")), abs=1e-6
+    )
+    plan = simulate(load_scenario("tiny.yaml"))
+    again = [plan, *(simulate_plan(plan.scenario, plan.plan, plan.seed, chance) for chance in (1, 2, 3))]
+    cost = np.array([result.cost_cents().sum(axis=1) / 100 for result in again])
+    expected = np.percentile(cost, [10, 50, 90], axis=0, method="median_unbiased")
+    own = [row for row in sheets["By month"][1:] if (row[0], row[1]) == ("tiny", "Cost, USD")]
+    assert [row[3] for row in own] == ["2026-01", "2026-02", "2026-03"]
+    np.testing.assert_allclose(np.array([row[5:8] for row in own], dtype=float).T, expected, rtol=1e-12)
+    assert {row[1] for row in sheets["By month"][1:]} == {"Cost, USD", "Served tokens", "Revenue, USD"}
+    assert all(row[2] > 0 for row in sheets["Statements"][1:])  # revenue
+
+
+def test_percentiles_are_those_of_numpy_to_the_last_digit() -> None:
+    random = np.random.default_rng(3)
+    for replications in (2, 3, 4, 9, 10, 19, 20, 100):
+        drawn = random.lognormal(10.0, 3.0, (replications, 36))
+        expected = np.percentile(drawn, [10, 50, 90], axis=0, method="median_unbiased")
+        np.testing.assert_array_equal(percentiles_of(drawn), expected)
+
+
+def test_a_run_s_workbook_has_percentiles_by_month_where_it_was_drawn_again(
+    planner: Planner, write: Write, tmp_path: Path
+) -> None:
+    write()
+    for draws, is_there in ((1, False), (3, True)):
+        assert planner("run", "tiny.yaml", "--out", f"o{draws}", "--draws", draws, "-q").code == 0
+        assert ("By month" in workbook(tmp_path / f"o{draws}")) == is_there
+
+
+def test_a_sweep_has_every_point_with_every_measure(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    done = planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4", "--out", "o", "-q")
+    assert done.code == 0, done
+    sheets, told = workbook(tmp_path / "o"), rows(tmp_path / "o" / "sweep.csv")
+    assert sheets["Sweep"][0][0] == "clusters.h200.nodes"
+    assert [row[0] for row in sheets["Sweep"][1:]] == [2.0, 4.0]
+    place = sheets["Sweep"][0].index("Cost, USD")
+    for row, point in zip(sheets["Sweep"][1:], told, strict=True):
+        assert row[place] == pytest.approx(float(point["cost_usd"]), abs=0.005)
+
+
+def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path
+) -> None:
+    headline = "irr_per_year"
+    write(tiny + SOLD)
+    write(f"{SMALL}headline: {headline}\n", "study.yaml")
+    done = planner("montecarlo", "study.yaml", "-n", "8", "--workers", "1", "--out", "o")
+    assert done.code == 0, done
+    assert f"{headline} over" in done.out
+    folder = tmp_path / "o"
+    carried = {row["output"] for row in rows(folder / "percentiles.csv")}
+    assert {"revenue_usd", "gross_margin_fraction", "operating_margin_fraction", "irr_per_year"} <= carried
+    bands, sheets = rows(folder / "monthly_bands.csv"), workbook(folder)
+    assert ("revenue_usd", "h200") in {(row["output"], row["cluster"]) for row in bands}
+    shown = sheets["By month"][1:]
+    assert len(shown) == len(bands)
+    for row, band in zip(shown, bands, strict=True):
+        assert row[5:8] == pytest.approx([float(band[name] or "nan") for name in ("p10", "p50", "p90")], rel=1e-6)
+    means = {(row["scenario"], row["month"]): float(row["mean"]) for row in bands
+             if (row["output"], row["cluster"]) == ("revenue_usd", "fleet")}  # fmt: skip
+    parts = [row for row in bands if row["output"] == "revenue_usd" and row["cluster"] != "fleet"]
+    for key, whole in means.items():
+        own = [float(row["mean"]) for row in parts if (row["scenario"], row["month"]) == key]
+        assert sum(own) == pytest.approx(whole, rel=1e-6)  # nothing is rented, so the clusters earn it all
+    best = [row["scenario"] for row in rows(folder / "promise.csv") if float(row["best_fraction"]) > 0.5]
+    samples = rows(folder / "samples.csv")
+    mean = {name: np.mean([float(row[headline]) for row in samples if row["scenario"] == name])
+            for name in ("both", "nvidia")}  # fmt: skip
+    assert not best or mean[best[0]] == max(mean.values())  # more is better
+
+
+def test_a_headline_without_meaning_is_refused_before_any_run(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    write(f"{SMALL}headline: irr_per_year\n", "study.yaml")
+    planner("montecarlo", "study.yaml", "-n", "8", "--out", "o").refused(
+        "irr_per_year has no meaning in both, nvidia: finance.token_price is not stated"
+    )
+    assert not (tmp_path / "o").exists()

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from planner import load_scenario, simulate
+from planner.output.columns import ColumnKind, TableDescription
+from planner.output.run_columns import RUN_TABLES
+from planner.output.run_folder import write_run
+from planner.units import unit_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=13"])
+    target = tmp_path_factory.mktemp("run") / "out"
+    write_run(simulate(scenario), target)
+    return target
+
+
+def _rows(folder: Path, table: TableDescription) -> list[dict[str, str]]:
+    with (folder / f"{table.name}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_every_csv_file_is_described(folder: Path) -> None:
+    assert {path.stem for path in folder.glob("*.csv")} == {table.name for table in RUN_TABLES}
+
+
+@pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)
+def test_columns_described_are_the_columns_written(folder: Path, table: TableDescription) -> None:
+    assert list(_rows(folder, table)[0]) == [column.name for column in table.columns]
+
+
+@pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)
+def test_key_names_each_row_once(folder: Path, table: TableDescription) -> None:
+    rows = [tuple(row[key] for key in table.key) for row in _rows(folder, table)]
+    assert not table.key or len(set(rows)) == len(rows)
+
+
+@pytest.mark.parametrize("table", RUN_TABLES, ids=lambda table: table.name)
+def test_cells_are_of_the_kind_described(folder: Path, table: TableDescription) -> None:
+    for row in _rows(folder, table):
+        for column in table.columns:
+            cell = row[column.name]
+            if not cell:
+                continue
+            if column.kind is ColumnKind.INTEGER:
+                int(cell)
+            elif column.kind is ColumnKind.DECIMAL:
+                if column.measured_by:  # the measure's unit decides: cents on dollars
+                    assert len(cell.partition(".")[2]) in {2, column.decimals}
+                    float(cell)
+                    continue
+                assert len(cell.partition(".")[2]) == column.decimals
+                float(cell)
+            elif column.kind is ColumnKind.MONTH:
+                assert 1 <= int(cell[5:]) <= 12
+
+
+def test_units_are_what_the_names_say() -> None:
+    for table in RUN_TABLES:
+        for column in table.columns:
+            if column.kind is not ColumnKind.TEXT:
+                assert column.unit == (unit_of(column.name) or "")
+            assert column.description.endswith(".")

@@ -1,0 +1,76 @@
+"""Plain tables as workbooks: words for headings, numbers as numbers, text that is never run."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from datetime import date
+
+import pytest
+
+from planner.output.workbook import (
+    Page,
+    SheetChart,
+    SheetTable,
+    column_letters,
+    sheet_of,
+    style_of,
+    words,
+    write_tables,
+)
+from tests.output.office import sheets_of
+
+TABLE = SheetTable(
+    headings=("month", "cost_usd", "in_time_fraction"),
+    rows=[("=1+1", 0.5, 0.25), ("b", None, True), (date(2026, 1, 1), -2.0, None)],
+)
+
+
+@pytest.mark.parametrize(("place", "letters"), [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ"), (702, "AAA")])
+def test_column_letters(place: int, letters: str) -> None:
+    assert column_letters(place) == letters
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "style"),
+    [
+        ("cost_per_million_tokens_usd", "Cost per million tokens, USD", "unit_usd"),
+        ("npv_usd", "NPV, USD", "usd"),
+        ("utilisation_fraction", "Utilisation", "percent"),
+        ("energy_kwh", "Energy, kWh", "count"),
+        ("payback_months", "Payback months", "number"),
+        ("served_tokens", "Served tokens", "count"),
+    ],
+)
+def test_headings_are_words(name: str, said: str, style: str) -> None:
+    assert (words(name), style_of(name)) == (said, style)
+
+
+def test_a_table_is_a_sheet_with_a_chart_and_its_text_is_never_run() -> None:
+    chart = SheetChart(title="Cost, USD", columns=("cost_usd",))
+    pages = {"One": Page(table=TABLE, charts=(chart,), note="as simulated"), "Two": Page(table=TABLE)}
+    written = write_tables("tables", date(2026, 1, 1), pages)
+    assert written == write_tables("tables", date(2026, 1, 1), pages)
+    sheets = sheets_of(written)
+    assert list(sheets) == ["Charts", "One", "Two"]
+    assert sheets["Two"] == [
+        ["Month", "Cost, USD", "In time"], ["=1+1", 0.5, 0.25], ["b", "", True], ["2026-01-01", -2.0, ""],
+    ]  # fmt: skip
+    with zipfile.ZipFile(io.BytesIO(written)) as book:
+        assert "<f>" not in book.read("xl/worksheets/sheet2.xml").decode()
+        drawn = book.read("xl/charts/chart1.xml").decode()
+    assert "One!$B$2:$B$4" in drawn
+    assert "Cost, USD" in drawn
+
+
+def test_a_long_table_is_cut_and_says_so() -> None:
+    cut = sheet_of({"time": [str(number) for number in range(12)], "lost": [float("nan")] * 12}, 5)
+    assert len(cut.rows) == 6
+    assert cut.rows[0] == ("0", None)
+    assert cut.rows[-1] == ("and 7 more in the CSV file", None)
+
+
+def test_what_is_no_number_is_text_or_nothing() -> None:
+    table = SheetTable(headings=("plan", "payback_months"), rows=(("a", float("inf")), ("b", float("nan")), ("c", 3.0)))
+    sheets = sheets_of(write_tables("plans", date(2026, 1, 1), {"Plans": Page(table=table)}))
+    assert [row[1] for row in sheets["Plans"][1:4]] == ["inf", "", 3.0]

@@ -1,0 +1,535 @@
+"""The compiled plan worked out a second time: from the raw YAML of a scenario and of the catalogue, by hand.
+
+The formulas are written here again, as plainly as they go, and every default as a number. Taken as given, since tests
+of their own hold them, are the arrays of ``planner.physics`` and the operating point of a service.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from planner.physics.coefficients import roofline_calibration
+from planner.physics.memory import memory_fit
+from tests.plan.oracle_machines import ELSEWHERE, YEAR_H, Doc, Machines, facts, goes_back, of, three
+
+
+class Oracle(Machines):
+    """One scenario's plan: the site, people, software and money around its machines."""
+
+    # Site, reliability, software, expansion
+
+    def site(self) -> Doc:
+        pue, swing = of(self.doc, "site.pue_ratio", 1.3), of(self.doc, "site.pue_season_fraction", 0.1)
+        day = self.start.timetuple().tm_yday + np.arange(self.hours) / 24
+        elsewhere = {
+            c for c in self.names if of(self.clusters[c], "contract.kind", "") in ("reserved", "on-demand", "spot")
+        }
+        drawn = np.zeros(self.hours)
+        for c in (self.cluster(name) for name in self.names if name not in elsewhere):
+            order, last = c["order"], min(c["retire_h"], self.hours)
+            first = order["placed_h"] + order["lead_h"] + order["slip_h"]["low"] if order else c["online_h"]
+            drawn[max(0, math.ceil(first)) : math.ceil(last)] += c["nodes"] * c["node_power"].full_kw
+        full_kw = float(drawn.max())
+        limit = of(self.doc, "site.power_cap_kw", math.inf)
+        cap, base = np.full(self.hours, limit), limit if limit < math.inf else full_kw * pue
+        for cut in of(self.doc, "site.curtailments", []):
+            first, length = self.hour(cut["date"]), round(cut.get("length_days", 1) * 24)
+            for hour in range(first, first + length):
+                if (hour - 16) % 24 < cut.get("hours_per_day", 24):
+                    cap[hour] = min(cap[hour], base * (1 - cut["cut_fraction"]))
+        blocks = sorted((self.hour(b["date"]), b["it_kw"]) for b in of(self.doc, "site.power_blocks", []))
+        most = limit / (1 + (pue - 1) * (1 + swing))
+        return {
+            "cap_kw": cap if np.isfinite(cap).any() else None,
+            "overhead_ratio": (pue - 1) * (1 + swing * np.cos(2 * np.pi * (day - 200) / 365.25)),
+            "fixed_fraction": of(self.doc, "site.pue_fixed_fraction", 0.3),
+            "most_it_kw": most,
+            "rated_kw": min(full_kw, most),
+            "throttle_order": [self.names.index(c) for c in of(self.doc, "site.throttle_order", [])],
+            "block_h": np.array([max(0, hour) for hour, _ in blocks]),
+            "block_kw": np.cumsum([kw for _, kw in blocks]),
+            "outages_per_year": of(self.doc, "site.outages_per_year", 0.2),
+            "outage_h": of(self.doc, "site.outage_h", 4.0),
+            "commissioning_crews": of(self.doc, "site.commissioning_crews", 4),
+            "commissioning_h": of(self.doc, "site.commissioning_h_per_node", 6.0),
+            "parking": self.parking(),
+        }
+
+    def parking(self) -> Doc | None:
+        stated = of(self.doc, "site.parking", None)
+        if stated is None:
+            return None
+        usual = {"headroom_fraction": 0.25, "wake_h": 0.2, "wake_usd": 0.0}
+        parked = {"parked_kw": facts("priors")["parked_node_power"]["base"]}
+        return {**usual, **parked, **stated}
+
+    def planned(self) -> Doc:
+        """Work out failure domains, planned work and its reserve: a prior's base for what is left open."""
+        priors = facts("priors")
+
+        def figure(path: str, prior: str) -> float:
+            found = of(self.doc, f"reliability.{path}", None)
+            return float(priors[prior]["base"] if found is None else found)
+
+        domains = of(self.doc, "reliability.failure_domains", {})
+        upkeep, firmware = (of(self.doc, f"reliability.{key}", None) for key in ("maintenance", "firmware"))
+        weeks = of(self.doc, "reliability.maintenance.every_weeks", 1.0)
+        a_day = figure("maintenance.per_1000_node_days", "planned_interruption_rate") / 1000
+        nodes = of(self.doc, "reliability.reserve_nodes", None)
+        kept = (upkeep is not None or firmware is not None) and nodes is None
+        return {
+            "domains": [
+                {
+                    "name": name.replace("_", " "),
+                    "nodes": int(figure(f"failure_domains.{name}.nodes", f"{name}_nodes")),
+                    "per_year": figure(f"failure_domains.{name}.failures_per_year", f"{name}_failure_rate"),
+                    "repair_h": figure(f"failure_domains.{name}.repair_h", f"{name}_repair"),
+                }
+                for name in domains
+            ],
+            "maintenance": None
+            if upkeep is None
+            else {
+                "every_h": weeks * 168,
+                "length_h": figure("maintenance.length_h", "planned_interruption_length"),
+                "nodes_fraction": a_day * weeks * 7,
+            },
+            "firmware": None
+            if firmware is None
+            else {
+                "every_h": YEAR_H / figure("firmware.rollouts_per_year", "firmware_rollouts"),
+                "length_h": figure("firmware.length_h", "firmware_update_length"),
+                "nodes_fraction": 1.0,
+            },
+            "reserve_nodes": nodes or 1,
+            "reserve_fraction": figure("reserve_fraction", "spare_pool")
+            if kept
+            else of(self.doc, "reliability.reserve_fraction", 0.0),
+        }
+
+    def reliability(self) -> Doc:
+        def stated(key: str, default: Any) -> Any:
+            return of(self.doc, f"reliability.{key}", default)
+
+        causes = [
+            {
+                "name": name,
+                "per_node_h": cause["per_1000_node_days"] / 24_000 * stated("failure_multiplier", 1.0),
+                "whole_node": cause["scope"] == "node",
+                "soft_fraction": cause["soft_fraction"],
+                "medium_fraction": cause["medium_fraction"],
+            }
+            for name, cause in facts("failures").items()
+        ]
+        if any(of(c, "contract.kind") == "spot" for c in self.clusters.values()):
+            causes.append(
+                {
+                    "name": "spot interruption",
+                    "per_node_h": 0.0,
+                    "whole_node": True,
+                    "soft_fraction": 1.0,
+                    "medium_fraction": 0.0,
+                }
+            )
+        spares = (
+            heads(0, per_node=stated("spare_fraction", 0.0), least=1)
+            if stated("spare_fraction", None)
+            else heads(stated("spares", {"per_1000_accelerators": 6.25}), least=1)
+        )
+        return {
+            "causes": causes,
+            "lemon_fraction": stated("lemon_fraction", 0.012),
+            "lemon_multiplier": stated("lemon_multiplier", 8.0),
+            "early_life_multiplier": stated("early_life_multiplier", 2.0),
+            "early_life_h": stated("early_life_months", 2.0) * YEAR_H / 12,
+            "repair_h": [
+                stated(f"{kind}_repair_h", hours) for kind, hours in (("soft", 2.2), ("medium", 12.0), ("hard", 60.0))
+            ],
+            "repair_cv": stated("repair_cv_ratio", 0.6),
+            "rma_h": stated("rma_weeks", 4.0) * 168,
+            "crews": heads(stated("repair_crews", {"per_1000_accelerators": 2.0}), least=1),
+            "spares": spares,
+            **self.planned(),
+        }
+
+    def software(self) -> Doc:
+        def stated(key: str, default: Any) -> Any:
+            return of(self.doc, f"software.{key}", default)
+
+        vendors = sorted({self.vendor(c) for c in self.names})
+        engineers = stated("engineers", {})
+        if isinstance(engineers, dict):
+            usual = {v: stated(f"engineers_per_800.{v}", self.vendors[v]["engineers_per_800"]) / 0.8 for v in vendors}
+            teams = [
+                {
+                    "name": v,
+                    "clusters": [n for n, c in enumerate(self.names) if self.vendor(c) == v],
+                    "engineers": heads(engineers.get(v, {"per_1000_accelerators": usual[v]})),
+                }
+                for v in vendors
+            ]
+        else:
+            teams = [{"name": "all", "clusters": list(range(len(self.names))), "engineers": heads(engineers)}]
+        shape = (len(self.names), len(self.loads))
+        wide, dated, roof = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+        for c, cluster in enumerate(self.names):
+            for w, load in enumerate(self.loads):
+                dated[c, w] = self.maturity(cluster, load)[1]
+                if (cluster, load) not in self.services:
+                    continue
+                spec = self.spec(cluster, load)
+                rate, wider = self.mean_rate(spec, load), {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}[spec.precision]
+                held = memory_fit(spec.part, spec.shape, wider, spec.accelerators).fits
+                wide[c, w] = min(1.0, self.mean_rate(self.spec(cluster, load, wider), load) / rate) if held else 0.0
+                best = self.mean_rate(spec, load, roofline_calibration()) / rate
+                roof[c, w] = max(0.0, math.log(best / self.rates[cluster, load][2]))
+        measured = date(2026, 2, 22)
+        return {
+            "stacks": [self.stack_plan(name, teams) for name in sorted({self.stack(c)[0] for c in self.names})],
+            "teams": teams,
+            "engineer_h": stated("fix_engineer_h", 40.0),
+            "fix_time_multiplier": {"none": 1.5, "standard": 1.0, "premium": 0.6}[
+                stated("support_contract", "standard")
+            ],
+            "architectures": [self.models[w["model"]]["architecture_class"] for w in self.workloads.values()],
+            "clock_h": [
+                (self.start - measured).days * 24 if c.get("engine_date") else 0 for c in self.clusters.values()
+            ],
+            "dated_log_gain": dated,
+            "roofline_log_gain": roof,
+            "wide_precision_factor": wide
+            if stated("wrong_numerics_response", "roll-back") == "widen"
+            else wide * np.nan,
+        }
+
+    def stack_plan(self, name: str, teams: Sequence[Doc]) -> Doc:
+        def stated(key: str, default: Any) -> Any:
+            return of(self.doc, f"software.{key}", default)
+
+        stack, kinds = self.stacks[name], facts("incidents")
+        delay_h, met = {"latest": (0.0, 1.0), "staged": (1344.0, 0.5), "pinned": (None, 0.25)}[
+            stated("upgrade_policy", "staged")
+        ]
+        vendor = stack["vendor"]
+        often = stated("incident_multiplier", 1.0) * stated(f"vendor_incident_multiplier.{vendor}", 1.0)
+        gain = stated("release_gain_multiplier", 1.0) * stated(f"vendor_maturing_multiplier.{vendor}", 1.0)
+        hang = stated("hang_loss_fraction", 0.05)
+        incidents = []
+        for kind, told in kinds.items():
+            own = stack["incidents"].get(kind, {})
+            rate, fix = (
+                own.get("per_year") or told.get("per_year"),
+                own.get("fix_days") or told.get("fix_days") or stack.get("fix_days"),
+            )
+            if not rate or not fix:
+                continue
+            loss = own.get("loss_fraction") or told.get("loss_fraction")
+            flat = hang if told["effect"] == "resets" else 0.0
+            incidents.append(
+                {
+                    "kind": kind,
+                    "per_year": rate["base"] * often * (met if told["comes_with_releases"] else 1.0),
+                    "loss": three(loss) if loss else {"low": flat, "base": flat, "high": flat},
+                    "fix_days": three(fix),
+                    "falsifies": told["effect"] == "falsifies",
+                }
+            )
+        steps = [
+            step
+            for step in sorted(stated("steps", []), key=lambda step: step["date"])
+            if step.get("vendor", vendor) == vendor and step.get("engine", stack["engine"]) == stack["engine"]
+        ]
+        cluster = next(n for n, c in enumerate(self.names) if self.stack(c)[0] == name)
+        return {
+            "name": name,
+            "releases_per_year": stack["releases_per_year"]["base"],
+            "release_delay_h": delay_h,
+            "release_sigma": stack.get("release_spread_fraction", 0.0) * min(gain, 1.0),
+            "maturity": {
+                kind: {"gain": three(course["ceiling_gain_fraction"], gain), "months": three(course["closing_months"])}
+                for kind, course in stack["maturity"].items()
+            },
+            "steps": [
+                {
+                    "time_h": self.hour(s["date"]),
+                    "model": s.get("model", ""),
+                    "log_gain": math.log(1 + s["gain_fraction"]),
+                }
+                for s in steps
+            ],
+            "incidents": incidents,
+            "bring_up_weeks": three(stack["bring_up_weeks"]),
+            "bring_up_fraction": three(stack["bring_up_throughput_fraction"]),
+            "new_model_incident_multiplier": stack.get("new_model_incident_multiplier", 1.0),
+            "team": next(n for n, team in enumerate(teams) if cluster in team["clusters"]),
+        }
+
+    def expansion(self) -> Doc:
+        stated = of(self.doc, "expansion", {})
+        return {
+            "rules": [
+                {
+                    "when": rule["when"],
+                    "threshold": rule["threshold_fraction"],
+                    "months": rule["months"],
+                    "watched": self.names.index(rule.get("watch", rule["cluster"])),
+                    "cluster": self.names.index(rule["cluster"]),
+                    "nodes": rule["nodes"],
+                    "most_nodes": rule.get("most_nodes", math.inf),
+                    "lead_h": rule["lead_weeks"] * 168,
+                    "cooldown_months": rule["cooldown_months"],
+                }
+                for rule in stated.get("rules", [])
+            ],
+            "budget_usd": stated.get("budget_usd", math.inf),
+            "power_envelope_kw": stated.get("power_envelope_kw", math.inf),
+            "price_change_per_year": stated.get("price_change_per_year", 0.0),
+        }
+
+    # Money
+
+    def components(self, cluster: Doc, months: int, residual: float | None) -> list[tuple[int, float | None]] | None:
+        parts = cluster.get("components")
+        if parts is None:
+            return None
+        usual = cluster.get("depreciation_months", months), cluster.get("residual_fraction", residual)
+        kinds = [parts.get(kind, {}) for kind in ("accelerators", "hosts", "network", "storage")]
+        return [(k.get("depreciation_months", usual[0]), k.get("residual_fraction", usual[1])) for k in kinds]
+
+    def money(self) -> Doc:
+        def stated(key: str, default: Any) -> Any:
+            return of(self.doc, f"finance.{key}", default)
+
+        own, inflation = list(self.clusters.values()), stated("inflation_per_year", 0.0)
+        building = of(self.doc, "site.building", None)
+        on_site = [c.get("contract", {"kind": "lease"})["kind"].endswith("lease") for c in own]
+        each_usd = np.array(
+            [here and self.prices(name)[0][0] / 8 for name, here in zip(self.clusters, on_site, strict=True)]
+        )
+        common = None if stated("residual_basis", "stated") == "vendor-prior" else stated("residual_fraction", 0.2)
+        resale = []
+        for name, cluster in self.clusters.items():
+            ages = (12, 24, 36, 48, 60)
+            usual = [
+                {"age_months": age, "fraction_of_new": self.priors[f"resale_{age}m_{self.vendor(name)}"]["base"]}
+                for age in ages
+            ]
+            points = cluster.get("resale_curve") or usual
+            resale.append(
+                {
+                    "age_months": [p["age_months"] for p in points],
+                    "fractions": [p["fraction_of_new"] for p in points],
+                    "multiplier": 0.0
+                    if goes_back(cluster)
+                    else stated("resale_multiplier", 1.0) * cluster.get("resale_multiplier", 1.0),
+                }
+            )
+        loan, tax, burst = stated("loan", None), stated("tax", None), stated("burst_rental", None)
+        support = {"none": 0.0, "standard": 300.0, "premium": 900.0}[
+            of(self.doc, "software.support_contract", "standard")
+        ]
+        with np.errstate(divide="ignore"):
+            request_h = 1 / (self.table() / 8).max(axis=0)
+        return {
+            "capital": {
+                "depreciation_months": [
+                    c["contract"]["term_months"]
+                    if goes_back(c)
+                    else c.get("depreciation_months", stated("depreciation_months", 36))
+                    for c in own
+                ],
+                "declining_factor": stated("declining_balance_ratio", 2.0)
+                if stated("depreciation_method", "") == "declining-balance"
+                else 0.0,
+                "residual_fraction": [0.0 if goes_back(c) else c.get("residual_fraction", common) for c in own],
+                "components": [self.components(c, stated("depreciation_months", 36), common) for c in own],
+                "resale": resale,
+                "end_value": stated("end_value", "market"),
+                "discount_rate_per_year": (1 + stated("discount_rate_per_year", 0.1))
+                * (1 + (inflation if stated("discount_rate_basis", "") == "real" else 0.0))
+                - 1,
+                "inflation_per_year": inflation,
+                "timing": stated("cash_flow_timing", "mid_month"),
+                "fiscal_year_start_month": stated("fiscal_year_start_month", 1),
+                "opening_cash_usd": stated("opening_cash_usd", 0.0),
+                "property_tax_fraction_per_year": stated("property_tax_fraction_per_year", 0.0),
+                "loan": loan
+                and {
+                    "share_fraction": loan["share_of_purchases_fraction"],
+                    "rate_per_year": loan["rate_per_year"],
+                    "term_months": loan["term_months"],
+                    "grace_months": loan["grace_months"],
+                    "amortisation": loan["amortisation"],
+                    "fee_fraction": loan["fee_fraction"],
+                    "least_cover_ratio": loan["least_cover_ratio"],
+                    "balloon_fraction": loan.get("balloon_fraction", 0.0),
+                },
+                "building": building
+                and {
+                    "cost_usd": building["cost_usd"],
+                    "land_usd": building["land_usd"],
+                    "opened_h": self.hour(building["opened"]),
+                    "life_months": building["life_months"],
+                    "upkeep_fraction_per_year": building["upkeep_fraction_per_year"],
+                    "property_tax_fraction_per_year": building["property_tax_fraction_per_year"],
+                },
+            },
+            "power": self.energy(),
+            "upkeep": {
+                "operations_fraction_per_year": stated("operations_fraction_per_year", 0.05),
+                "insurance_fraction_per_year": stated("insurance_fraction_per_year", 0.0),
+                "engineer_usd_per_year": of(self.doc, "software.engineer_usd_per_year", 280_000.0),
+                "staff_per_accelerator": stated("operations_staff_per_1000_accelerators", 0.0) / 1000,
+                "staff_usd_per_year": stated("operations_staff_usd_per_year", 150_000.0),
+                "crew_usd_per_year": stated("repair_crew_usd_per_year", 0.0),
+                "support_usd_per_accelerator_year": of(self.doc, "software.support_usd_per_accelerator_year", support),
+                "licence_usd_per_accelerator_year": stated("licence_usd_per_accelerator_year", 0.0),
+                "escalator_per_year": stated("people_escalator_per_year", inflation),
+                "part_usd": each_usd * stated("spare_part_price_fraction", 0.0),
+                "rma_usd": stated("rma_usd_per_repair", 0.0),
+                "replacement_usd": each_usd * stated("replacement_price_fraction", 0.0),
+                "warranty_h": stated("warranty_months", 36) * YEAR_H / 12,
+            },
+            "market": {
+                "token_price": self.path(stated("token_price", None)),
+                "api_price": self.path(stated("api_price", None)),
+                "rental_usd_per_accelerator_h": stated("rental.usd_per_accelerator_h", 0)
+                * self.yearly(stated("rental.change_per_year", 0.0))
+                if stated("rental", None)
+                else None,
+                "burst": burst
+                and {
+                    "usd_per_accelerator_h": burst["usd_per_accelerator_h"],
+                    "most_accelerators": burst["most_accelerators"],
+                    "accelerator_h_per_request": request_h,
+                },
+                "sla_objective_fraction": stated("sla_objective_fraction", 0.99),
+                "sla_credit_usd_per_million_tokens": stated("sla_credit_usd_per_million_tokens", 0.0),
+                "tax": tax
+                and {
+                    "rate_fraction": tax["rate_fraction"],
+                    "bonus_fraction": tax["bonus_fraction"],
+                    "losses": tax["losses"].replace("-", "_"),
+                },
+            },
+        }
+
+    def path(self, price: Doc | None) -> Doc | None:
+        if price is None:
+            return None
+        plain = price["input_usd_per_million_tokens"]
+        each = {
+            "input": plain,
+            "output": price["output_usd_per_million_tokens"],
+            "cached_input": price.get("cached_input_usd_per_million_tokens", 0.05 * plain),
+        }
+        return {
+            f"{kind}_usd_per_million_tokens": usd * self.yearly(price.get("change_per_year", 0.0))
+            for kind, usd in each.items()
+        }
+
+    def energy(self) -> Doc:
+        site, tariff = of(self.doc, "site", {}), facts("tariffs")[of(self.doc, "site.tariff", "us-average")]
+        flat, supply = site.get("electricity_usd_per_kwh", tariff["energy_usd_per_kwh"]), site.get("electricity", {})
+        rise, stated = (
+            supply.get("escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0)),
+            supply.get("windows", []),
+        )
+        week = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+        windows = [
+            {
+                "name": w["name"],
+                "price_usd_per_kwh": w["usd_per_kwh"],
+                "months": set(w.get("months", range(1, 13))),
+                "weekdays": {week.index(day) for day in w.get("weekdays", week)},
+                "start_hour": w.get("start_hour", 0),
+                "end_hour": w.get("end_hour", 24),
+            }
+            for w in stated or [{"name": "flat", "usd_per_kwh": flat}]
+        ]
+        hourly = np.zeros(self.hours)
+        zone = ZoneInfo(supply.get("timezone") or tariff.get("timezone") or "UTC")
+        period = np.searchsorted(self.edge_h, np.arange(self.hours), side="right") - 1
+        for hour in range(self.hours if stated else 0):
+            at = (datetime.combine(self.start, datetime.min.time(), UTC) + timedelta(hours=hour)).astimezone(zone)
+            for w in windows:
+                a, b = w["start_hour"], w["end_hour"]
+                inside = a <= at.hour < b if a < b else at.hour >= a or at.hour < b
+                if inside and at.month in w["months"] and at.weekday() in w["weekdays"]:
+                    hourly[hour] = w["price_usd_per_kwh"] * self.stepped(rise)[period[hour]]
+        embodied = [
+            c.get("embodied_kg_per_node", self.parts[c["accelerator"]].get("embodied_kg_per_node", math.nan))
+            for c in self.clusters.values()
+        ]
+        return {
+            "tariff": {
+                "windows": windows,
+                "escalator_per_year": rise,
+                "demand_charge_usd_per_kw_month": supply.get("demand_charge_usd_per_kw_month", 0.0),
+                "demand_ratchet_fraction": supply.get("demand_ratchet_fraction", 0.0),
+            },
+            "monthly_usd_per_kwh": flat * self.stepped(rise),
+            "hourly_usd_per_kwh": hourly if stated else None,
+            "colocation_usd_per_kw_month": site.get("colocation_usd_per_kw_month", 180.0),
+            "colocation_escalator_per_year": site.get(
+                "colocation_escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0)
+            ),
+            "grid_carbon_g_per_kwh": site.get("grid_carbon_g_per_kwh", tariff["grid_carbon_g_per_kwh"]),
+            "carbon_usd_per_tonne": of(self.doc, "finance.carbon_usd_per_tonne", 0.0)
+            * self.stepped(
+                of(self.doc, "finance.carbon_change_per_year", of(self.doc, "finance.inflation_per_year", 0.0))
+            ),
+            "embodied_kg": np.array(embodied),
+            "service_life_months": of(self.doc, "finance.service_life_months", 60),
+        }
+
+    def plan(self) -> Doc:
+        promise = of(self.doc, "promise", {})
+        return {
+            "name": self.doc["name"],
+            "seed": self.doc.get("seed", 1),
+            "start": self.start,
+            "hours": self.hours,
+            "months": {"start": self.start, "horizon_months": self.doc["horizon_months"]},
+            "month_edges_h": self.edge_h,
+            "workloads": [self.workload(name) for name in self.loads],
+            "clusters": [self.cluster(name) for name in self.names],
+            "demand": self.demand(),
+            "requests_per_node_h": self.table(),
+            **self.by_load(),
+            "by_priority": self.by_priority(),
+            "preferred_utilisation": 0.0 if of(self.doc, "routing") == "proportional" else 0.85,
+            "reliability": self.reliability(),
+            "software": self.software(),
+            "site": self.site(),
+            "expansion": self.expansion(),
+            "money": self.money(),
+            "promise": {
+                "in_time_fraction": promise.get("in_time", 0.99),
+                "each_month": promise.get("each", "month") == "month",
+                "of_workload": promise.get("of", "workload") == "workload",
+                "in_replications_fraction": promise.get("in_replications", 0.9),
+            },
+            "warnings": ELSEWHERE,
+            "notes": ELSEWHERE,  # sentences: test_contradictions
+            "sizes": ELSEWHERE,  # plans of other sizes: test_expansion
+            "placement": ELSEWHERE,  # a second plan, of pools: test_placement
+        }
+
+
+def heads(stated: Any, least: int = 0, per_node: float = 0.0) -> Doc:
+    """People or parts: a number, or a rate per thousand accelerators."""
+    rate = isinstance(stated, dict)
+    return {
+        "fixed": 0 if rate else int(stated + 0.5),
+        "per_node": per_node,
+        "least": least if rate or per_node else 0,
+        "per_accelerator": stated["per_1000_accelerators"] / 1000 if rate else 0.0,
+        "rounding": stated.get("rounding", "nearest") if rate else "nearest",
+    }

@@ -1,0 +1,208 @@
+"""Prompts on accelerators of their own: what two pools keep in time, beside requests simulated one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.catalog.load import load_catalog
+from planner.catalog.physics import part_of, shape_of
+from planner.physics.replica import price_replicas
+from planner.physics.slo_model import Curve
+from planner.plan import disaggregation as apart
+from planner.plan.capacity import service_of
+from planner.plan.layouts import candidates as candidates_of
+from planner.plan.reuse import Reuse
+from planner.plan.service import Service
+from planner.plan.slo_capacity import Candidates, traffic_of
+from planner.requests.outcome import outcomes
+from planner.requests.zoom import Asked, zoom
+from tests.engine.worlds import merged, scenario_of
+from tests.plan.test_load_tables import long_prompts
+from tests.shipped import shipped_calibration
+
+CHAT: dict[str, Any] = {
+    "model": "llama-3.1-70b", "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+    "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
+}  # fmt: skip
+LARGE = {**CHAT, "model": "llama-3.1-405b", "slo": {"ttft_s": 3.0, "tpot_s": 0.06}}
+
+
+def test_a_router_chooses_among_the_replicas_that_do_this_part_of_the_work() -> None:
+    """Two nodes of four replicas, a quarter of whose accelerators read prompts."""
+    load: Any = scenario_of(long_prompts(1.0, **CHAT)).workloads["chat"]
+    replicas: Any = SimpleNamespace(accelerators=np.array([2]))
+    nodes = {"router_pool": "cluster", "nodes": 2, "accelerators_per_node": 8}
+    some = Candidates(replicas=replicas, mean_rates=np.ones(1), share=0.25, **nodes)  # type: ignore[arg-type]
+    assert some.asked(0, load).pooled_replicas == 2.0
+    assert dataclasses.replace(some, share=1.0).asked(0, load).pooled_replicas == 8.0
+    assert dataclasses.replace(some, share=0.5, most_replicas=3.0).asked(0, load).pooled_replicas == 1.5
+
+
+def test_two_pools_have_all_the_accelerators_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, shares = Candidates.best, []
+
+    def noted(self: Candidates, *rest: Any) -> Any:
+        shares.append(self.share)
+        return real(self, *rest)
+
+    monkeypatch.setattr(Candidates, "best", noted)
+    service(CHAT, pools="separate", nodes=4)
+    to_prompts, to_replies = shares[-2:]
+    assert 0.0 < to_prompts < 1.0
+    assert to_prompts + to_replies == pytest.approx(1.0)
+
+
+def service(load: dict[str, Any], **cluster: Any) -> Service:
+    scenario = scenario_of(merged(long_prompts(1.0, **load), {"clusters": {"h200": cluster}}))
+    found = service_of(scenario.clusters["h200"], scenario.workloads["chat"], scenario, Reuse(scenario))
+    assert isinstance(found, Service)
+    return found
+
+
+def candidates(network_bytes_per_s: float | None = None, ttft_s: float = 2.0) -> tuple[Candidates, list[Any], Any]:
+    """Return workers of two accelerators, of a part with a network of its own or one that is stated, and their work."""
+    stated = {**CHAT, "slo": {**CHAT["slo"], "ttft_s": ttft_s}}
+    scenario = scenario_of(merged(long_prompts(1.0, **stated), {"clusters": {"h200": {"tensor_parallel": 2}}}))
+    cluster, load, catalog = scenario.clusters["h200"], scenario.workloads["chat"], load_catalog()
+    part = part_of("H200", catalog)
+    if network_bytes_per_s is not None:
+        part = dataclasses.replace(part, network_bytes_per_s=network_bytes_per_s)
+    specs = candidates_of(cluster, part, shape_of(load.model, catalog), "fp8", 1500)
+    replicas = price_replicas(specs, shipped_calibration())
+    nodes = {"router_pool": "cluster", "nodes": 4, "accelerators_per_node": 8}
+    return Candidates(replicas=replicas, mean_rates=np.ones(1), **nodes), specs, load  # type: ignore[arg-type]
+
+
+def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None:
+    """Two accelerators of 0.1 GB/s each take 1,200 tokens of 80 layers, 8 heads of keys and values of 128 at a byte.
+
+    What is left of two seconds is what a network without limits leaves of as much less.
+    """
+    some, specs, load = candidates(1e8)
+    transfer_s = 1200 * 2 * 80 * 8 * 128 / (2 * 1e8)
+    assert apart.separate(specs, some.replicas, load).transfer_s == pytest.approx(transfer_s)
+    assert 0.5 < transfer_s < 1.5
+    _, slow, _ = apart._in_time(some, specs, load, 1.0, 1.0)
+    at_once, specs, load = candidates(1e18, ttft_s=2.0 - transfer_s)
+    _, sooner, _ = apart._in_time(at_once, specs, load, 1.0, 1.0)
+    assert slow.capacity_requests_per_s == pytest.approx(sooner.capacity_requests_per_s)
+    _, free, _ = apart._in_time(*candidates(1e18), 1.0, 1.0)
+    assert slow.capacity_requests_per_s < 0.97 * free.capacity_requests_per_s
+
+
+def test_the_pace_of_pools_is_told_at_the_formulas_speed() -> None:
+    """A stack at half of it that keeps 0.05 s a token would take half of that at its full speed."""
+    some, specs, load = candidates()
+    _, point = apart.apart_point(some, specs, load, 36, (0.5, 1.0))
+    assert 0.01 < point.tpot_s <= 0.5 * 0.05
+    assert point.held_tpot_s == point.tpot_s
+
+
+def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[Curve, Curve]:
+    """Return the late shares of workers of one accelerator, of a node that has a share of them for prompts."""
+    scenario = scenario_of(merged(long_prompts(1.0, **CHAT), {"clusters": {"h200": {"tensor_parallel": 1}}}))
+    cluster, load, catalog = scenario.clusters["h200"], scenario.workloads["chat"], load_catalog()
+    specs = candidates_of(cluster, part_of("H200", catalog), shape_of(load.model, catalog), "fp8", 1500)
+    replicas = price_replicas(specs, shipped_calibration())
+    whole, by_mean = Candidates(
+        replicas=replicas, mean_rates=np.ones(1), router_pool="cluster", nodes=1, accelerators_per_node=8
+    ), apart.separate  # fmt: skip
+    monkeypatch.setattr(
+        apart, "separate", lambda *asked: dataclasses.replace(by_mean(*asked), prefill_share=prefill_share)
+    )
+    _, prefill, decode = apart._in_time(whole, specs, load, 1.0, 1.0)
+    return prefill, decode
+
+
+def missed(load: dict[str, Any], requests_per_s: float, ttft_s: float, *, first: bool) -> float:
+    """Return the share of requests that eight such replicas miss, by their first token or their time per token."""
+    stated = long_prompts(requests_per_s, **load, on_overload="queue")
+    zoomed = zoom(
+        scenario_of(merged(stated, {"clusters": {"h200": {"tensor_parallel": 1}}})),
+        Asked(at=datetime(2026, 1, 10, 12), minutes=4, requests=15_000),
+    )
+    (outcome,) = outcomes(zoomed)
+    in_time = outcome.ttft_s <= ttft_s if first else outcome.in_time
+    return 1.0 - float(in_time.mean())
+
+
+def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica that finds every prompt in its cache is one: steep, so capacity lies between two loads close by."""
+    _, decode = curves(monkeypatch, prefill_share=0.0)
+    bare = {**CHAT, "prefix_cache_hit_fraction": 0.9999, "slo": {"ttft_s": 60.0, "tpot_s": 0.05}}
+    below, above = (missed(bare, load * 8 * decode.capacity_requests_per_s, 60.0, first=False) for load in (0.95, 1.1))
+    assert below < 0.002
+    assert above > 0.2
+
+
+def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica whose replies have hardly a token is one."""
+    prefill, _ = curves(monkeypatch, prefill_share=1.0)
+    bare = {**CHAT, "tokens": {**CHAT["tokens"], "output": {"mean": 1}}}
+    below, above = (missed(bare, load * 8 * prefill.capacity_requests_per_s, 1.95, first=True) for load in (0.85, 1.1))
+    assert below < 0.01
+    assert above > 0.05
+
+
+def test_two_pools_keep_the_stated_share_in_time_at_capacity() -> None:
+    pools = service(CHAT, nodes=4, pools="separate")
+    late, refused = pools.lateness.at(np.array([0.5, 1.0, 1.5]))
+    assert late[0] == pytest.approx(pools.lateness.too_long_fraction, abs=0.0005)
+    assert late[1] == pytest.approx(0.01, abs=0.001)
+    assert refused[2] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_few_workers_sustain_less_and_auto_takes_what_keeps_more_in_time() -> None:
+    """By mean times two nodes served three times as much with separate pools, and most of it late."""
+    few, many = (service(LARGE, nodes=nodes, pools="separate") for nodes in (2, 16))
+    assert few.requests_per_s < 0.5 * many.requests_per_s
+    for nodes, is_apart in ((2, False), (16, True)):
+        chosen = service(LARGE, nodes=nodes, pools="auto")
+        assert chosen.is_apart == is_apart
+        shared, separate = (service(LARGE, nodes=nodes, pools=pools) for pools in ("shared", "separate"))
+        assert chosen.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
+
+
+def test_two_pools_take_no_more_than_the_one_that_is_full_first() -> None:
+    """Late by half at its last load, the one at 1.2 times what it keeps, the other at 1.5."""
+    prefill, decode = (
+        Curve(
+            requests_per_s=2.0 * np.array([0.0, 1.0, last]), late_fraction=np.array([0.0, 0.1, 0.5]),
+            batch=np.ones(3), tpot_s=np.ones(3), capacity_requests_per_s=2.0, too_long_fraction=0.0, alone_s=1.0,
+        )
+        for last in (1.2, 1.5)
+    )  # fmt: skip
+    for pools in ((prefill, decode), (decode, prefill)):
+        lateness = apart._lateness(*pools)
+        assert lateness.loads[-2:] == pytest.approx((1.2, 1.2))
+        assert lateness.late_fractions[-2:] == pytest.approx((1.0 - 0.5 * (1.0 - 0.1 - 0.4 * 0.2 / 0.5), 1.0))
+
+
+def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = {**CHAT, "priority": "deferrable", "deferrable_within_h": 12}
+    growths = set()
+
+    def noted(workload: Any, growth: float) -> Any:
+        growths.add(growth)
+        return traffic_of(workload, growth)
+
+    monkeypatch.setattr("planner.plan.disaggregation.traffic_of", noted)
+    assert service(waits, nodes=1, pools="separate").requests_per_s == pytest.approx(
+        service(waits, nodes=16, pools="separate").requests_per_s
+    )
+    assert growths == {1.0}  # as stated: its requests grow no longer
+
+
+def test_the_zoom_says_that_it_knows_no_separate_pools(write: Callable[..., Path], planner: Callable[..., Any]) -> None:
+    stated = ("--set", "clusters.h200.pools=separate", "--set", "clusters.mi325x=null")
+    planner("zoom", write(), "--at", "2026-01-10T12:00", *stated).refused("clusters.h200.pools", "pools=shared")

@@ -1,0 +1,72 @@
+"""Layouts are priced once for whoever shares them, and anew for whoever does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from planner.errors import CapacityError
+from planner.physics.coefficients import roofline_calibration
+from planner.physics.replica import price_replicas
+from planner.plan.capacity import build_services
+from planner.plan.layouts import layouts_of
+from planner.plan.placement import laid_out
+from planner.plan.reuse import Reuse
+from tests.engine.worlds import scenario_of
+
+
+def test_workloads_of_a_model_share_its_layouts_and_other_layouts_are_their_own() -> None:
+    scenario = scenario_of({})
+    reuse, cluster = Reuse(scenario), scenario.clusters["h200"]
+    short, long = (layouts_of(cluster, "llama-3.1-70b", "fp8", tokens, reuse) for tokens in (500.0, 900.0))
+    assert short is long
+    narrow = cluster.model_copy(update={"tensor_parallel": 2})
+    drafting = scenario_of(
+        {"clusters": {"h200": {"speculation": {"drafted_tokens": 3, "accepted_tokens": 2.0, "use": "always"}}}}
+    ).clusters["h200"]
+    few = cluster.model_copy(update={"max_sequences": 7})
+    for other, model, precision in (
+        (narrow, "llama-3.1-70b", "fp8"),
+        (drafting, "llama-3.1-70b", "fp8"),
+        (few, "llama-3.1-70b", "fp8"),
+        (cluster, "llama-3.1-70b", "bf16"),
+        (cluster, "qwen3-32b", "fp8"),
+    ):
+        apart = layouts_of(other, model, precision, 500.0, reuse)
+        expected = price_replicas(apart.specs, reuse.calibration)
+        np.testing.assert_array_equal(apart.replicas.table(), expected.table())
+        assert {(spec.shape.name, spec.precision) for spec in apart.specs} == {(model, precision)}
+        assert apart is not short
+
+
+def test_beside_each_layout_stand_perfect_software_and_the_next_wider_precision() -> None:
+    scenario = scenario_of({})
+    reuse = Reuse(scenario)
+    layouts = layouts_of(scenario.clusters["h200"], "llama-3.1-70b", "fp8", 500.0, reuse)
+    count = len(layouts.specs)
+    columns = layouts.beside_others.table()
+    np.testing.assert_array_equal(columns[:, :count], layouts.replicas.table())
+    perfect = price_replicas(layouts.specs, roofline_calibration())
+    np.testing.assert_array_equal(columns[:, count : 2 * count], perfect.table())
+    assert layouts.wider == "bf16"
+    assert np.all(layouts.beside_others.fixed_s[2 * count :] > layouts.beside_others.fixed_s[:count])
+
+
+def test_a_model_that_no_layout_holds_is_refused_each_time() -> None:
+    scenario = scenario_of({})
+    reuse = Reuse(scenario)
+    single = scenario.clusters["h200"].model_copy(update={"tensor_parallel": 1})
+    for _ in range(2):
+        with pytest.raises(CapacityError):
+            layouts_of(single, "llama-3.1-405b", "bf16", 500.0, reuse)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 4])
+def test_a_cluster_laid_out_otherwise_serves_as_one_that_states_it(degree: int) -> None:
+    scenario = scenario_of({})
+    stated = scenario_of({"clusters": {"h200": {"tensor_parallel": degree}}})
+    factors = {("H200", stated.clusters["h200"].engine, ""): 0.9}
+    services, _ = build_services(stated, Reuse(stated), factors)
+    for name in scenario.workloads:
+        service = laid_out(scenario, factors, Reuse(scenario), "h200", name, {"tensor_parallel": degree})
+        assert service == services.get(("h200", name))

@@ -1,0 +1,201 @@
+"""Tables by load: how far they reach, and what a cluster far beyond its capacity serves."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
+from planner.engine.router import allowed_loads
+from planner.plan.load_tables import _most_load
+from planner.plan.placement import services_of
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD, load_grid
+from planner.plan.reuse import Reuse
+from planner.run.simulate import simulate
+from planner.sizing.lp_data import most_in_time
+from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
+
+
+def long_prompts(requests_per_s: float, **load: Any) -> dict[str, Any]:
+    """A model of 405 billion weights, asked with long prompts, on one node of H200."""
+    steady = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
+    asked = {
+        "model": "llama-3.1-405b",
+        "requests_per_s": requests_per_s,
+        "burst_index_of_dispersion": 1.0,
+        "tokens": {"input": {"mean": 12000}, "output": {"mean": 343}},
+        "slo": {"ttft_s": 30.0, "tpot_s": 0.1},
+    }
+    works = {"chat": steady | asked | load, "nightly": None}
+    return merged(QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": {"nodes": 1}}, "horizon_months": 1})
+
+
+def in_time(change: dict[str, Any]) -> float:
+    """Return the share of requests in time over the run."""
+    result = simulate(scenario_of(change))
+    return 1.0 - float(result.missed_requests().sum() / result.settled_requests().sum())
+
+
+@pytest.mark.parametrize(("requests_per_s", "by_request"), [(0.08, 0.961), (0.11, 0.962), (0.15, 0.905)])
+def test_a_node_far_beyond_its_capacity_serves_what_it_does_request_by_request(
+    requests_per_s: float, by_request: float
+) -> None:
+    """Two to four times what it sustains for 99% in time, as the zoom has it; all beyond twice that was shed before."""
+    change = long_prompts(requests_per_s)
+    assert requests_per_s * 3600 > MOST_LOAD * plan_of(change).requests_per_node_h.item()
+    assert in_time(change) == pytest.approx(by_request, abs=0.045)
+
+
+def test_twice_the_capacity_is_no_cliff() -> None:
+    sustained = plan_of(long_prompts(0.1)).requests_per_node_h.item() / 3600
+    below, above = (in_time(long_prompts(load * sustained)) for load in (1.95, 2.15))
+    assert 0.0 <= below - above < 0.01
+    waiting = [in_time(long_prompts(load * sustained, on_overload="queue")) for load in (1.95, 2.15)]
+    assert 0.0 <= waiting[0] - waiting[1] < 0.02
+
+
+def test_tables_are_longer_only_where_work_is_offered_beyond() -> None:
+    chat = plan_of(merged(QUIET, {"workloads": {"nightly": None}}))
+    assert chat.late_tables.shape[2] == 2 * LOAD_CELLS + 1
+    assert (chat.most_loads <= 2 * MOST_LOAD).all()
+    far = plan_of(long_prompts(0.1))
+    assert far.late_tables.shape[2] > 2 * LOAD_CELLS
+    assert load_grid(far.late_tables.shape[2] - 1)[-1] >= far.most_loads.item() > MOST_LOAD
+    assert most_in_time(far).item() > MOST_LOAD  # which the bound of a sizing must know
+
+
+def test_bursts_make_more_late_than_calm_traffic() -> None:
+    calm, bursty = (plan_of(long_prompts(0.05, burst_index_of_dispersion=index)) for index in (1.0, 8.0))
+    assert bursty.calm_tables is not None
+    assert calm.late_tables == pytest.approx(bursty.calm_tables[0])
+    assert bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.calm_tables[0, 0, 0, LOAD_CELLS // 4]
+
+
+GROWN_REQUESTS_PER_S = 9.0
+
+
+def grown(times: float, follow: str = "users", rate: float = GROWN_REQUESTS_PER_S) -> dict[str, Any]:
+    """Chat on a node of H200 whose traffic is that of the first month times a factor from February on."""
+    steps = {"kind": "steps", "steps": [{"date": datetime.date(2026, 2, 1), "multiplier": times}]}
+    works = {
+        "chat": {
+            "model": "llama-3.1-70b",
+            "tokens": {"input": {"mean": 2500}, "output": {"mean": 300}},
+            "requests_per_s": rate / times,
+            "growth": steps,
+            "bursts_follow": follow,
+            "shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+            "noise": {"sigma": 0},
+        },
+        "nightly": None,
+    }
+    clusters = {"mi325x": None, "h200": {"nodes": 1}}
+    return merged(QUIET, {"start": "2026-01-01", "workloads": works, "clusters": clusters, "horizon_months": 2})
+
+
+def missed_when_grown(change: dict[str, Any]) -> tuple[float, float, Any]:
+    """Return the share of requests missed in the last month, the load then, and the plan."""
+    result = simulate(scenario_of(change))
+    window, hour = result.run.windows[-1], -1
+    missed = window.late_requests[0, hour] + window.shed_requests[0, hour]
+    load = window.demand_requests[0, hour] / result.plan.requests_per_node_h[0, 0, -1]
+    return float(missed / window.demand_requests[0, hour]), float(load), result
+
+
+@pytest.mark.parametrize("times", [0.5, 3.0, 10.0])
+def test_grown_traffic_misses_what_minutes_of_its_own_rate_do(times: float) -> None:
+    """E[G ℓ(ρG)] by draws of minutes whose counts have the stated index at the rate that is then; by no table."""
+    missed, load, result = missed_when_grown(grown(times))
+    lateness = services_of(result.scenario, {}, Reuse(result.scenario))[0]["h200", "chat"].lateness
+    variance = 11.0 / (60.0 * GROWN_REQUESTS_PER_S)
+    minutes = np.random.default_rng(1).gamma(1.0 / variance, variance, 200_000)
+    by_minute = minutes * sum(lateness.at(load * minutes))
+    error = by_minute.std() / np.sqrt(minutes.size)
+    assert 0.5 < load < 1.0
+    assert missed == pytest.approx(by_minute.mean(), abs=4.0 * error + 0.004)
+    client, _, _ = missed_when_grown(grown(times, "traffic"))
+    assert client > missed + 0.005 if times > 1.0 else client < missed  # as large beside the mean as on day one
+
+
+def test_the_same_hour_misses_the_same_whatever_traffic_was_on_day_one() -> None:
+    shares = [missed_when_grown(grown(times))[0] for times in (0.5, 1.0, 3.0, 10.0)]
+    assert shares == pytest.approx([shares[0]] * 4, abs=1e-4)
+
+
+def test_a_bound_grants_every_hour_what_the_busiest_has_in_time() -> None:
+    """No hour has more in time at a load than one at the highest rate; a plan of its own, at that rate, has as much."""
+    least, own = most_in_time(plan_of(grown(10.0))).item(), most_in_time(plan_of(grown(1.0))).item()
+    assert least >= own - 1e-9
+    assert least > most_in_time(plan_of(grown(10.0, "traffic"))).item() + 0.005
+
+
+def test_waits_allow_the_more_the_more_requests_even_out() -> None:
+    plan = plan_of(merged(grown(10.0), {"promise": {"in_time": 0.985}}))
+    hours = np.array([[0.5, 1.0, 4.0, GROWN_REQUESTS_PER_S, 1e3]]) * 3600.0
+    (allowed,) = allowed_loads(dataclasses.replace(plan, preferred_utilisation=0.0), hours)
+    assert np.all(np.diff(allowed) >= 0.0)
+    assert allowed[0] < 0.75 * allowed[3]
+    (by_rate,) = plan.burst_tables.values()
+    assert plan.calm_tables is not None
+    missed = plan.calm_tables[:, 0, 0].sum(axis=0) + by_rate.at_rate(4.0 * 3600.0).sum(axis=0)
+    kept = np.flatnonzero(missed[: LOAD_CELLS // 2 + 1] <= 0.015)[-1]  # the last cell before too many are missed
+    assert allowed[2] == pytest.approx(kept / (LOAD_CELLS // 2))
+
+
+def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> None:
+    plan, scenario = plan_of(grown(10.0)), scenario_of(grown(10.0))
+    lateness = services_of(scenario, {}, Reuse(scenario))[0]["h200", "chat"].lateness
+    (by_rate,) = plan.burst_tables.values()
+    assert by_rate.added.shape[1] == 6  # 0.9 to 9 requests/s: a half, 1, 2, 4, 8 and 16
+    loads = load_grid(LOAD_CELLS)
+    for rate in (0.9, 1.0, 1.5, 2.7, 4.0, 6.0, 8.0):
+        exact = np.array(shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)) - np.array(
+            lateness.at(loads)
+        )
+        gap = np.abs(by_rate.at_rate(rate * 3600.0)[:, : loads.size] - exact)
+        assert gap.max() < (1e-9 if np.log2(rate) % 1 == 0 else 0.01)
+    assert plan.calm_tables is not None
+    for row in range(6):  # up to the cells said to be calm, bursts make nobody late and nobody is refused
+        until, refused = by_rate.calm_cells[:, row].astype(int) + 1, by_rate.added[1, row] + plan.calm_tables[1, 0, 0]
+        assert np.abs(by_rate.added[0, row, : until[0]]).max() <= 1e-4 < np.abs(by_rate.added[0, row, until[0]])
+        assert refused[: until[1]].max() <= 1e-6 < refused[until[1]]
+    even = plan.calm_tables[1, 0, 0]
+    assert even[: int(by_rate.even_cells) + 1].max() <= 1e-6 < even[int(by_rate.even_cells) + 1]
+    assert not plan_of(grown(10.0, "traffic")).burst_tables
+    assert not plan_of(grown(10.0, rate=0.0)).burst_tables
+
+
+@pytest.mark.parametrize(("routing", "tables"), [("cheapest-marginal", 0), ("proportional", 1)])
+def test_bursts_that_add_nothing_up_to_where_clusters_are_filled_have_no_tables_by_rate(
+    routing: str, tables: int
+) -> None:
+    """Those of 400 requests/s matter from 85% of capacity on, to which clusters are filled in proportion alone."""
+    assert len(plan_of(merged(grown(2.0, rate=400.0), {"routing": routing})).burst_tables) == tables
+
+
+def test_a_pair_reads_the_same_beside_one_of_longer_tables() -> None:
+    """As at its own end wherever the longer table goes on."""
+    alone = merged(QUIET, {"workloads": {"nightly": None}, "clusters": {"mi325x": None, "h200": {"nodes": 1}}})
+    short, other = plan_of(alone), long_prompts(0.1)["workloads"]["chat"]
+    both = plan_of(merged(alone, {"workloads": {"other": other}}))
+    at = [load.name for load in both.workloads].index("chat")
+    cells = short.late_tables.shape[2]
+    assert both.late_tables.shape[2] > cells
+    for table in ("late_tables", "refused_tables"):
+        one, longer = getattr(short, table)[:, 0], getattr(both, table)[:, at]
+        np.testing.assert_array_equal(longer[:, :cells], one)
+        np.testing.assert_array_equal(longer[:, cells:], np.repeat(one[:, -1:], longer.shape[1] - cells, axis=1))
+
+
+def test_work_that_queues_is_offered_what_a_replica_takes_at_all() -> None:
+    def queue(most: float) -> Lateness:
+        return Lateness(loads=(0.0, most, most * 1.000001), late_fractions=(0, 0, 1), refuses=False)
+
+    assert _most_load(queue(1.3)) == MOST_LOAD
+    assert _most_load(queue(5.0)) == 5.0
+    assert _most_load(queue(500.0)) == 8 * MOST_LOAD
+    assert _most_load(Lateness()) == 1.0

@@ -1,0 +1,51 @@
+"""The hourly model is held to the zoom: a few short cells here, all of them in ``make prove``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.requests.agreement import Cell, cells, compare, hourly_missed, written
+
+SAMPLE = (
+    Cell(work="chat", part="MI325X", load=0.9, minutes=1),
+    Cell(work="chat", part="H200", load=0.6, dispersion=12.0, minutes=2),
+    Cell(work="code-completion", part="H200", load=1.0, overload="queue", minutes=1),
+    Cell(work="long-context", part="B200", load=0.3, minutes=2),
+    Cell(work="chat", part="H200", load=1.2, minutes=2),
+)
+
+
+@pytest.mark.parametrize("cell", SAMPLE, ids=str)
+def test_the_hour_agrees_with_the_zoom(cell: Cell) -> None:
+    assert compare(cell).agrees
+
+
+@pytest.mark.parametrize(
+    ("cell", "held"),
+    [
+        (Cell(work="chat", part="H200", load=0.95, dispersion=12.0, overload="queue", grown=10.0, minutes=20), 0.168),
+        (Cell(work="long-context", part="MI325X", load=0.9, dispersion=6.0, overload="queue", grown=10.0, minutes=30),
+         0.055),
+        (Cell(work="code-completion", part="H200", load=0.9, dispersion=60.0, grown=10.0, minutes=20), 0.053),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_bursts_of_grown_traffic_are_those_of_its_own_rate(cell: Cell, held: float) -> None:
+    """Within half a point of the zoom; with bursts as large beside the mean as on day one it was at what was held."""
+    both = compare(cell)
+    assert both.hourly == pytest.approx(both.zoomed, abs=0.006)
+    assert both.hourly < 0.25 * held
+    assert both.hourly == pytest.approx(hourly_missed(cell), abs=0.003)
+
+
+def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
+    """All agree up to 120% load; whoever changes fleet or throughput runs `make prove` for what the zoom then says."""
+    shown_rows = [[part.strip() for part in line.split("|")[1:-1]] for line in written().splitlines()]
+    rows = [row for row in shown_rows if len(row) == 11 and row[4] in ("refuse", "queue")]
+    every = list(cells())
+    assert len(rows) == len(every) >= 60
+    assert {row[8] for row, cell in zip(rows, every, strict=True) if cell.load <= 1.2} == {"yes"}
+    for row, cell in zip(rows, every, strict=True):
+        assert (row[0], row[1], row[4]) == (cell.work, cell.part, cell.overload)
+        shown = float(row[7].rstrip("%")) / 100
+        assert hourly_missed(cell) == pytest.approx(shown, abs=max(0.003, 0.1 * shown)), cell

@@ -1,0 +1,246 @@
+"""Machines under contract: what is paid, what is not, and where renting and owning break even."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.catalog.load import load_catalog
+from planner.finance.accounts import CAPEX_ACCOUNTS, Account
+from planner.finance.ledger import Dimension
+from planner.finance.rent import left_of_term_usd, mean_price_usd_per_h, term_prices_usd_per_h
+from planner.output.assumptions import assumptions
+from planner.run.measures import measures
+from planner.run.result import RunResult
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+
+Write = Callable[..., Path]
+Run = Callable[..., RunResult]
+SITE_COSTS = (
+    Account.ENERGY, Account.COOLING, Account.COLOCATION, Account.CARBON, Account.OPERATIONS_STAFF, Account.MAINTENANCE,
+    Account.INSURANCE, Account.SPARES, Account.RMA,
+)  # fmt: skip
+ALL_COSTS = (
+    "finance.carbon_usd_per_tonne=50",
+    "finance.operations_staff_per_1000_accelerators=30",
+    "finance.spare_part_price_fraction=1",
+    "finance.rma_usd_per_repair=500",
+    "reliability.failure_multiplier=50",
+    "finance.insurance_fraction_per_year=0.01",
+)
+
+
+@pytest.fixture
+def run(write: Write) -> Run:
+    def runner(contract: str, *overrides: str) -> RunResult:
+        stated = [f"clusters.h200.contract={contract}"] if contract else []
+        return simulate(load_scenario(write(), ["clusters.mi325x=null", *stated, *overrides]), seed=1)
+
+    return runner
+
+
+def by_month(result: RunResult, account: Account) -> list[float]:
+    table = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
+    return [float(amount) for amount in table[:, list(Account).index(account)] / 100]
+
+
+def test_reserved_machines_cost_their_rent_used_or_not_and_nothing_of_the_site(run: Run) -> None:
+    result = run("{kind: reserved, usd_per_accelerator_h: 2.5}", *ALL_COSTS)
+    assert by_month(result, Account.RENT) == [32 * hours * 2.5 for hours in (744, 672, 744)]
+    assert not any(any(by_month(result, account)) for account in (*CAPEX_ACCOUNTS, *SITE_COSTS, Account.DEPRECIATION))
+    assert any(by_month(result, Account.SUPPORT_CONTRACTS))
+    assert measures(result)["capex_usd"] == 0
+    owned = run("", *ALL_COSTS)
+    assert all(any(by_month(owned, account)) for account in SITE_COSTS)
+    assert np.array_equal(owned.monthly.served_requests, result.monthly.served_requests)
+
+
+def test_a_lease_is_rent_in_place_of_capital_and_all_else_is_ones_own(run: Run) -> None:
+    leased = run("{kind: operating-lease, usd_per_accelerator_h: 1.5}")
+    owned = run("")
+    assert sum(by_month(leased, Account.RENT)) == 32 * 2160 * 1.5
+    for account in (Account.ENERGY, Account.COOLING, Account.COLOCATION):
+        assert by_month(leased, account) == by_month(owned, account)
+    assert not any(any(by_month(leased, account)) for account in CAPEX_ACCOUNTS)
+
+
+def test_a_term_keeps_its_price_and_is_renewed_at_the_days(run: Run) -> None:
+    result = run(
+        "{kind: reserved, usd_per_accelerator_h: 2, term_months: 1, change_per_year: 0.5}",
+        "clusters.h200.online=2026-01-15",
+    )
+    days = (14, 45, 73)  # 15 January, 15 February and 15 March, from the start
+    first, second, third = (2 * 1.5 ** (day * 24 / 8766) for day in days)
+    hours = [17 * 24 * first, 14 * 24 * first + 14 * 24 * second, 14 * 24 * second + 17 * 24 * third]
+    assert by_month(result, Account.RENT) == pytest.approx([32 * usd for usd in hours], abs=0.02)
+
+
+@pytest.mark.parametrize(("fee", "owed"), [(1.0, 1.0), (0.25, 0.25), (0.0, 0.0)])
+def test_leaving_early_owes_the_rest_of_the_term(run: Run, fee: float, owed: float) -> None:
+    result = run(
+        f"{{kind: reserved, usd_per_accelerator_h: 2, term_months: 12, exit_fee_fraction: {fee}}}",
+        "clusters.h200.retire=2026-02-11",
+    )
+    left_h = (365 - 31 - 10) * 24
+    assert by_month(result, Account.EXIT_FEES) == [0.0, pytest.approx(32 * left_h * 2 * owed), 0.0]
+    assert sum(by_month(result, Account.RENT)) == pytest.approx(32 * 41 * 24 * 2)
+
+
+def test_what_a_term_binds_after_the_horizon_is_told(run: Run) -> None:
+    """From 1 April to the end of 2026 are 275 days: 32 accelerators at 2 dollars."""
+    notes = run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 12}").plan.notes
+    assert any(f"binds {32 * 275 * 24 * 2:,.0f} USD of rent" in note for note in notes)
+    assert not any(
+        "binds" in note for note in run("{kind: reserved, usd_per_accelerator_h: 2, term_months: 3}").plan.notes
+    )
+
+
+def test_on_demand_pays_hours_at_work_at_the_months_price(run: Run) -> None:
+    result = run("{kind: on-demand, usd_per_accelerator_h: 4, change_per_year: 0.3}")
+    busy = result.monthly.busy_node_h[:, 0] * 8
+    price = 4 * 1.3 ** (np.arange(3) / 12)
+    assert by_month(result, Account.RENT) == pytest.approx(busy * price, abs=0.02)
+    assert busy.sum() < 0.9 * 32 * 2160
+
+
+@pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal"])
+def test_machines_paid_by_the_hour_work_last_whatever_they_are_called(run: Run, routing: str) -> None:
+    rented = "{accelerator: H200, nodes: 4, contract: {kind: KIND, usd_per_accelerator_h: USD}}"
+    named = {
+        "clusters.a-dear": rented.replace("KIND", "on-demand").replace("USD", "9"),
+        "clusters.b-cheap": rented.replace("KIND", "spot").replace("USD", "2, interruptions_per_year: 0"),
+        "clusters.z-owned": "{accelerator: H200, nodes: 4}",
+    }
+    result = run("", "clusters.h200=null", *(f"{key}={value}" for key, value in named.items()), f"routing={routing}")
+    names = [cluster.name for cluster in result.plan.clusters]
+    order = result.plan.workloads[0].cluster_order
+    assert [names[place] for place in order] == ["z-owned", "b-cheap", "a-dear"]
+    busy = dict(zip(names, result.monthly.busy_node_h.sum(axis=0), strict=True))
+    assert busy["z-owned"] > 0
+    assert busy["a-dear"] == busy["b-cheap"] == 0
+
+
+def test_spot_machines_are_there_for_their_share_of_the_time(run: Run) -> None:
+    """Availability is up / (up + down), 1 / (1 + rate · mean length): an alternating renewal process."""
+    result = run(
+        "{kind: spot, usd_per_accelerator_h: 1.5, interruptions_per_year: 200, interruption_h: 6}",
+        "clusters.h200.nodes=60", "horizon_months=3", "reliability.failure_multiplier=0", "site.outages_per_year=0",
+    )  # fmt: skip
+    down = result.monthly.failed_node_h.sum() / result.monthly.present_node_h.sum()
+    rate = 200 / 8766 * 6
+    count = result.monthly.present_node_h.sum() / 6 * rate
+    # A month of exponential times has a standard error of √2 of its mean over the root of their number.
+    assert abs(down - rate / (1 + rate)) < 4 * np.sqrt(2 / count) * rate
+    events = result.events().query("event == 'failure'")
+    assert set(events.cause) == {"spot interruption"}
+
+
+def test_rent_of_terms_in_closed_form() -> None:
+    edges = np.array([0.0, 100.0, 200.0])
+    prices = term_prices_usd_per_h(3.0, 0.21, np.array([0.0, 8766.0 / 2]))
+    assert prices.tolist() == pytest.approx([3.0, 3.3])
+    mean = mean_price_usd_per_h(edges, np.array([50.0, 175.0, 500.0]), np.array([1.0, 2.0]))
+    assert mean.tolist() == [1.0, 1.25]
+    assert mean_price_usd_per_h(edges, np.array([150.0, 500.0]), np.array([2.0])).tolist() == [0.0, 2.0]
+    terms = np.array([0.0, 100.0, 200.0])
+    assert left_of_term_usd(30.0, terms, np.array([2.0, 5.0])) == 140.0
+    assert left_of_term_usd(100.0, terms, np.array([2.0, 5.0])) == 0.0
+
+
+def test_own_or_rent_flips_between_the_surveys(run: Run) -> None:
+    """In August 2025 a three-year rent of H200 undercut owning them, 1.60 against 1.74; in July 2026 it is far above.
+
+    The neocloud's terms of docs/explanation/finance.md: 37,000 all in, 180 a kW, 5% upkeep, four years, no charge for
+    capital.
+    """
+    neocloud = (
+        "horizon_months=48", "finance.discount_rate_per_year=0", "finance.end_value=none",
+        "clusters.h200.unit_price_usd=32005", "clusters.h200.host_usd_per_node=0",  # network and storage are 4,995
+        "site.electricity_usd_per_kwh=0.075", "site.colocation_usd_per_kw_month=180", "clusters.h200.nodes=2",
+        "finance.operations_fraction_per_year=0.05", "software.support_contract=none",
+        "software.engineers_per_800={nvidia: 0}", "workloads.chat.requests_per_s=900",
+    )  # fmt: skip
+
+    def usd_per_h(contract: str) -> float:
+        return -float(measures(run(contract, *neocloud))["npv_usd"] or 0) / (16 * 35_064)
+
+    owned, catalog = usd_per_h(""), load_catalog()
+    then, now = (
+        usd_per_h(f"{{kind: reserved, usd_per_accelerator_h: {catalog.prior(name).base}}}")
+        for name in ("rent_3yr_h200_2025", "rent_3yr_h200")
+    )
+    assert owned == pytest.approx(1.74, rel=0.05)  # as published for full load
+    assert then == pytest.approx(1.6)
+    assert then < owned < now
+
+
+def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(write: Write) -> None:
+    scenario = load_scenario(write(), ["clusters.h200.contract={kind: reserved}"])
+    listed = assumptions(scenario)
+    row = listed["path"].index("catalog.priors.rent_3yr_h200")
+    assert listed["value"][row] == "2.61 / 2.9 / 3.19"
+    assert "July 2026" in listed["source"][row]
+    assert listed["date"][row] == "2026-07-31"
+    result = simulate(scenario, seed=1)
+    table = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
+    assert table[0, list(Account).index(Account.RENT)] == 32 * 2160 * 290
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["clusters.h200.contract={kind: hire}"], ["clusters.h200.contract", "reserved"]),
+        (["clusters.h200.contract={kind: reserved, term_months: 24}"], ["prior rent_24m_h200", "state usd_per_accel"]),
+        (["clusters.h200.contract={kind: operating-lease}"], ["usd_per_accelerator_h"]),
+        (["clusters.h200.contract={kind: spot}"], ["interruptions_per_year"]),
+        (
+            ["clusters.h200.contract={kind: reserved}", "clusters.h200.owned={bought: 2024-01-01}"],
+            ["neither ordered nor owned"],
+        ),
+        (
+            [
+                "clusters.h200.contract={kind: reserved}",
+                "expansion.rules=[{when: utilisation_below, threshold_fraction: 0.1, cluster: h200, nodes: 1}]",
+            ],
+            ["a review cannot enlarge or reduce machines taken for a term", "on-demand or spot"],
+        ),
+        (
+            ["expansion.rules=[{when: shed_above, threshold_fraction: 0.1, cluster: h200, watch: mi325x, nodes: 1}]"],
+            ["expansion.rules[0].watch", "shed_above is the fleet's"],
+        ),
+        (
+            [
+                "expansion.rules="
+                "[{when: utilisation_above, threshold_fraction: 0.1, cluster: h200, watch: mi32, nodes: 1}]"
+            ],
+            ["expansion.rules[0].watch", "no cluster is called 'mi32'", "mi325x"],
+        ),
+    ],
+)
+def test_a_contract_that_cannot_be_is_refused(
+    write: Write, planner: Callable[..., object], overrides: list[str], parts: list[str]
+) -> None:
+    outcome = planner("run", write(), *(word for change in overrides for word in ("--set", change)))
+    outcome.refused(*parts)  # type: ignore[attr-defined]
+
+
+def test_a_part_with_a_resale_curve_of_its_own_is_sold_by_it(write: Write) -> None:
+    prior = "low: 0.7, base: 0.8, high: 0.9, unit: fraction_of_new, source: three sales, grade: B, date: 2026-10-01"
+    ours = write(f"priors:\n  resale_12m_h200: {{{prior}}}\n", "ours.yaml")
+    catalog = f"catalog={{overlay: {ours}}}"
+    usual, own = (load_scenario(write(), [*changes, "horizon_months=12"]) for changes in ((), (catalog,)))
+    values = []
+    for scenario in (usual, own):
+        result = simulate(scenario, seed=1)
+        value = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)
+        values.append(value[:2, list(Account).index(Account.RESIDUAL_VALUE)])
+    assert values[1][0] == pytest.approx(values[0][0] * 0.8 / 0.625)  # the catalogue's at twelve months
+    assert values[1][1] == values[0][1]
+    listed = [path for path in assumptions(own)["path"] if "resale_" in str(path) and "priors" in str(path)]
+    assert listed[:1] == ["catalog.priors.resale_12m_amd"]
+    assert listed[-1] == "catalog.priors.resale_12m_h200"
+    assert "catalog.priors.resale_12m_nvidia" not in listed

@@ -1,0 +1,171 @@
+"""The statements of runs: they tie whatever a plan owns, buys, sells and owes, and are what the files say."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from planner.finance.accounts import View
+from planner.finance.depreciation import depreciate
+from planner.output.run_folder import write_run
+from planner.run.building import building_of
+from planner.run.cohorts import assets_of, is_owned, leases_of, owned_value_cents, tax_base
+from planner.run.result import RunResult
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+
+Write = Callable[..., Path]
+TAX_ROUNDING_USD = 0.02
+"""Tax paid and tax expense are each rounded on a running total."""
+PRICE = "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+
+
+def deferred_tax_usd(result: RunResult) -> list[float]:
+    """Return rate × (book value − tax basis) at each month's end, apart from the ledger's tax accounts."""
+    plan, rules = result.plan, result.plan.money.market.tax
+    assert rules is not None
+    gain = tax_base(plan, result.cohorts, rules).end_gain_cents
+    basis = np.where(is_owned(plan, result.cohorts), owned_value_cents(plan, result.cohorts) - gain, 0)
+    book = depreciate(assets_of(plan, result.cohorts), plan.months.edge_coordinates).closing_book_cents
+    apart = (book - basis).sum(axis=0)
+    building = building_of(plan)
+    if building is not None:
+        apart += building.schedule.closing_book_cents[0] - building.basis_cents[1:]
+    for lease in leases_of(plan, result.cohorts):
+        if not lease.terms.is_bought:  # the lessor's for tax: neither its worth nor its debt is in the basis
+            apart -= lease.schedule.balance_cents
+    return [float(cents) / 100 for cents in rules.rate_fraction * apart]
+
+
+@st.composite
+def ordered(draw: st.DrawFn, start: str) -> list[str]:
+    """Draw an order with deposits and milestones, or none."""
+    chosen: list[str] = []
+    if draw(st.booleans()):
+        terms = [f"{{fraction: {draw(st.integers(1, 33)) / 100}, when: {when}, weeks: {draw(st.integers(0, 20))}}}"
+                 for when in ("order", "delivery", "order")]  # fmt: skip
+        chosen.append(
+            f"clusters.booked={{accelerator: H200, nodes: 5, order: {{placed: {start}, lead_weeks: 1, deliveries: 3, "
+            f"delivery_interval_weeks: {draw(st.integers(0, 12))}, payments: [{', '.join(terms)}]}}}}"
+        )
+        if draw(st.booleans()):
+            chosen.append(f"clusters.booked.retire=2027-0{draw(st.integers(1, 9))}-09")
+    return chosen
+
+
+@st.composite
+def contracted(draw: st.DrawFn) -> list[str]:
+    """Draw a contract of a cluster, or none."""
+    chosen: list[str] = []
+    if draw(st.booleans()):
+        kind = draw(st.sampled_from(["reserved", "operating-lease", "on-demand", "finance-lease"]))
+        terms = "usd_per_accelerator_h: 1.87"
+        if kind == "finance-lease":
+            at_end, fee = draw(st.sampled_from(["buy", "return"])), draw(st.sampled_from([0, 0.07]))
+            terms = f"rate_per_year: 0.137, term_months: {draw(st.integers(1, 9))}, at_end: {at_end}"
+            terms += f", exit_fee_fraction: {fee}, buy_out_fraction: {draw(st.integers(0, 90)) / 100}"
+        chosen.append(f"clusters.mi325x.contract={{kind: {kind}, {terms}}}")
+        if draw(st.booleans()):
+            chosen.append(f"clusters.mi325x.retire=2027-0{draw(st.integers(1, 9))}-17")
+    return chosen
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> list[str]:
+    """Draw what a plan owns, buys, retires, earns and owes."""
+    start = f"2026-{draw(st.integers(1, 12)):02d}-{draw(st.integers(1, 28)):02d}"
+    chosen = [f"start={start}", "clusters.mi325x.online=null"]
+    chosen += draw(ordered(start))
+    chosen.append(f"horizon_months={draw(st.integers(1, 8))}")
+    if draw(st.booleans()):
+        chosen.append("site.colocation_usd_per_kw_month=0")
+        opened = draw(st.sampled_from(["2016-02-11", start]))
+        chosen.append(f"site.building={{cost_usd: 777777.77, land_usd: 3333.33, opened: {opened}, life_months: 77}}")
+    chosen.append(f"finance.opening_cash_usd={draw(st.integers(0, 10**9)) / 100}")
+    chosen.append(f"finance.fiscal_year_start_month={draw(st.integers(1, 12))}")
+    chosen.append(f"finance.depreciation_method={draw(st.sampled_from(['straight-line', 'declining-balance']))}")
+    if draw(st.booleans()):
+        owned = [f"bought: 202{draw(st.integers(1, 5))}-{draw(st.integers(1, 12)):02d}-11"]
+        if draw(st.booleans()):
+            owned.append(f"cost_usd: {draw(st.integers(10**6, 10**8)) / 100}")
+        if draw(st.booleans()):
+            owned.append(f"book_value_usd: {draw(st.integers(0, 10**6)) / 100}")
+        if draw(st.booleans()):
+            owned.append(f"remaining_months: {draw(st.integers(0, 30))}")
+        chosen.append("clusters.h200.owned={" + ", ".join(owned) + "}")
+    if draw(st.booleans()):
+        chosen.append(f"clusters.h200.retire=2027-0{draw(st.integers(1, 9))}-03")
+    if draw(st.booleans()):
+        chosen.append(PRICE)
+    if draw(st.booleans()):
+        bonus = draw(st.sampled_from([0, 0.4, 1]))
+        chosen.append(f"finance.tax={{rate_fraction: 0.25, bonus_fraction: {bonus}}}")
+    if draw(st.booleans()):
+        how = draw(st.sampled_from(["annuity", "straight", "bullet"]))
+        term, fee = draw(st.integers(3, 60)), draw(st.sampled_from([0, 0.013]))
+        chosen.append(
+            "finance.loan={share_of_purchases_fraction: 0.61, rate_per_year: 0.087, grace_months: 2, "
+            f"term_months: {term}, amortisation: {how}, fee_fraction: {fee}}}"
+        )
+    chosen += draw(contracted())
+    return chosen
+
+
+@given(overrides=plans())
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_balance_sheets_tie_on_some_plans(write: Write, overrides: list[str]) -> None:
+    statements_tie(write, overrides)
+
+
+@pytest.mark.prove
+@given(overrides=plans())
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_balance_sheets_tie_on_any_plan(write: Write, overrides: list[str]) -> None:
+    statements_tie(write, overrides)
+
+
+def statements_tie(write: Write, overrides: list[str]) -> None:
+    """Hold the statements of a plan against each other, the ledger, and deferred tax from its own definition."""
+    result = simulate(load_scenario(write(), overrides), seed=1)
+    for frequency in ("month", "quarter", "year"):
+        table = result.statements(frequency)
+        cents = (table.iloc[:, 2:] * 100).round().astype("int64")
+        assert (cents.assets_usd == cents.liabilities_usd + cents.equity_usd).all()
+        assert (cents.cash_usd == cents.opening_cash_usd + cents.net_cash_flow_usd).all()
+        fleet, parts = cents[table.cluster == "fleet"], cents[table.cluster != "fleet"]
+        assert (fleet.sum() - parts.sum()).abs().max() == 0
+        paid = [int(result.ledger.monthly_cents(view).sum()) for view in (View.CASH, View.FINANCING)]
+        assert fleet.net_cash_flow_usd.sum() == -sum(paid)
+    months = result.statements().query("cluster == 'fleet'")
+    if result.plan.money.market.tax is not None:
+        assert months.deferred_tax_usd.tolist() == pytest.approx(deferred_tax_usd(result), abs=TAX_ROUNDING_USD)
+
+
+def test_the_files_hold_the_statements_to_the_cent(write: Write, tmp_path: Path) -> None:
+    result = simulate(load_scenario(write(), [PRICE, "finance.fiscal_year_start_month=2"]), seed=1)
+    write_run(result, tmp_path / "out")
+    with (tmp_path / "out" / "statement_quarterly.csv").open(newline="", encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["cluster"] == "fleet"]
+    table = result.statements("quarter").query("cluster == 'fleet'")
+    assert [row["period"] for row in rows] == ["FY2026-Q4", "FY2027-Q1"] == table.period.tolist()
+    assert [row["equity_usd"] for row in rows] == [f"{amount:.2f}" for amount in table.equity_usd]
+    with (tmp_path / "out" / "accounts.csv").open(newline="", encoding="utf-8") as stream:
+        chart = {row["account"]: row for row in csv.DictReader(stream)}
+    with (tmp_path / "out" / "ledger.csv").open(newline="", encoding="utf-8") as stream:
+        ledger = list(csv.DictReader(stream))
+    # What accounts.csv says of each account is enough to rebuild the statements from ledger.csv.
+    income = sum(
+        -round(100 * float(row["amount_usd"]))
+        for row in ledger
+        if chart[row["account"]]["category"] in ("revenue", "cost_of_serving", "operating_expense", "tax")
+    )
+    paid = sum(round(100 * float(row["amount_usd"])) for row in ledger if "cash" in chart[row["account"]]["view"])
+    months = result.statements().query("cluster == 'fleet'")
+    assert income == round(100 * months.net_income_usd.sum())
+    assert -paid == round(100 * months.cash_usd.iloc[-1])

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.errors import ScenarioError
+from planner.scenario.loading import MAX_EXTENDS, load_scenario, merge
+from planner.yaml_io import Document, parse_document
+
+Write = Callable[..., Path]
+
+
+def merged(*layers: Any) -> Any:
+    base = Document(copy.deepcopy(layers[0]))
+    for layer in layers[1:]:
+        merge(base, Document(copy.deepcopy(layer)))
+    return base.content
+
+
+def problems(path: Path, *overrides: str) -> list[str]:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path, overrides)
+    return str(caught.value).splitlines()
+
+
+def test_a_scenario_is_read_with_mappings_by_name(write: Write) -> None:
+    scenario = load_scenario(write())
+    assert list(scenario.workloads) == ["chat"]
+    assert list(scenario.clusters) == ["h200", "mi325x"]
+    assert scenario.clusters["mi325x"].online == datetime.date(2026, 2, 1)
+    assert scenario.workloads["chat"].tokens.input.mean == 500
+
+
+def test_a_path_may_be_text(write: Write) -> None:
+    assert load_scenario(str(write())).name == "tiny"
+
+
+def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> None:
+    write()
+    write("extends: tiny.yaml\nname: middle\nseed: 2\nclusters: {h200: {nodes: 5}}\n", "middle.yaml")
+    top = write("extends: middle.yaml\nname: top\nseed: 3\n", "top.yaml")
+    scenario = load_scenario(top)
+    assert scenario.horizon_months == 3  # the end of the chain
+    assert scenario.clusters["h200"].nodes == 5  # the middle over the end
+    assert (scenario.name, scenario.seed) == ("top", 3)  # the named file over the middle
+    assert scenario.clusters["h200"].engine == "vllm"  # the default, which nobody changed
+    assert scenario.clusters["mi325x"].nodes == 3
+    scenario = load_scenario(top, ["seed=4", "clusters.h200.nodes=6", "seed=5"])
+    assert (scenario.seed, scenario.clusters["h200"].nodes) == (5, 6)  # --set over all files, the last wins
+
+
+def test_the_stated_precedence_is_where_users_look() -> None:
+    from planner.scenario import loading  # noqa: PLC0415 - read for its text
+
+    text = loading.__doc__ or ""
+    assert text.index("defaults") < text.index("extends") < text.index("--set")
+
+
+def test_extends_is_relative_to_the_file_that_says_it(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    write()
+    write("extends: ../tiny.yaml\nname: below\n", "deep/below.yaml")
+    top = write("extends: deep/below.yaml\nname: top\n", "top.yaml")
+    assert load_scenario(top).clusters["h200"].nodes == 4
+
+
+def test_several_files_are_laid_one_over_the_other(write: Write) -> None:
+    write()
+    write("clusters: {h200: {nodes: 7}, mi325x: {nodes: 3}}\n", "machines.yaml")
+    write("clusters: {h200: {nodes: 9}}\n", "more.yaml")
+    top = write(
+        "extends: [tiny.yaml, machines.yaml, more.yaml]\nname: top\nclusters: {mi325x: {nodes: 5}}\n", "top.yaml"
+    )
+    assert {name: cluster.nodes for name, cluster in load_scenario(top).clusters.items()} == {"h200": 9, "mi325x": 5}
+
+
+def test_null_drops_a_cluster_of_the_base(write: Write) -> None:
+    write()
+    top = write("extends: tiny.yaml\nname: top\nclusters: {mi325x: null}\n", "top.yaml")
+    assert list(load_scenario(top).clusters) == ["h200"]
+
+
+@pytest.mark.parametrize("override", ["clusters.mi325x=null", "clusters.mi325x=~", "clusters.mi325x="])
+def test_null_drops_a_cluster_by_set(write: Write, override: str) -> None:
+    assert list(load_scenario(write(), [override]).clusters) == ["h200"]
+
+
+def test_null_restores_a_default_and_its_place_is_forgotten(write: Write) -> None:
+    base = write("extends: tiny.yaml\nname: base\nsite: {pue_ratio: 1.5, tariff: us-ohio}\n", "base.yaml")
+    write()
+    default = load_scenario(write()).site.pue_ratio
+    top = write("extends: base.yaml\nname: top\nsite:\n  pue_ratio: null\n", "top.yaml")
+    scenario = load_scenario(top)
+    assert load_scenario(base).site.pue_ratio == 1.5 != default
+    assert scenario.site.pue_ratio == default
+    assert ("site", "pue_ratio") not in scenario.document.locations
+    assert scenario.document.locations[("site", "tariff")].file == str(base)
+    whole = load_scenario(base, ["site=null"])
+    assert not [path for path in whole.document.locations if path[:1] == ("site",)]
+
+
+def test_null_removes_even_where_there_was_nothing(write: Write) -> None:
+    write()
+    top = write("extends: tiny.yaml\nname: top\nsite: {tariff: null}\n", "top.yaml")
+    assert load_scenario(top).site == load_scenario(write()).site
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("start=2026-02-01", ("start",), datetime.date(2026, 2, 1)),
+        ("clusters.h200.online=2026-03-31", ("clusters", "h200", "online"), datetime.date(2026, 3, 31)),
+        ("description='a, b: c'", ("description",), "a, b: c"),
+        ("description='2026'", ("description",), "2026"),
+        ("description=x=y", ("description",), "x=y"),
+        (" seed =7", ("seed",), 7),
+        ("seed= 7 ", ("seed",), 7),
+        ("horizon_months=1_2", ("horizon_months",), 12),
+        ("workloads.chat.requests_per_s=1e1", ("workloads", "chat", "requests_per_s"), 10.0),
+        ("workloads.chat.tokens.input={mean: 7, p95: 9}", ("workloads", "chat", "tokens", "input", "p95"), 9.0),
+        ("workloads.chat.growth={kind: flat}", ("workloads", "chat", "growth", "kind"), "flat"),
+    ],
+)
+def test_set_takes_yaml(write: Write, override: str, path: tuple[str, ...], value: Any) -> None:
+    found: Any = load_scenario(write(), [override])
+    for part in path:
+        found = found[part] if isinstance(found, dict) else getattr(found, part)
+    assert found == value
+
+
+def test_set_adds_an_entry_and_merges_into_one(write: Write) -> None:
+    scenario = load_scenario(write(), ["clusters.b200={accelerator: B200, nodes: 1}", "clusters.h200={nodes: 9}"])
+    assert scenario.clusters["b200"].accelerator == "B200"
+    assert (scenario.clusters["h200"].accelerator, scenario.clusters["h200"].nodes) == ("H200", 9)
+
+
+def test_a_list_replaces_a_list() -> None:
+    assert merged({"a": [1, 2, 3], "b": {"c": [1]}}, {"a": [4], "b": {"c": []}}) == {"a": [4], "b": {"c": []}}
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("", "is not of the form dotted.path=value"),
+        ("nodes", "is not of the form dotted.path=value"),
+        ("=3", "is not of the form dotted.path=value"),
+        (".=3", "is not of the form dotted.path=value"),
+        ("a..b=3", "is not of the form dotted.path=value"),
+        ("clusters.h200.nodes.x=3", "clusters.h200.nodes.x: clusters.h200.nodes holds no keys"),
+        ("clusters.h200.nodes.x.y=3", "clusters.h200.nodes holds no keys"),
+        ("clusters.h200.nodes=-1", "clusters.h200.nodes: must be greater than or equal to 0, not -1"),
+        ("clusters.h200.nodes=[1", "not valid YAML"),
+        ("clusters.h200.nodes={a: 1, a: 2}", "duplicate key a"),
+        ("clusters.h200.nodes=*x", "*x"),
+        ("clusters.h200.nodes=\x1b[31m", "U+001B"),
+        ("clusters.h200.nodes=\udcff", "U+DCFF"),
+        ("clusters.h2OO.nodes=1", "clusters.h2OO.accelerator: is required"),
+        ("\x1b]0;x\x07=1", "\\x1b]0;x\\x07: unknown key"),
+        ("extends=other.yaml", "extends: cannot be set"),
+        ("clusters=3", "clusters: must be a mapping"),
+    ],
+)
+def test_set_garbage_is_refused_by_number(write: Write, override: str, part: str) -> None:
+    found = problems(write(), "seed=1", override)
+    assert any(part in line for line in found), found
+    assert all(line.startswith("--set #2") and line.isprintable() for line in found)
+
+
+def test_what_set_takes_away_is_missed_where_it_was(write: Write) -> None:
+    (found,) = problems(write(), "clusters.h200.nodes=")
+    assert found.endswith("tiny.yaml:10: clusters.h200.nodes: is required and is not there")
+
+
+def test_an_empty_mapping_merges_to_no_change(write: Write) -> None:
+    assert load_scenario(write(), ["clusters={}"]).clusters == load_scenario(write()).clusters
+
+
+def test_a_value_set_inside_a_mapping_is_blamed_on_set(write: Write) -> None:
+    assert problems(write(), "clusters.h200={nodes: -1}") == [
+        "--set #1: clusters.h200.nodes: must be greater than or equal to 0, not -1"
+    ]
+
+
+def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(write: Write, tmp_path: Path) -> None:
+    (found,) = problems(write(), "clusters.h200.nodes=2", "clusters.h200.nodess=2")
+    assert found.startswith("--set #2: clusters.h200.nodess: unknown key (did you mean nodes?)")
+    locations = load_scenario(write(), ["clusters.h200.nodes=2"]).document.locations
+    assert locations[("clusters", "h200", "nodes")].file == "--set #1"
+    assert locations[("clusters", "h200", "accelerator")].file == str(tmp_path / "tiny.yaml")
+    assert locations[("clusters",)].line == 9
+
+
+def test_a_problem_names_the_file_of_the_chain_it_is_in(write: Write, tiny: str) -> None:
+    base = write(tiny.replace("nodes: 4", "nodes: four"))
+    top = write("extends: tiny.yaml\nname: top\nseeed: 3\n", "top.yaml")
+    found = problems(top)
+    assert f"{base}:12: clusters.h200.nodes: must be a whole number, not 'four'" in found
+    assert f"{top}:3: seeed: unknown key (did you mean seed?)" in found
+
+
+def test_a_circle_of_extends_is_drawn(write: Write) -> None:
+    write("extends: c.yaml\n", "b.yaml")
+    write("extends: b.yaml\n", "c.yaml")
+    (found,) = problems(write("name: a\nextends: b.yaml\n", "a.yaml"))
+    assert found.endswith("c.yaml:1: extends: extends itself: a.yaml -> b.yaml -> c.yaml -> b.yaml")
+    (found,) = problems(write("name: a\nextends: a.yaml\n", "a.yaml"))
+    assert found.endswith("a.yaml:2: extends: extends itself: a.yaml -> a.yaml")
+
+
+def test_a_circle_through_a_link_is_seen(write: Write, tmp_path: Path) -> None:
+    path = write("extends: link.yaml\n", "a.yaml")
+    (tmp_path / "link.yaml").symlink_to("a.yaml")
+    (found,) = problems(path)
+    assert "extends itself" in found
+
+
+def test_a_chain_has_an_end(write: Write) -> None:
+    for number in range(MAX_EXTENDS + 2):
+        write(f"extends: f{number + 1}.yaml\n", f"f{number}.yaml")
+    write(name=f"f{MAX_EXTENDS + 2}.yaml")
+    assert f"more than {MAX_EXTENDS} deep" in problems(write("extends: f1.yaml\n", "f0.yaml"))[0]
+
+
+@pytest.mark.parametrize(
+    ("extends", "part"),
+    [
+        ("nowhere.yaml", "extends: no such file"),
+        ("[a, b]", "no such file"),
+        ("[a, 3]", "extends: must be a file name, or a list"),
+        ("[]", "extends: must be a file name, or a list"),
+        ("3", "extends: must be a file name"),
+        ("''", "is a folder"),
+        ("'a\\0b'", "no such file"),
+        ('"a\\0b"', "no such file"),
+        ("x" * 5000, "no such file"),
+        ("loop.yaml", "no such file"),
+        ("list.yaml", "list.yaml:1: expected a mapping"),
+        ("empty.yaml", "empty.yaml:1: expected a mapping"),
+        ("binary.yaml", "binary.yaml:1: is not UTF-8"),
+    ],
+)
+def test_a_base_that_cannot_be_used(write: Write, tmp_path: Path, extends: str, part: str) -> None:
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    write("- a\n", "list.yaml")
+    write("", "empty.yaml")
+    write(b"\xff\xfe\x00", "binary.yaml")
+    found = problems(write(f"name: top\nextends: {extends}\n", "top.yaml"))
+    assert len(found) == 1
+    assert part in found[0]
+
+
+def test_wrong_values_and_contradictions_come_in_one_message(write: Write, tiny: str) -> None:
+    text = tiny.replace("nodes: 4", "nodes: 4\n    nodess: 1").replace("MI325X", "MI325Y")
+    found = problems(write(text + "site: {tariff: us-ohoi, pue_ratio: 0.5}\n"))
+    assert [line.split(": ")[1] for line in found] == [
+        "clusters.h200.nodess", "site.pue_ratio", "clusters.mi325x.accelerator", "site.tariff",
+    ]  # fmt: skip
+
+
+LEAVES = st.integers(0, 9) | st.lists(st.integers(0, 9), max_size=2)
+
+
+def documents(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Generate documents in which a path is always a mapping or never."""
+    inner = st.dictionaries(st.sampled_from("pqr"), values, max_size=3)
+    return st.fixed_dictionaries({}, optional={"a": values, "b": values, "m": inner, "n": inner})
+
+
+@given(documents(LEAVES), documents(LEAVES), documents(LEAVES))
+def test_merging_is_associative_without_nulls(a: Any, b: Any, c: Any) -> None:
+    assert merged(merged(a, b), c) == merged(a, merged(b, c))
+
+
+@given(documents(LEAVES), documents(st.none() | LEAVES))
+def test_merging_has_an_identity_and_repeats_harmlessly(a: Any, b: Any) -> None:
+    assert merged({}, a) == a == merged(a, {})
+    assert merged(a, b, b) == merged(a, b)
+
+
+@given(documents(LEAVES), documents(st.none() | LEAVES))
+def test_every_value_comes_from_one_of_the_two_and_nulls_are_gone(a: Any, b: Any) -> None:
+    result = merged(a, b)
+    for key in {*a, *b}:
+        if key in b and b[key] is None:
+            assert key not in result
+        elif key in b and not isinstance(b[key], dict):
+            assert result[key] == b[key]
+        elif key not in b:
+            assert result[key] == a[key]
+        else:
+            kept = {k: v for k, v in a.get(key, {}).items() if k not in b[key]}
+            assert result[key] == kept | {k: v for k, v in b[key].items() if v is not None}
+
+
+@given(documents(st.none() | LEAVES), documents(st.none() | LEAVES))
+def test_merging_changes_neither_part_and_places_follow_values(a: Any, b: Any) -> None:
+    base, layer = (
+        parse_document(str(a).replace("None", "null"), "a"),
+        parse_document(str(b).replace("None", "null"), "b"),
+    )
+    before = copy.deepcopy((base.content, layer.content))
+    result = Document(base.content, dict(base.locations))
+    merge(result, layer)
+    assert (base.content, layer.content) == before
+    for key, value in result.content.items():
+        own = layer.content.get(key)
+        if not isinstance(value, dict):
+            assert result.locations[(key,)].file == ("b" if own is not None else "a")
+    for key in set(layer.content) - set(result.content):
+        assert (key,) not in result.locations
+
+
+def test_keys_of_older_scenarios_are_read_where_their_values_live_now(write: Write, tiny: str) -> None:
+    """Each layer may write either name; the last that speaks wins, whichever it used."""
+    write(tiny + "reliability: {amd_failure_multiplier: 2}\nsoftware: {engineers_per_800_amd: 3}\n", "base.yaml")
+    top = write("extends: base.yaml\nname: top\nsoftware: {engineers_per_800: {amd: 4}}\n", "top.yaml")
+    scenario = load_scenario(top)
+    assert scenario.reliability.vendor_failure_multiplier == {"amd": 2.0, "nvidia": 1.0}
+    assert scenario.software.engineers_per_800 == {"amd": 4.0, "nvidia": 0.5}
+    changed = load_scenario(top, ["software.engineers_per_800_amd=5", "software.engineers_per_800_nvidia=1"])
+    assert changed.software.engineers_per_800 == {"amd": 5.0, "nvidia": 1.0}
+    gone = write("extends: base.yaml\nname: gone\nsoftware: {engineers_per_800_amd: null}\n", "gone.yaml")
+    assert load_scenario(gone).software.engineers_per_800["amd"] == 2.0  # the catalogue's again
+    lines = (tiny + "reliability: {amd_failure_multiplier: 2}\n").splitlines()
+    place = load_scenario(top).document.locate(("reliability", "vendor_failure_multiplier", "amd"))
+    assert place is not None
+    assert place.line == len(lines)
+
+
+def test_an_older_key_beside_its_successor_is_refused(write: Write, tiny: str) -> None:
+    text = tiny + "software: {engineers_per_800_amd: 3, engineers_per_800: {amd: 4}}\n"
+    with pytest.raises(ScenarioError, match=r"software\.engineers_per_800_amd: unknown key"):
+        load_scenario(write(text))

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from planner.errors import ScenarioError
+from planner.onramp.first_scenario import starter_text
+from planner.plan.build import build_plan
+from planner.scenario.loading import load_scenario
+
+Write = Callable[..., Path]
+
+
+@pytest.mark.parametrize("name", ["first", "2026", "2026-01-01", "null", "true", "1e5", "v1.5", "no", "東京"])
+def test_the_starter_works_under_any_name(write: Write, name: str) -> None:
+    scenario = load_scenario(write(starter_text(name)))
+    assert scenario.name == name
+    assert build_plan(scenario).name == name
+
+
+def test_the_starter_explains_itself() -> None:
+    lines = starter_text("x").splitlines()
+    assert sum("#" in line for line in lines) >= 10
+    assert not [line for line in lines if re.search(r"\s$", line)]
+
+
+def test_what_the_starter_leaves_commented_out_is_valid_too(write: Write) -> None:
+    text = starter_text("x").replace("# unit_price_usd", "unit_price_usd").replace("# price_source", "price_source")
+    assert load_scenario(write(text)).clusters["h200"].price_source == "quote of 2026-01-10"
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a b", "x: y", "\x1b[31m"])
+def test_a_bad_name_is_refused(name: str) -> None:
+    with pytest.raises(ScenarioError, match="will not do as a name") as caught:
+        starter_text(name)
+    assert str(caught.value).isprintable()
+
+
+def test_what_the_starter_lets_be_chosen_is_allowed(write: Write) -> None:
+    """The commented lines on the promise and on choices, uncommented, are a scenario that can be sized."""
+    first, _, rest = starter_text("x").partition("# promise:")
+    chosen, blank, site = rest.partition("\n\n")
+    text = first + ("# promise:" + chosen).replace("\n# ", "\n").removeprefix("# ") + blank + site
+    scenario = load_scenario(write(text))
+    assert scenario.choose is not None
+    assert set(scenario.choose.clusters) == set(scenario.clusters)
+    assert scenario.choose.review is not None

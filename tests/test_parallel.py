@@ -1,0 +1,260 @@
+"""Work shared with forks: each test is a process of its own, since one that has threads is not forked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from planner import parallel as forks
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="work is shared with forks on Linux alone")
+
+
+def alone(script: str) -> str:
+    """Return what a script prints."""
+    begin = "import functools, os, time\nfrom planner.parallel import begun, may_fork, shared\nassert may_fork()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", begin + textwrap.dedent(script)],
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_all_pieces_are_done_in_their_order_by_several_processes(tmp_path: Path) -> None:
+    told = alone(
+        f"""
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        def piece(number):
+            (folder / str(os.getpid())).touch()
+            while len(list(folder.iterdir())) < 3:  # nobody is done before all have begun
+                time.sleep(0.01)
+            return number * 10, os.getpid()
+        done = shared([functools.partial(piece, n) for n in range(12)], workers=3)
+        print([n for n, _ in done] == [n * 10 for n in range(12)], len({{pid for _, pid in done}}))
+        """
+    )
+    assert told == "True 3\n"
+
+
+def test_what_is_done_before_the_end_is_awaited_is_done_while_others_work(tmp_path: Path) -> None:
+    told = alone(
+        f"""
+        from pathlib import Path
+        folder, here = Path({str(tmp_path)!r}), []
+        def piece(number):
+            here.append("piece")
+            (folder / str(number)).touch()
+            return os.getpid()
+        with begun([functools.partial(piece, n) for n in range(3)], 2) as finished:
+            while len(list(folder.iterdir())) < 3:
+                time.sleep(0.01)
+            here.append("meanwhile")
+            done = finished()
+        print(here, os.getpid() in done, len(done))
+        """
+    )
+    assert told == "['meanwhile'] False 3\n", "a helper had taken all pieces by then"
+
+
+@pytest.mark.parametrize(("cores", "processes"), [(1, 1), (2, 1), (3, 2)])
+def test_work_that_is_shared_while_others_work_has_the_cores_they_leave(
+    tmp_path: Path, cores: int, processes: int
+) -> None:
+    told = alone(
+        f"""
+        from pathlib import Path
+        from planner import parallel as forks
+        forks.cores = lambda: {cores}
+        folder = Path({str(tmp_path)!r})
+        def inner(number):
+            (folder / f"inner {{os.getpid()}}").touch()
+            while len(list(folder.glob("inner*"))) < {processes}:
+                time.sleep(0.01)
+            time.sleep(0.05)
+            return os.getpid()
+        def outer(number):
+            while not (folder / "done").exists():
+                time.sleep(0.01)
+            return number
+        with begun([functools.partial(outer, n) for n in range(2)], 2) as finished:
+            print(len(set(shared([functools.partial(inner, n) for n in range(4)]))))
+            (folder / "done").touch()
+            print(finished())
+        for entry in folder.glob("inner*"):
+            entry.unlink()
+        print(forks._at_work)
+        """
+    )
+    assert told == f"{processes}\n[0, 1]\nset()\n"
+
+
+def test_more_pieces_than_a_pipe_holds_numbers_for() -> None:
+    told = alone("print(shared([functools.partial(int, n) for n in range(9000)], workers=2) == list(range(9000)))")
+    assert told == "True\n"
+
+
+def test_a_helper_that_dies_leaves_its_pieces_to_its_parent() -> None:
+    told = alone(
+        """
+        parent = os.getpid()
+        def piece(number):
+            time.sleep(0.02)
+            if os.getpid() != parent:
+                os._exit(9)
+            return number
+        print(shared([functools.partial(piece, n) for n in range(6)], workers=3))
+        """
+    )
+    assert told == "[0, 1, 2, 3, 4, 5]\n"
+
+
+def test_an_error_is_told_once_and_no_process_is_left() -> None:
+    told = alone(
+        """
+        def piece(number):
+            if number == 3:
+                raise ValueError("the third")
+            return number
+        try:
+            shared([functools.partial(piece, n) for n in range(6)], workers=2)
+        except ValueError as error:
+            print(error)
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("none left")
+        """
+    )
+    assert told == "the third\nnone left\n"
+
+
+def test_no_helper_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """What they say is more than a pipe holds: a helper that nobody reads has to notice, or it waits for good.
+
+    What is printed is known when the last process that could print has ended.
+    """
+    told = alone(
+        f"""
+        import signal
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        def piece(number):
+            (folder / str(number)).touch()
+            return bytes(1_000_000)
+        with begun([functools.partial(piece, n) for n in range(4)], 3):
+            while len(list(folder.iterdir())) < 4:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    assert told == ""
+
+
+def test_nobody_looks_for_cycles_in_what_there_was_before(tmp_path: Path) -> None:
+    told = alone(
+        f"""
+        import gc
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        def piece(number):
+            (folder / str(os.getpid())).touch()
+            while len(list(folder.iterdir())) < 2:
+                time.sleep(0.01)
+            return len(gc.get_objects())
+        seen = shared([functools.partial(piece, n) for n in range(2)], workers=2)
+        print(all(count < len(gc.get_objects()) / 4 for count in seen), gc.get_freeze_count())
+        """
+    )
+    assert told == "True 0\n"
+
+
+def test_an_error_before_the_end_is_awaited_stops_them() -> None:
+    told = alone(
+        """
+        files = len(os.listdir("/proc/self/fd"))
+        try:
+            with begun([functools.partial(time.sleep, 60) for n in range(4)], workers=3):
+                raise ValueError("refused")
+        except ValueError as error:
+            print(error, len(os.listdir("/proc/self/fd")) - files)
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            print("none left")
+        """
+    )
+    assert told == "refused 0\nnone left\n"
+
+
+def test_a_user_who_may_have_no_further_process_waits_longer() -> None:
+    told = alone(
+        """
+        def refused():
+            raise BlockingIOError("no more processes")
+        os.fork = refused
+        files = len(os.listdir("/proc/self/fd"))
+        done = shared([functools.partial(int, n) for n in range(4)], workers=3)
+        print(done, len(os.listdir("/proc/self/fd")) - files)
+        """
+    )
+    assert told == "[0, 1, 2, 3] 0\n"
+
+
+def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_helping", lambda *_: pytest.fail("forked"))
+    wait = threading.Event()
+    thread = threading.Thread(target=wait.wait)
+    thread.start()
+    assert forks.shared([lambda: 1, lambda: 2], workers=2) == [1, 2]
+    wait.set()
+    thread.join()
+
+
+def test_a_run_is_drawn_to_the_same_figures_whoever_draws() -> None:
+    told = alone(
+        """
+        from planner.scenario.loading import load_scenario
+        from planner.run.replications import draw_again
+        from planner.run.simulate import simulate
+        from tests.conftest import TINY
+        import yaml
+        assert may_fork(), "a library that the engine needs has started a thread"
+        result = simulate(load_scenario(yaml.safe_load(TINY)))
+        alone, together = (draw_again(result, 5, workers=workers) for workers in (1, 3))
+        print(alone.figures == together.figures)
+        print([bool((a == b).all()) for a, b in zip(alone.monthly.values(), together.monthly.values(), strict=True)])
+        """
+    )
+    assert told == "True\n[True, True]\n"
+
+
+def test_a_scenario_is_compiled_to_the_same_plan_whoever_works_out_its_services() -> None:
+    told = alone(
+        """
+        import planner.parallel, yaml
+        import numpy as np
+        from planner.plan import reuse
+        from planner.plan.build import build_plan
+        from planner.scenario.loading import load_scenario
+        from tests.conftest import TINY
+        stated = yaml.safe_load(TINY)
+        stated["workloads"]["code"] = stated["workloads"]["chat"] | {"slo": {"ttft_s": 3.0, "tpot_s": 0.03}}
+        plans = []
+        for cores in (1, 3):
+            planner.parallel.cores = lambda: cores
+            reuse._kept.clear()
+            plans.append(build_plan(load_scenario(stated)))
+        alone, together = plans
+        print(len(alone.workloads), repr(alone.clusters) == repr(together.clusters), alone.notes == together.notes)
+        for name in ("requests_per_node_h", "late_tables", "refused_tables", "most_loads"):
+            print(np.array_equal(getattr(alone, name), getattr(together, name), equal_nan=True))
+        """
+    )
+    assert told == "2 True True\n" + 4 * "True\n"

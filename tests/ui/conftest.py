@@ -1,0 +1,62 @@
+"""A desk with the small scenario on it, and its page behind a client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from planner.scenario.loading import load_scenario
+from planner.ui.desk import Desk
+from planner.ui.server import Live, build_app
+from tests.conftest import TINY
+
+TOKEN = "a-token-of-tests"
+BASE = "http://127.0.0.1:8123"
+Post = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def _desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    folder = tmp_path_factory.mktemp("live")
+    (folder / "tiny.yaml").write_text(TINY)
+    desk = Desk(load_scenario(folder / "tiny.yaml"), folder / "outputs")
+    desk.plan(())
+    return desk
+
+
+@pytest.fixture
+def desk(_desk: Desk) -> Iterator[Desk]:
+    """The desk, and nothing that a test wrote left beside the scenario."""
+    yield _desk
+    for written in _desk.outputs.parent.glob("what-if*.yaml"):
+        written.unlink()
+
+
+@pytest.fixture
+def served(desk: Desk) -> tuple[TestClient, Live]:
+    app, live = build_app(desk, TOKEN, 8123)
+    return TestClient(app, base_url=BASE), live
+
+
+@pytest.fixture
+def client(served: tuple[TestClient, Live]) -> TestClient:
+    return served[0]
+
+
+@pytest.fixture
+def post(client: TestClient) -> Post:
+    """Ask as the page does."""
+
+    def ask(what: str = "show", **asked: Any) -> Any:
+        return client.post(f"/{TOKEN}/{what}", json={"tab": "one", "move": 1, **asked})
+
+    return ask
+
+
+@pytest.fixture
+def scenario_file(desk: Desk) -> Path:
+    return desk.outputs.parent / "tiny.yaml"

@@ -1,0 +1,342 @@
+"""What knobs do to a plan, and what is written of it."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from starlette.testclient import TestClient
+
+from planner.output.report.contents import Lazy, Table, read_contents
+from planner.output.run_folder import write_run
+from planner.output.summary import summary
+from planner.run.simulate import simulate
+from planner.scenario.loading import layer_of, load_scenario
+from planner.studies.compare import compare
+from planner.ui import controls
+from planner.ui.desk import Desk, turns_of
+from planner.ui.knobs import TURNS, Knob, check_turns, knobs_of
+from planner.verbs import run
+from tests.conftest import TINY
+from tests.ui.conftest import TOKEN, Post
+
+EVERY = """\
+extends: tiny.yaml
+name: every
+workloads:
+  grown: {model: llama-3.1-8b, requests_per_s: 1, tokens: {input: {mean: 100}, output: {mean: 20}},
+    growth: {kind: compound, per_year: 0.3}}
+  curved: {model: llama-3.1-8b, requests_per_s: 1, tokens: {input: {mean: 100}, output: {mean: 20}},
+    growth: {kind: s-curve, ceiling_multiplier: 3, midpoint_years: 1}}
+clusters:
+  ordered: {accelerator: H200, nodes: 1, order: {placed: 2025-10-01}}
+  rented: {accelerator: H200, nodes: 1, contract: {kind: operating-lease, usd_per_accelerator_h: 3}}
+  owned: {accelerator: H200, nodes: 1, owned: {bought: 2025-01-01}}
+  quoted: {accelerator: H200, nodes: 1, quotes: [{name: offer, unit_price_usd: 25000}]}
+"""
+OTHER = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "each": "horizon"}
+"""Words that take the place of those stated."""
+
+
+@pytest.fixture
+def every(tmp_path: Path) -> Desk:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    (tmp_path / "every.yaml").write_text(EVERY)
+    return Desk(load_scenario(tmp_path / "every.yaml"), tmp_path / "outputs")
+
+
+def text_of(answered: Any) -> str:
+    """Return all that an answer shows."""
+    return "".join(html for _, html in answered.json()["parts"])
+
+
+def turned(knob: Knob) -> str:
+    """Return a turn of a knob away from what is stated."""
+    field = knob.path.rpartition(".")[2]
+    if knob.is_date:
+        first = datetime.date.fromisoformat(knob.value or knob.default)
+        text = (first + datetime.timedelta(days=20)).isoformat()
+    elif knob.choices:
+        text = OTHER.get(field, "fleet")
+    elif field == "in_time":
+        text = "0.95"
+    else:
+        number = float(knob.value or knob.default or 500)
+        text = f"{number + 1:.0f}" if field in ("nodes", "depreciation_months") else f"{number * 1.1 + 0.01:g}"
+    return f"{knob.path}={knob.turn.written.replace('%', text)}"
+
+
+def test_every_kind_of_knob_is_there_and_turns_what_it_says(every: Desk) -> None:
+    found = {knob.path: knob for knob in every.knobs}
+    patterns = set()
+    for path, knob in found.items():
+        word = turned(knob) if not knob.is_new else f"{path}={knob.turn.written.replace('%', knob.choices[0])}"
+        patterns.add(next(pattern for pattern, turn in TURNS.items() if turn is knob.turn))
+        after = {each.path: each.value for each in knobs_of(every.scenario((word,)))}
+        if knob.is_new:
+            assert after[f"{path}.nodes"] == "8"
+            assert after[f"{path}.accelerator"] == knob.choices[0]
+            continue
+        changed = {each: value for each, value in after.items() if value != getattr(found.get(each), "value", None)}
+        own = f"{path}.per_year" if path.endswith(".growth") else path
+        assert changed == {own: word.rpartition(" ")[2].rpartition("=")[2].strip("}")}, path
+    assert patterns == set(TURNS), "a kind of knob that no scenario of this test has"
+
+
+def test_a_knob_that_would_do_nothing_is_not_there(every: Desk) -> None:
+    paths = {knob.path for knob in every.knobs}
+    for absent in (
+        "clusters.ordered.online",
+        "clusters.owned.online",
+        "clusters.owned.unit_price_usd",
+        "clusters.quoted.unit_price_usd",
+        "clusters.quoted.discount_fraction",
+        "clusters.rented.unit_price_usd",
+        "workloads.grown.growth",
+        "workloads.chat.growth.per_year",
+    ):
+        assert absent not in paths
+    assert {"clusters.quoted.nodes", "clusters.rented.online", "workloads.chat.growth"} <= paths
+
+
+def test_sliders_hold_what_is_stated_and_move_in_plain_steps(every: Desk) -> None:
+    for knob in every.knobs:
+        if knob.slider is None:
+            continue
+        low, high, step = knob.slider
+        assert low <= float(knob.value or knob.default) <= high
+        assert 50 <= (high - low) / step <= 300 or step == 1.0, knob.path
+        if knob.path.endswith("nodes"):
+            assert step == int(step)
+
+
+def test_the_page_s_controls_carry_every_knob(every: Desk) -> None:
+    shown = str(controls.controls(every.knobs))
+    for knob in every.knobs:
+        if not knob.is_new:
+            assert f'id="knob-{knob.path}"' in shown
+    assert 'value="clusters.h200-2={accelerator: H200, nodes: 8}"' in shown, "machines of a name that is taken"
+
+
+def test_a_live_plan_has_the_figures_of_a_run_of_the_same_overrides(desk: Desk, scenario_file: Path) -> None:
+    turns = ("clusters.h200.nodes=2", "workloads.chat.requests_per_s=50")
+    contents = desk.contents(desk.plan(turns), intervals=False, first=True)
+    plain = summary(simulate(load_scenario(scenario_file, turns)))
+    assert contents.json("summary.json") == json.loads(json.dumps(plain))
+
+
+def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to_the_same_figures(
+    desk: Desk, post: Post, scenario_file: Path
+) -> None:
+    turns = [
+        "clusters.h200.nodes=2",
+        "clusters.mi325x.online=2026-03-01",
+        "workloads.chat.growth={kind: compound, per_year: 0.4}",
+        "workloads.chat.growth.per_year=0.5",
+        "site.power_cap_kw=40",
+        "clusters.b200={accelerator: B200, nodes: 8}",
+        "clusters.b200.nodes=1",
+    ]
+    answered = post("save", set=turns, name="what-if-1")
+    assert answered.status_code == 200, answered.text
+    path = scenario_file.with_name("what-if-1.yaml")
+    assert answered.json() == {"said": f"saved as {path}"}
+    assert yaml.safe_load(path.read_text()) == {
+        "name": "what-if-1",
+        "extends": "tiny.yaml",
+        "clusters": {
+            "h200": {"nodes": 2},
+            "mi325x": {"online": datetime.date(2026, 3, 1)},
+            "b200": {"accelerator": "B200", "nodes": 1},
+        },
+        "workloads": {"chat": {"growth": {"kind": "compound", "per_year": 0.5}}},
+        "site": {"power_cap_kw": 40},
+    }
+    saved = summary(simulate(load_scenario(path)))
+    live = desk.contents(desk.plan(tuple(turns)), intervals=False, first=True).json("summary.json")
+    assert json.loads(json.dumps(saved | {"scenario": "tiny"})) == live
+
+
+def test_a_value_taken_away_is_saved_as_null(tmp_path: Path) -> None:
+    (tmp_path / "capped.yaml").write_text(TINY + "site: {power_cap_kw: 30}\n")
+    desk = Desk(load_scenario(tmp_path / "capped.yaml"), tmp_path)
+    path = desk.save(("site.power_cap_kw=null",), "uncapped")
+    assert yaml.safe_load(path.read_text())["site"] == {"power_cap_kw": None}
+    assert load_scenario(path).site.power_cap_kw is None
+
+
+def test_overrides_of_the_command_line_are_saved_with_the_turns(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    desk = Desk(load_scenario(tmp_path / "tiny.yaml", ["seed=7", "clusters.h200.nodes=9"]), tmp_path)
+    path = desk.save(("clusters.mi325x.nodes=5",), "both")
+    found = load_scenario(path)
+    assert (found.seed, found.clusters["h200"].nodes, found.clusters["mi325x"].nodes) == (7, 9, 5)
+
+
+def test_nothing_is_written_over_and_no_name_leads_elsewhere(desk: Desk, post: Post, scenario_file: Path) -> None:
+    before = scenario_file.read_text()
+    assert post("save", name="tiny").status_code == 422
+    assert scenario_file.read_text() == before
+    for name in ("../up", "a/b", "", ".hidden", "-x", "a" * 65, "a b", "x.yaml", "a\0"):
+        for what in ("save", "write"):
+            found = post(what, name=name)
+            assert found.status_code == 422, (what, name)
+            assert "is no name" in found.text
+    assert [entry.name for entry in scenario_file.parent.glob("*.yaml")] == ["tiny.yaml"]
+
+
+def test_a_scenario_that_changed_meanwhile_is_not_extended(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TINY)
+    desk = Desk(load_scenario(file), tmp_path)
+    file.write_text(TINY.replace("nodes: 4", "nodes: 5"))
+    with pytest.raises(Exception, match="has changed since planner serve read it"):
+        desk.save(("clusters.mi325x.nodes=2",), "late")
+    assert not (tmp_path / "late.yaml").exists()
+
+
+def test_the_run_folder_is_the_one_that_planner_run_writes_and_its_files_alone_are_handed_out(
+    desk: Desk,
+    post: Post,
+    client: TestClient,
+    scenario_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = ["clusters.h200.nodes=2"]
+    monkeypatch.setattr("planner.ui.desk.run", functools.partial(run, draws=2))  # for the suite's sake
+    answered = post("write", set=turns, name="as-run")
+    assert answered.status_code == 200, answered.text
+    folder = desk.outputs / "as-run"
+    assert answered.json() == {"said": f"written to {folder}", "href": "folder/as-run/report.html"}
+    plain = run(scenario_file, tmp_path / "plain", overrides=turns, draws=2).folder
+    names = sorted(entry.name for entry in plain.iterdir())
+    assert sorted(entry.name for entry in folder.iterdir()) == names
+    for name in names:
+        assert (folder / name).read_bytes() == (plain / name).read_bytes(), name
+        assert client.get(f"/{TOKEN}/folder/as-run/{name}").content == (folder / name).read_bytes()
+    shutil.copytree(folder, desk.outputs / "foreign")
+    for path in (
+        "foreign/report.html",
+        "as-run/none.csv",
+        "as-run/..%2f..%2ftiny.yaml",
+        "as-run/%2e%2e",
+        "as-run/.",
+        "x/y",
+    ):
+        assert client.get(f"/{TOKEN}/folder/{path}").status_code in (403, 404), path
+
+
+def test_pinned_and_turned_stand_side_by_side_as_in_a_comparison(desk: Desk, post: Post) -> None:
+    beside = desk.beside(desk.plan(()), desk.plan(("clusters.h200.nodes=9",)), intervals=False).table("comparison")
+    held = compare([desk.stated, load_scenario(desk.stated, ["name=nine", "clusters.h200.nodes=9"])], draws=1)
+    assert beside is not None
+    for name, figures in zip(("pinned", "this plan"), held.figures, strict=True):
+        own = beside.where("scenario", name)
+        for measure, number in zip(own.texts("measure"), own.numbers("value"), strict=True):
+            wanted = figures[measure]
+            assert number == (None if wanted is None else pytest.approx(wanted, rel=1e-4, abs=1e-5)), measure
+    shown = text_of(post(set=["clusters.h200.nodes=9"], pin=[]))
+    assert 'id="beside"' in shown
+    assert "pinned (baseline)" in shown
+    assert "this plan" in shown
+    assert shown.index('id="beside"') < shown.index('id="answer"')
+    assert 'id="beside"' not in text_of(post(set=["clusters.h200.nodes=9"]))
+
+
+def test_intervals_come_from_nineteen_replications(desk: Desk, post: Post) -> None:
+    turns = ["clusters.h200.nodes=5"]
+    assert 'class="range"' not in text_of(post(set=turns))
+    answered = post(set=turns, part="intervals")
+    assert 'class="range"' in text_of(answered)
+    assert answered.json()["line"].endswith("promise kept (kept in 19 of 19 replications)")
+    drawn = desk.plan(tuple(turns)).drawn
+    assert drawn is not None
+    assert drawn.draws == 19
+
+
+def test_the_answer_names_what_was_turned_from_what_to_what(desk: Desk, post: Post) -> None:
+    shown = post(set=["clusters.h200.nodes=5", "clusters.mi325x.unit_price_usd=20000"])
+    assert "<code>clusters.h200.nodes</code> 4 → 5" in text_of(shown)
+    assert "<code>clusters.mi325x.unit_price_usd</code> 18000 → 20000" in text_of(shown)
+    assert "nothing is turned" in text_of(post(set=["clusters.h200.nodes=4"]))
+    assert "per million tokens" in shown.json()["line"]
+
+
+def test_controls_are_sent_to_a_page_that_has_others_and_what_they_hold_always(post: Post) -> None:
+    shown = post(set=["clusters.h200.nodes=5"]).json()
+    assert 'id="knob-clusters.h200.nodes"' in shown["controls"]
+    again = post(set=["clusters.h200.nodes=6"], form=shown["form"]).json()
+    assert "controls" not in again
+    assert ["clusters.h200.nodes", "6", ""] in again["knobs"]
+    more = post(set=["clusters.b200={accelerator: B200, nodes: 8}"], form=shown["form"]).json()
+    assert 'id="knob-clusters.b200.nodes"' in more["controls"]
+    assert more["form"] != shown["form"]
+
+
+def test_the_first_section_does_without_failures_and_the_others_do_not(desk: Desk) -> None:
+    plan = desk.plan(())
+    first = desk.contents(plan, intervals=False, first=True).table("events")
+    whole = desk.contents(plan, intervals=False, first=False).table("events")
+    assert first is not None
+    assert whole is not None
+    assert "failure" not in first.texts("event")
+    kept = [row for row in zip(*whole.columns.values(), strict=True) if "failure" not in row]
+    assert list(zip(*first.columns.values(), strict=True)) == kept
+
+
+def test_layers_lie_over_one_another_as_overrides_do() -> None:
+    assert layer_of(["a.b=1", "a={c: {d: 2}}", "a.c.e=null", "a.b=3", "x=[1, 2]"]) == {
+        "a": {"b": 3, "c": {"d": 2, "e": None}},
+        "x": [1, 2],
+    }
+
+
+def test_of_one_knob_the_last_turn_counts_where_it_was_first() -> None:
+    assert turns_of(["a.b=1", "c=2", "a.b=3"]) == ("a.b=3", "c=2")
+
+
+def test_command_line_knobs_stay_within_the_language(desk: Desk) -> None:
+    check_turns(desk.stated, ["clusters.h200.nodes=5", "site.tariff=us-new-york", "promise.in_time=0.995"])
+
+
+def test_no_move_waits_for_why_requests_are_late(every: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That routes all work anew, twice: longer than the run itself. The page shows nothing of it."""
+    monkeypatch.setattr("planner.output.summary.worst_reasons", lambda _: pytest.fail("routed anew"))
+    plan = every.plan(())
+    assert "per million tokens" in controls.line(every, plan, intervals=False)
+    assert controls.answer(every, plan, None, intervals=False)
+    assert controls.rest(every, plan)
+
+
+def test_sections_read_the_tables_that_a_run_folder_has(desk: Desk, tmp_path: Path) -> None:
+    plan = desk.plan(())
+    live = desk.contents(plan, intervals=False, first=False)
+    write_run(plan.result, tmp_path / "out")
+    folder = read_contents(tmp_path / "out")
+    for name in live.tables:
+        shown, written = live.table(name), folder.table(name)
+        assert shown is not None, name
+        assert written is not None, name
+        assert len(shown) == len(written) > 0, name
+        assert {column: shown.texts(column) for column in shown.columns} == dict(written.columns), name
+    assert len(live.tables) > 5
+
+
+def test_a_column_that_no_section_reads_is_not_written_out() -> None:
+    made = []
+
+    def written(name: str) -> list[str]:
+        made.append(name)
+        return ["a", "b"]
+
+    table = Table(name="t.csv", columns=Lazy({name: functools.partial(written, name) for name in "xyz"}))
+    assert table.where("x", "b").texts("y") == ["b"]
+    assert "z" in table
+    assert made == ["x", "y"]
