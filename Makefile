@@ -1,9 +1,9 @@
 # make run        set up and run the reference scenario
-# make check      style, types, layers and quick tests, in a minute
+# make check      style, types, layers, size and quick tests, in a minute
 # make test       set up and run every check
 # make prove      the long proofs: many seeds, many cells; the tests run a sample of each
 # make mutants    do 400 small wrongs to the program, one at a time, and say which no test tells (continues)
-# make reference  write the generated docs pages, the output shown in the docs and what is kept of the catalogue anew
+# make reference  write the generated docs pages and the output shown in the docs anew
 # make fuzz       feed every reader 100,000 spoiled files (half an hour; continues where it was stopped)
 # make attack     all of that, 200 kills at file operations, 100 flipped bits, two writers, a worker's stale folder
 # make pythons    install into every Python from 3.11 on that is found, and run every kind of command there
@@ -26,6 +26,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.contracts.house
 	$(BIN)/pytest -q -n auto --dist worksteal --hypothesis-profile=quick -m 'not slow and not prove' $(QUICK)
 
 test: $(VENV)/installed-dev
@@ -33,6 +34,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.contracts.house
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 prove: $(VENV)/installed-dev

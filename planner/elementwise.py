@@ -25,7 +25,7 @@ def _level(bound: float, digits: int) -> Floats:
     return level
 
 
-def at_least(least: float, numbers: Floats, out: Floats | None = None) -> Floats:
+def maximum(least: float, numbers: Floats, out: Floats | None = None) -> Floats:
     """Return max(least, x). Bounds are few, and kept: fresh ones would cost a pass of their own."""
     bound = _level(least, numbers.size.bit_length())[: numbers.size]
     return np.maximum(numbers, bound.reshape(numbers.shape), out=out)
@@ -65,7 +65,7 @@ def added(rows: Floats, owner: Sequence[int]) -> Floats:
     return total
 
 
-def lengthened(tables: Floats, cells: int) -> Floats:
+def pad_edge(tables: Floats, cells: int) -> Floats:
     """Return a copy of tables by load that go on as they end up to some cells, shape (..., cells)."""
     longer = np.empty((*tables.shape[:-1], cells))
     longer[..., : tables.shape[-1]] = tables
@@ -82,7 +82,7 @@ def distinct(numbers: Ints) -> Ints:
     return np.unique(numbers, return_counts=True)[0]
 
 
-def divisor(total: Floats) -> Floats:
+def safe_denominator(total: Floats) -> Floats:
     """Return what to divide by so that a part of nothing is nothing: infinity where a total is not above 0."""
     if total.size and total.min() > 0.0:
         return total
@@ -93,4 +93,4 @@ def divisor(total: Floats) -> Floats:
 
 def quotient(part: Floats, total: Floats) -> Floats:
     """Return part / total, and 0 where the total is not above 0; ``total`` may have one cell for all."""
-    return part / divisor(total)
+    return part / safe_denominator(total)

@@ -8,7 +8,9 @@ a stopped process leaves beside a folder is recognised by its name and removed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -20,7 +22,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from planner.disk import sync, sync_all, write_synced
 from planner.errors import Problem, ScenarioError, printable
 
 PRODUCT = "datacenter-planner"
@@ -62,6 +63,24 @@ def is_inside(name: str) -> bool:
 def unwritable(folder: Path, error: OSError, hint: str = "choose another --out") -> ScenarioError:
     """Return the message for a place that takes nothing, or nothing more."""
     return ScenarioError(Problem(file=str(folder), message=f"cannot be written: {error.strerror or error}", hint=hint))
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a file and wait until the disk has it."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file written by others, or a folder's names; not every system can do the latter."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def replace_synced(path: Path, content: bytes) -> None:
@@ -107,57 +126,42 @@ class FolderLock:
         self.taken_from = ""
         """Whose lock was taken over, in words; empty where there was none."""
         try:
-            self._handle = self._locked(folder)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            while (handle := self._locked(folder)) is None:
+                pass  # its holder took it away between our opening and our locking it
         except OSError as error:
             raise unwritable(folder, error) from None
-        before = _holder(self._handle)
-        if before:
+        if before := _holder(handle):
             self.taken_from = f"{folder} was left by {_in_words(before)}, which is gone; its work is taken over"
         text = json.dumps({"process": os.getpid(), "host": socket.gethostname(), "command": sys.argv[:2]})
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, text.encode(), 0)
-        self.release = weakref.finalize(self, _let_go, self._handle, self.path)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, text.encode(), 0)
+        self.release = weakref.finalize(self, _let_go, handle, self.path)
 
-    def _locked(self, folder: Path) -> int:
-        """Return an open file that is locked and still has the lock's name."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                is_free = _lock(handle)
-                if is_free and os.path.samestat(os.fstat(handle), os.stat(self.path)):  # noqa: PTH116 - beside fstat
-                    return handle
-            except FileNotFoundError:
-                is_free = True  # its holder took it away between our opening and our locking it
+    def _locked(self, folder: Path) -> int | None:
+        """Return an open file that is locked and has the lock's name; None where it has that name no more."""
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        except OSError as error:  # where the file system knows no locks, the file's text decides
+            is_free = not isinstance(error, BlockingIOError) and not _holder(handle)
+        if not is_free:
             who = _in_words(_holder(handle))
             os.close(handle)
-            if not is_free:
-                hint = f"wait for it or choose another --out; if it is gone, remove {self.path}"
-                raise ScenarioError(Problem(file=str(folder), message=f"is being written by {who}", hint=hint))
+            hint = f"wait for it or choose another --out; if it is gone, remove {self.path}"
+            raise ScenarioError(Problem(file=str(folder), message=f"is being written by {who}", hint=hint))
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), self.path.stat()):
+                return handle
+        os.close(handle)
+        return None
 
     def __enter__(self) -> FolderLock:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
-
-
-def _lock(handle: int) -> bool:
-    """Lock an open file and say whether it was free; where the file system knows no locks, its text decides."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt  # noqa: PLC0415 - of Windows alone
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl  # noqa: PLC0415 - of the others
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:
-        return not _holder(handle)
-    return True
 
 
 def _let_go(handle: int, path: Path) -> None:
@@ -183,66 +187,50 @@ def _in_words(holder: Mapping[str, Any]) -> str:
 def check_target(folder: Path, *, work: bool = False) -> None:
     """Refuse a target that cannot be written, or that exists and holds anything an earlier run did not write.
 
-    ``work`` says that unfinished work in it is ours to continue or to replace.
+    Found out before a long run, not after it. ``work`` says that unfinished work in it is ours to continue or replace.
     """
+
+    def refuse(message: str, hint: str = "choose another --out") -> ScenarioError:
+        return ScenarioError(Problem(file=str(folder), message=message, hint=hint))
+
     try:
         settle(folder)
-        _check_place(folder)
-        _check_content(folder, work=work)
+        parent = next((above for above in folder.absolute().parents if above.exists()), Path("/"))
+        if not parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{parent} is not a folder")
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"no permission to write in {parent}")
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise refuse("exists and is not a folder", "choose --out")
+        present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+        known = _known(folder) if present else set()
     except OSError as error:
         raise unwritable(folder, error) from None
-
-
-def _check_place(folder: Path) -> None:
-    """Find out before a long run, not after it, that the folder cannot be made."""
-    parent = next((above for above in folder.absolute().parents if above.exists()), Path("/"))
-    if not parent.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"{parent} is not a folder")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, f"no permission to write in {parent}")
-
-
-def _check_content(folder: Path, *, work: bool) -> None:
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ScenarioError(Problem(file=str(folder), message="exists and is not a folder", hint="choose --out"))
-    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-    if not present:  # nothing there, or no such folder
-        return
-    known = _known(folder)
-    if not known:
-        message = "was not written by planner, and will not be overwritten"
-        raise ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out"))
+    if present and not known:
+        raise refuse("was not written by planner, and will not be overwritten")
     if strangers := sorted(present - known):
         message = f"holds {strangers[0]!r}, which planner did not write; it will not be overwritten"
-        raise ScenarioError(Problem(file=str(folder), message=message, hint="move it away or choose another --out"))
+        raise refuse(message, "move it away or choose another --out")
     if not work and WORK in present:
-        message = "holds a study or a sweep that is not finished, and will not be overwritten"
-        raise ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out"))
+        raise refuse("holds a study or a sweep that is not finished, and will not be overwritten")
 
 
 def _known(folder: Path) -> set[str]:
     """Return the names in a folder that the planner wrote, by its manifest and by the owner of its unfinished work."""
     known: set[str] = set()
-    names = [path.name for path in (folder / WORK).iterdir()] if (folder / WORK).is_dir() else None
-    if names is not None:  # its owner's file is the first to be written and the last to go
+    if (folder / WORK).is_dir():  # its owner's file is the first to be written and the last to go
+        names = {path.name for path in (folder / WORK).iterdir()}
+        parts = {name for name in names if name.startswith(".") and name.endswith(".part")}
         is_ours = read_json(folder / WORK / OWNER).get("product") == PRODUCT
-        if is_ours or all(_is_part(name) for name in names):
-            known = {WORK, *(f"{WORK}/{name}" for name in names if (is_ours and _is_work(name)) or _is_part(name))}
+        if is_ours or names == parts:
+            ours = {name for name in names if name.removesuffix(".bad").endswith((".parquet", ".jsonl"))} | {OWNER}
+            known = {WORK, *(f"{WORK}/{name}" for name in parts | (ours if is_ours else set()))}
     manifest = read_json(folder / MANIFEST)
     with contextlib.suppress(KeyError, TypeError):
         if manifest["product"] == PRODUCT:
             listed = {MANIFEST, _CHANGING, *manifest["files"]} | {part.name for part in folder.glob(".*.part")}
             known |= listed | {parent.as_posix() for name in listed for parent in Path(name).parents}
     return known
-
-
-def _is_work(name: str) -> bool:
-    """Say whether a file of unfinished work has a name that we give."""
-    return name == OWNER or name.removesuffix(".bad").endswith((".parquet", ".jsonl"))
-
-
-def _is_part(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".part")
 
 
 @contextlib.contextmanager
@@ -287,15 +275,13 @@ class Staged:
         self.folder, self._scratch = folder, _beside(folder, "partial")
         self.path = self._scratch / "new"
         self.sums: dict[str, str] = {}
-        self._unsynced: list[Path] = []
         shutil.rmtree(self._scratch, ignore_errors=True)
         self.path.mkdir(parents=True)
 
     def write(self, name: str, content: bytes) -> None:
         """Add a file."""
         (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.path / name).write_bytes(content)
-        self._unsynced.append(self.path / name)
+        write_synced(self.path / name, content)
         self.sums[name] = hashlib.sha256(content).hexdigest()
 
     def add(self, name: str, sha256: str | None = None) -> None:
@@ -306,14 +292,26 @@ class Staged:
     def commit(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, which says that every file is whole, and put the folder in its place."""
         content = json_text({"product": PRODUCT, **manifest, "files": dict(sorted(self.sums.items()))})
-        sync_all(self._unsynced)
         for within in {(self.path / name).parent for name in self.sums}:
             sync(within)
         write_synced(self.path / MANIFEST, content.encode())
         sync(self.path)
-        swap(self.path, self.folder, self._scratch / "old")
+        self._take_its_place(self._scratch / "old")
         sync(self.folder.parent)
         self.discard()
+
+    def _take_its_place(self, old: Path) -> None:
+        """Put the finished folder in the place of an earlier one, in one step where the system has it."""
+        if not self.folder.exists():
+            self.path.replace(self.folder)
+        elif not exchange(self.path, self.folder):
+            self.folder.replace(old)
+            try:
+                self.path.replace(self.folder)
+            except BaseException:  # an interrupt between the two renames, too
+                with contextlib.suppress(OSError):
+                    old.replace(self.folder)
+                raise
 
     def discard(self) -> None:
         """Remove what is left of it; but never the only copy of earlier results."""
@@ -321,31 +319,10 @@ class Staged:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
 
-def swap(fresh: Path, folder: Path, old: Path) -> None:
-    """Put a finished folder in the place of an earlier one, in one step where the system has it."""
-    if not folder.exists():
-        os.replace(fresh, folder)  # noqa: PTH105 - Path.replace would do the same, less plainly
-    elif not exchange(fresh, folder):
-        os.replace(folder, old)  # noqa: PTH105 - as above
-        try:
-            os.replace(fresh, folder)  # noqa: PTH105 - as above
-        except BaseException:  # an interrupt between the two renames, too
-            with contextlib.suppress(OSError):
-                os.replace(old, folder)  # noqa: PTH105 - as above
-            raise
-
-
 def exchange(one: Path, other: Path) -> bool:
-    """Let two names change places in one step; False where the system or the file system cannot."""
-    if not sys.platform.startswith("linux"):
-        return False
-    import ctypes  # noqa: PLC0415 - only who writes over an earlier folder waits for it
-
-    try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    return bool(call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP_FLAG) == 0)
+    """Let two names change places in one step; False where the system (all but Linux) or the file system cannot."""
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    return call is not None and call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP_FLAG) == 0
 
 
 def change_files(folder: Path, files: Mapping[str, bytes]) -> None:

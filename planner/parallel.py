@@ -8,23 +8,25 @@ started. Whoever does a piece of work, the result is the same.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
-import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 MOST_AT_ONCE = 8
 """Processes that work on one thing; assumption: beyond, a second's work is not worth the memory (100 MB each)."""
-_TOKEN_BYTES = 4
-_MOST_TOKENS = 4096  # 16 kB: a quarter of what a pipe takes in before anybody reads
-_at_work: set[int] = set()
-"""Processes that help out just now."""
+_forked_with: list[Sequence[Callable[[], Any]]] = []
+"""The work that a fork finds in its memory: a closure cannot be sent to it, but the number of one can."""
 
 
 def cores() -> int:
@@ -40,128 +42,60 @@ def may_fork() -> bool:
     """
     if sys.platform != "linux" or threading.active_count() > 1:
         return False
-    try:
-        return len(list(Path("/proc/self/task").iterdir())) == 1
-    except OSError:
-        return False
+    with contextlib.suppress(OSError):
+        for _ in range(5):  # the system takes a moment to forget the threads of a pool that was shut down
+            if len(list(Path("/proc/self/task").iterdir())) == 1:
+                return True
+            time.sleep(0.002)
+    return False
 
 
 def shared(work: Sequence[Callable[[], Result]], workers: int | None = None) -> list[Result]:
-    """Return what each piece of work comes to, in their order; done by forks of this process as well as by itself.
+    """Return what each piece of work comes to, in their order; done by forks of this process where it may fork."""
+    with Begun(work, workers) as begun:
+        return begun.results()
 
-    ``workers`` counts this process too, a core each unless given.
+
+class Begun(Generic[Result]):
+    """Pieces of work that forks of this process have begun; what it does before it asks for results is done meanwhile.
+
+    Where it may not fork, or a fork dies, it does the pieces itself. Left without an answer, no further piece is begun.
     """
-    with begun(work, workers) as finished:
-        return finished()
+
+    def __init__(self, work: Sequence[Callable[[], Result]], workers: int | None = None) -> None:
+        """Begin, with a process for each core unless ``workers`` says how many; with one, all is left to be done."""
+        self.work, self._futures = work, list[Future[Result]]()
+        self._pool: ProcessPoolExecutor | None = None
+        count = min(len(work), min(cores(), MOST_AT_ONCE) if workers is None else workers)
+        if count > 1 and may_fork():
+            gc.freeze()  # or a fork that looks for cycles looks through all that there is, and copies it to do so
+            _forked_with.append(work)
+            self._pool = ProcessPoolExecutor(count, mp_context=get_context("fork"), initializer=_be_fork)
+            with contextlib.suppress(OSError, BrokenProcessPool):  # no more processes for this user, or none that lives
+                self._futures = [self._pool.submit(_piece, place) for place in range(len(work))]
+
+    def results(self) -> list[Result]:
+        """Return what each piece comes to, in their order."""
+        with contextlib.suppress(BrokenProcessPool):
+            if self._futures:
+                return [future.result() for future in self._futures]
+        return [piece() for piece in self.work]
+
+    def __enter__(self) -> Begun[Result]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            _forked_with.pop()
+            gc.unfreeze()
 
 
-@contextlib.contextmanager
-def begun(work: Sequence[Callable[[], Result]], workers: int | None = None) -> Iterator[Callable[[], list[Result]]]:
-    """Have forks of this process begin with pieces of work; the function that is handed out does what is left of them.
-
-    What this process does before it calls that function, it does while they work. Where it never does, because of an
-    error say, they are stopped. Work that is shared meanwhile has the cores that they leave.
-    """
-    count = min(cores() - len(_at_work), MOST_AT_ONCE) if workers is None else workers
-    helpers = min(count, len(work)) - 1 if may_fork() else 0
-    if helpers < 1:
-        yield lambda: [piece() for piece in work]
-        return
-    tokens = min(len(work), _MOST_TOKENS)
-    portions = [range(first, len(work), tokens) for first in range(tokens)]
-    todo = _todo(tokens)
-    gc.freeze()  # or whoever next looks for cycles looks through all that there is, and a fork copies it to do so
-    try:
-        with _helping(lambda: _take(work, portions, todo), helpers) as helped:
-
-            def finished() -> list[Result]:
-                done = _take(work, portions, todo)
-                for part in helped():
-                    done |= part
-                # A helper that died, for want of memory perhaps, has left its pieces to do.
-                return [done[place] if place in done else piece() for place, piece in enumerate(work)]
-
-            yield finished
-    finally:
-        gc.unfreeze()
-        os.close(todo)
+def _be_fork() -> None:
+    """Begin as a fork: Ctrl-C ends it, as its parent says what there is to say, and it does not outlive its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG of linux/prctl.h
 
 
-def _todo(tokens: int) -> int:
-    """Return a pipe that holds the number of each portion; whoever reads one has taken it."""
-    read, write = os.pipe()
-    os.write(write, b"".join(token.to_bytes(_TOKEN_BYTES, "little") for token in range(tokens)))
-    os.close(write)
-    return read
-
-
-def _take(work: Sequence[Callable[[], Result]], portions: Sequence[range], todo: int) -> dict[int, Result]:
-    """Do portions until none is left, and return what each of their pieces came to, by its place."""
-    done: dict[int, Result] = {}
-    while token := os.read(todo, _TOKEN_BYTES):
-        for place in portions[int.from_bytes(token, "little")]:
-            done[place] = work[place]()
-    return done
-
-
-@contextlib.contextmanager
-def _helping(
-    help_out: Callable[[], dict[int, Result]], helpers: int
-) -> Iterator[Callable[[], Iterator[dict[int, Result]]]]:
-    """Have forks help out; the function that is handed out waits for what each has done. None is left behind."""
-    children: list[tuple[int, int]] = []
-    try:
-        for _ in range(helpers):
-            try:
-                children.append(_fork(help_out))
-            except OSError:  # no more processes or files for this user: those that there are do the work
-                break
-            _at_work.add(children[-1][0])
-        yield lambda: (_read(read) for _, read in children)
-    finally:
-        for child, read in children:
-            os.close(read)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)  # it has said what it did, or nobody wants to know any more
-            os.waitpid(child, 0)
-            _at_work.discard(child)
-
-
-def _fork(help_out: Callable[[], dict[int, Result]]) -> tuple[int, int]:
-    """Return a helper's process and the pipe in which it says what it did."""
-    read, write = os.pipe()
-    try:
-        child = os.fork()
-    except OSError:
-        os.close(read)
-        os.close(write)
-        raise
-    if child == 0:
-        os.close(read)  # or it would wait for itself to read what it says, for good, were its parent killed
-        _be_helper(help_out, write)
-    os.close(write)
-    return child, read
-
-
-def _be_helper(help_out: Callable[[], dict[int, Result]], write: int) -> None:
-    """Help out, say what came of it, and end without anything that this process would do at its end."""
-    status = 1
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches it too, and its parent says what there is to say
-        with open(write, "wb") as told:
-            pickle.dump(help_out(), told)
-        status = 0
-    except BaseException:
-        pass
-    finally:
-        os._exit(status)
-
-
-def _read(pipe: int) -> dict[int, Result]:
-    """Return what a helper says; nothing of one that died."""
-    with open(os.dup(pipe), "rb") as told:  # noqa: PTH123 - a pipe
-        try:
-            done: dict[int, Result] = pickle.load(told)
-        except (EOFError, pickle.UnpicklingError):
-            return {}
-    return done
+def _piece(place: int) -> Any:
+    return _forked_with[-1][place]()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
-from planner.disk import sync_all
 from planner.errors import ScenarioError
 from planner.output.folder import write_folder
 
@@ -34,21 +32,11 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="name
 
 @needs_proc
 def test_every_file_is_on_the_disk_before_the_manifest_says_so(tmp_path: Path, synced: list[str]) -> None:
-    threads = threading.active_count()
     write_folder(tmp_path / "o", dict.fromkeys([*NAMES, "charts/a.png"], b"x"), {"kind": "run"})
     before = synced[: synced.index("manifest.json")]
     assert sorted(before) == sorted([*NAMES, "a.png", "new", "charts"])
     assert set(before[-2:]) == {"new", "charts"}, "the names of files after the files"
     assert synced[len(before) :] == ["manifest.json", "new", tmp_path.name]
-    assert threading.active_count() == threads
-
-
-@needs_proc
-def test_as_many_files_as_there_are_or_none(tmp_path: Path, synced: list[str]) -> None:
-    sync_all([])
-    (tmp_path / "one").write_bytes(b"x")
-    sync_all([tmp_path / "one"])
-    assert synced == ["one"]
 
 
 def test_a_file_that_the_disk_does_not_take_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from planner import disk, files
+from planner import files
 from planner.errors import ScenarioError
 from planner.files import MANIFEST, change_files, check_target, settle
 from planner.output.folder import write_folder
@@ -82,7 +82,7 @@ def test_charts_killed_at_any_operation_never_move_what_they_are_drawn_from(tmp_
 def test_a_change_that_cannot_be_written_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path / "o", EARLIER, {"kind": "run"})
     before = contents(tmp_path / "o")
-    real = disk.write_synced
+    real = files.write_synced
 
     def full(path: Path, content: bytes) -> None:
         if "a.png" in path.name:

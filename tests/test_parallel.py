@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from planner import parallel as forks
+from planner import parallel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="work is shared with forks on Linux alone")
 
 
 def alone(script: str) -> str:
     """Return what a script prints."""
-    begin = "import functools, os, time\nfrom planner.parallel import begun, may_fork, shared\nassert may_fork()\n"
+    begin = "import functools, os, time\nfrom planner.parallel import Begun, may_fork, shared\nassert may_fork()\n"
     done = subprocess.run(
         [sys.executable, "-c", begin + textwrap.dedent(script)],
         capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
@@ -52,52 +52,15 @@ def test_what_is_done_before_the_end_is_awaited_is_done_while_others_work(tmp_pa
             here.append("piece")
             (folder / str(number)).touch()
             return os.getpid()
-        with begun([functools.partial(piece, n) for n in range(3)], 2) as finished:
+        with Begun([functools.partial(piece, n) for n in range(3)], 2) as begun:
             while len(list(folder.iterdir())) < 3:
                 time.sleep(0.01)
             here.append("meanwhile")
-            done = finished()
+            done = begun.results()
         print(here, os.getpid() in done, len(done))
         """
     )
-    assert told == "['meanwhile'] False 3\n", "a helper had taken all pieces by then"
-
-
-@pytest.mark.parametrize(("cores", "processes"), [(1, 1), (2, 1), (3, 2)])
-def test_work_that_is_shared_while_others_work_has_the_cores_they_leave(
-    tmp_path: Path, cores: int, processes: int
-) -> None:
-    told = alone(
-        f"""
-        from pathlib import Path
-        from planner import parallel as forks
-        forks.cores = lambda: {cores}
-        folder = Path({str(tmp_path)!r})
-        def inner(number):
-            (folder / f"inner {{os.getpid()}}").touch()
-            while len(list(folder.glob("inner*"))) < {processes}:
-                time.sleep(0.01)
-            time.sleep(0.05)
-            return os.getpid()
-        def outer(number):
-            while not (folder / "done").exists():
-                time.sleep(0.01)
-            return number
-        with begun([functools.partial(outer, n) for n in range(2)], 2) as finished:
-            print(len(set(shared([functools.partial(inner, n) for n in range(4)]))))
-            (folder / "done").touch()
-            print(finished())
-        for entry in folder.glob("inner*"):
-            entry.unlink()
-        print(forks._at_work)
-        """
-    )
-    assert told == f"{processes}\n[0, 1]\nset()\n"
-
-
-def test_more_pieces_than_a_pipe_holds_numbers_for() -> None:
-    told = alone("print(shared([functools.partial(int, n) for n in range(9000)], workers=2) == list(range(9000)))")
-    assert told == "True\n"
+    assert told == "['meanwhile'] False 3\n", "forks had done all pieces by then"
 
 
 def test_a_helper_that_dies_leaves_its_pieces_to_its_parent() -> None:
@@ -148,7 +111,7 @@ def test_no_helper_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
         def piece(number):
             (folder / str(number)).touch()
             return bytes(1_000_000)
-        with begun([functools.partial(piece, n) for n in range(4)], 3):
+        with Begun([functools.partial(piece, n) for n in range(4)], 3):
             while len(list(folder.iterdir())) < 4:
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -175,22 +138,38 @@ def test_nobody_looks_for_cycles_in_what_there_was_before(tmp_path: Path) -> Non
     assert told == "True 0\n"
 
 
-def test_an_error_before_the_end_is_awaited_stops_them() -> None:
+def test_an_error_before_the_end_is_awaited_begins_no_further_piece(tmp_path: Path) -> None:
     told = alone(
-        """
+        f"""
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        def piece(number):
+            (folder / str(number)).touch()
+            time.sleep(0.2)
         files = len(os.listdir("/proc/self/fd"))
         try:
-            with begun([functools.partial(time.sleep, 60) for n in range(4)], workers=3):
+            with Begun([functools.partial(piece, n) for n in range(100)], workers=3):
                 raise ValueError("refused")
         except ValueError as error:
-            print(error, len(os.listdir("/proc/self/fd")) - files)
+            print(error, len(os.listdir("/proc/self/fd")) - files, len(list(folder.iterdir())) < 20)
         try:
             os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             print("none left")
         """
     )
-    assert told == "refused 0\nnone left\n"
+    assert told == "refused 0 True\nnone left\n"
+
+
+def test_work_that_is_shared_while_forks_work_is_done_here() -> None:
+    told = alone(
+        """
+        with Begun([functools.partial(time.sleep, 0.1) for n in range(2)], 2) as begun:
+            print(set(shared([os.getpid] * 4, workers=2)) == {os.getpid()}, begun.results())
+        print(os.getpid() in shared([os.getpid] * 4, workers=2))
+        """
+    )
+    assert told == "True [None, None]\nFalse\n"
 
 
 def test_a_user_who_may_have_no_further_process_waits_longer() -> None:
@@ -199,20 +178,19 @@ def test_a_user_who_may_have_no_further_process_waits_longer() -> None:
         def refused():
             raise BlockingIOError("no more processes")
         os.fork = refused
-        files = len(os.listdir("/proc/self/fd"))
         done = shared([functools.partial(int, n) for n in range(4)], workers=3)
-        print(done, len(os.listdir("/proc/self/fd")) - files)
+        print(done)
         """
     )
-    assert told == "[0, 1, 2, 3] 0\n"
+    assert told == "[0, 1, 2, 3]\n"
 
 
 def test_a_process_with_threads_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "_helping", lambda *_: pytest.fail("forked"))
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", lambda *_, **__: pytest.fail("forked"))
     wait = threading.Event()
     thread = threading.Thread(target=wait.wait)
     thread.start()
-    assert forks.shared([lambda: 1, lambda: 2], workers=2) == [1, 2]
+    assert parallel.shared([lambda: 1, lambda: 2], workers=2) == [1, 2]
     wait.set()
     thread.join()
 
@@ -233,28 +211,3 @@ def test_a_run_is_drawn_to_the_same_figures_whoever_draws() -> None:
         """
     )
     assert told == "True\n[True, True]\n"
-
-
-def test_a_scenario_is_compiled_to_the_same_plan_whoever_works_out_its_services() -> None:
-    told = alone(
-        """
-        import planner.parallel, yaml
-        import numpy as np
-        from planner.plan import reuse
-        from planner.plan.build import build_plan
-        from planner.scenario.loading import load_scenario
-        from tests.conftest import TINY
-        stated = yaml.safe_load(TINY)
-        stated["workloads"]["code"] = stated["workloads"]["chat"] | {"slo": {"ttft_s": 3.0, "tpot_s": 0.03}}
-        plans = []
-        for cores in (1, 3):
-            planner.parallel.cores = lambda: cores
-            reuse._kept.clear()
-            plans.append(build_plan(load_scenario(stated)))
-        alone, together = plans
-        print(len(alone.workloads), repr(alone.clusters) == repr(together.clusters), alone.notes == together.notes)
-        for name in ("requests_per_node_h", "late_tables", "refused_tables", "most_loads"):
-            print(np.array_equal(getattr(alone, name), getattr(together, name), equal_nan=True))
-        """
-    )
-    assert told == "2 True True\n" + 4 * "True\n"

@@ -1,20 +1,33 @@
-"""Calibrating the throughput formula to a benchmark table."""
+"""The two ways to a calibration of the throughput formula: fit it anew to a large table, or update it by a few rows.
+
+An update is partial pooling of what groups of measurements show. A row's log time per token over the formula's is the
+sum of the effects of its model, its part and its campaign, plus noise: y = H·u + e. Before the rows, an effect u is
+normal about what the calibration says of it, with the spread that cross-validation found for a model, part or pair
+never measured; a pair that was measured may still drift by what engine versions do. After them it is normal with
+
+    covariance P = (Λ⁻¹ + Hᵀ·R⁻¹·H)⁻¹,   mean P·Hᵀ·R⁻¹·y
+
+so that one row moves a pair by τ²/(τ² + σ²) of what it shows, and many rows by nearly all of it. No coefficient of the
+formula moves: those need the hundreds of rows that a refit asks for.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
+import hashlib
 import re
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from planner.arrays import Bools, Floats
-from planner.calibration.clients import predict_by_request
-from planner.calibration.first_token import REQUESTS, corrected, factors, fit_effects
+from planner.calibration.benchmarks import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, OPEN_SCENARIOS, read_benchmarks
 from planner.calibration.fit import (
     QUANTITIES,
     REFERENCE_VENDOR,
@@ -22,87 +35,63 @@ from planner.calibration.fit import (
     Measurements,
     cross_validate,
     fit,
-    predict_with,
-)
-from planner.calibration.rows import (
-    BenchmarkRows,
-    first_token_labels,
     measurements,
+    predict_with,
+    weights,
+)
+from planner.calibration.predictions import (
+    REQUESTS,
+    BenchmarkRows,
+    factors,
+    first_token_labels,
+    fit_effects,
+    predict_by_request,
     predict_rows,
     prepare,
-    specs_of,
+    priced_rows,
 )
-from planner.calibration.table import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, OPEN_SCENARIOS, read_benchmarks
-from planner.catalog.calibration import ByRequest, CalibrationFile, Coverage, Errors, ErrorSpread, PromisedRow
+from planner.catalog.calibration import (
+    ByRequest,
+    CalibrationFile,
+    Coverage,
+    Errors,
+    ErrorSpread,
+    GroupUpdate,
+    OwnRows,
+    PromisedRow,
+)
 from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.physics.coefficients import COEFFICIENTS, DISAGGREGATED, GROUP_SIGMA, Calibration, prior_calibration
+from planner.physics.coefficients import (
+    COEFFICIENTS,
+    DENSE,
+    DISAGGREGATED,
+    GROUP_SIGMA,
+    MIXTURE,
+    NORMAL_90,
+    Calibration,
+    Groups,
+    Spread,
+    prior_calibration,
+)
 from planner.physics.replica import ReplicaSpec
-from planner.physics.uncertainty import DENSE, MIXTURE, NORMAL_90
 from planner.units import MILLISECOND
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-FOLDS = 5
+_FOLDS = 5
 """Parts into which the settings, and the layouts, of all campaigns are dealt, to be left out one at a time."""
-ROWS_PER_NUMBER = 10
+_ROWS_PER_NUMBER = 10
 """Rows for each number of a refit: below some ten observations per parameter, regressions follow their noise."""
-FEWEST_ROWS = 20
+_FEWEST_ROWS = 20
 """Rows below which a spread is not measured but taken from the fit's own prior."""
-POOL_WIDTH, POOL_SIGMA = 0.2, 0.3
+_POOL_WIDTH, _POOL_SIGMA = 0.2, 0.3
 """Log distance within which rows of separate pools are of one kind, and the prior spread of a campaign's effect."""
-_DIGITS = 6
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
-
-
-def read_rows(path: Path, catalog: Catalog) -> tuple[pd.DataFrame, BenchmarkRows]:
-    """Read a benchmark table to learn from; every row must be one the formula can predict."""
-    frame = read_benchmarks(path)
-    rows = prepare(frame, catalog)
-    problems = [
-        Problem(file=str(path), line=int(line), message=reason)
-        for line, reason in zip(frame.index, rows.reasons, strict=True)
-        if reason
-    ]
-    raise_all(problems[:MAX_PROBLEMS])
-    return frame, rows
-
-
-def middle_date(texts: Sequence[str]) -> datetime.date | None:
-    """Return the median of dates as tables write them: a day, a month (its 15th), or a range (its middle)."""
-    days = []
-    for text in texts:
-        dates = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
-        with contextlib.suppress(ValueError):  # no such day: as if none were stated
-            days += [sum(datetime.date(*parts).toordinal() for parts in dates) / len(dates)] if dates else []
-    return datetime.date.fromordinal(int(sorted(days)[len(days) // 2])) if days else None
-
-
-def refuse_few_rows(path: Path, data: Measurements) -> None:
-    """Refuse to fit the coefficients to fewer rows than they need, and say how many that is."""
-    vendors = sorted(set(data.vendor) - {REFERENCE_VENDOR})
-    numbers = {
-        "common to all": len(COEFFICIENTS),
-        **{f"of {engine}": sum(c.engine_sigma > 0 for c in COEFFICIENTS) for engine in sorted(set(data.engine))},
-        **{f"of {vendor}": sum(c.vendor_sigma > 0 for c in COEFFICIENTS) for vendor in vendors},
-    }
-    count = sum(numbers.values())
-    if data.rows < count * ROWS_PER_NUMBER:
-        told = ", ".join(f"{count} {what}" for what, count in numbers.items())
-        message = (
-            f"a refit fits {count} numbers ({told}) and each needs {ROWS_PER_NUMBER} rows, so "
-            f"{count * ROWS_PER_NUMBER} in all; there are {data.rows}"
-        )
-        hint = "leave --refit out: your rows then update one number for each pair they measured, from one row on"
-        raise ScenarioError(Problem(file=str(path), message=message, hint=hint))
 
 
 def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
     catalog = load_catalog()
-    frame, _ = read_rows(path, catalog)
+    frame = _read_rows(path, catalog)
     dates = frame["measured_date"].tolist() if "measured_date" in frame.columns else []
     apart = frame["scenario"] == DISAGGREGATED_SCENARIO
     pools, frame = frame[apart], frame[~apart]
@@ -112,9 +101,9 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     data = measurements(frame, rows, prior_calibration())
     if not any(np.isfinite(data.measured[name]).any() for name in QUANTITIES):
         raise ScenarioError(Problem(file=str(path), message="no row has a measured quantity to fit to"))
-    refuse_few_rows(path, data)
+    _refuse_few_rows(path, data)
     fitted = fit(data)
-    specs, _ = specs_of(rows, prior_calibration())
+    specs = priced_rows(rows, prior_calibration()).specs
     masks = _masks(specs)
     held, first_token, by_request = {}, dict(fitted.calibration.first_token_log_effect), None
     if cross_validation:
@@ -144,6 +133,77 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     )
 
 
+def _read_rows(path: Path, catalog: Catalog) -> pd.DataFrame:
+    """Read a benchmark table to learn from; every row must be one the formula can predict."""
+    frame = read_benchmarks(path)
+    problems = [
+        Problem(file=str(path), line=int(line), message=reason)
+        for line, reason in zip(frame.index, prepare(frame, catalog).reasons, strict=True)
+        if reason
+    ]
+    raise_all(problems[:MAX_PROBLEMS])
+    return frame
+
+
+def middle_date(texts: Sequence[str]) -> datetime.date | None:
+    """Return the median of dates as tables write them: a day, a month (its 15th), or a range (its middle)."""
+    days = []
+    for text in texts:
+        dates = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
+        with contextlib.suppress(ValueError):  # no such day: as if none were stated
+            days += [sum(datetime.date(*parts).toordinal() for parts in dates) / len(dates)] if dates else []
+    return datetime.date.fromordinal(int(sorted(days)[len(days) // 2])) if days else None
+
+
+def _refuse_few_rows(path: Path, data: Measurements) -> None:
+    """Refuse to fit the coefficients to fewer rows than they need, and say how many that is."""
+    vendors = sorted(set(data.vendor) - {REFERENCE_VENDOR})
+    numbers = {
+        "common to all": len(COEFFICIENTS),
+        **{f"of {engine}": sum(c.engine_sigma > 0 for c in COEFFICIENTS) for engine in sorted(set(data.engine))},
+        **{f"of {vendor}": sum(c.vendor_sigma > 0 for c in COEFFICIENTS) for vendor in vendors},
+    }
+    count = sum(numbers.values())
+    if data.rows < count * _ROWS_PER_NUMBER:
+        told = ", ".join(f"{count} {what}" for what, count in numbers.items())
+        message = (
+            f"a refit fits {count} numbers ({told}) and each needs {_ROWS_PER_NUMBER} rows, so "
+            f"{count * _ROWS_PER_NUMBER} in all; there are {data.rows}"
+        )
+        hint = "leave --refit out: your rows then update one number for each pair they measured, from one row on"
+        raise ScenarioError(Problem(file=str(path), message=message, hint=hint))
+
+
+def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
+    """Return which rows are of each architecture class, vendor, accelerator, engine and model."""
+    mixture = np.array([spec.shape.experts > 0 for spec in specs])
+    masks: dict[str, Bools] = {"all": np.ones(len(specs), dtype=bool), DENSE: ~mixture, MIXTURE: mixture}
+    for vendor in sorted({spec.part.vendor for spec in specs} - {REFERENCE_VENDOR}):
+        theirs = np.array([spec.part.vendor == vendor for spec in specs])
+        masks |= {vendor: theirs, f"{vendor} {DENSE}": theirs & ~mixture, f"{vendor} {MIXTURE}": theirs & mixture}
+    names = ([spec.part.name, spec.engine, spec.shape.name] for spec in specs)
+    for labels in zip(*names, strict=True):
+        masks |= {label: np.asarray(labels) == label for label in dict.fromkeys(labels)}
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def _left_out(data: Measurements, specs: Sequence[ReplicaSpec]) -> dict[str, list[str]]:
+    """Return the labels of each way to leave rows out: one setting, layout, campaign, model or accelerator at a time.
+
+    A setting is a layout's lengths: its rows differ by concurrency alone and would give each other away.
+    """
+    lengths = zip(np.atleast_1d(data.traffic.input_tokens), np.atleast_1d(data.traffic.output_tokens), strict=True)
+    layouts = [group.layout for group in data.groups]
+    settings = [f"{layout} {prompt:g} {output:g}" for layout, (prompt, output) in zip(layouts, lengths, strict=True)]
+    return {
+        "setting": [str(zlib.crc32(label.encode()) % _FOLDS) for label in settings],
+        "layout": [str(zlib.crc32(label.encode()) % _FOLDS) for label in layouts],
+        "campaign": [group.campaign for group in data.groups],
+        "model": [spec.shape.measured_as for spec in specs],
+        "accelerator": [spec.part.name for spec in specs],
+    }
+
+
 def _by_request(
     frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration, left_out: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, float], ByRequest]:
@@ -152,38 +212,29 @@ def _by_request(
     Rows are left out of those effects alone: the times of a step are those fitted to all rows.
     """
     by_request = predict_by_request(rows, calibration)
-    labels = first_token_labels(rows, calibration)
-    measured_s = frame["ttft_ms"].to_numpy() * MILLISECOND
-    effects = fit_effects(labels, np.log(measured_s / by_request["ttft_s"]))
-    errors = {"fitted": np.abs(by_request["ttft_s"] * factors(labels, effects) / measured_s - 1.0)}
+    labels = first_token_labels(rows, priced_rows(rows, calibration))
+    measured_s, predicted_s = frame["ttft_ms"].to_numpy() * MILLISECOND, by_request["ttft_s"]
+    log_ratio = np.log(measured_s / predicted_s)
+    effects = fit_effects(labels, log_ratio)
+    errors = {"fitted": np.abs(predicted_s * factors(labels, effects) / measured_s - 1.0)}
     for name in ("setting", "layout", "campaign"):
         label_of_row = np.asarray(left_out[name])
         errors[name] = np.full(len(frame), np.nan)
         for label in dict.fromkeys(left_out[name]):
             out = label_of_row == label
-            first_s = corrected(labels, by_request["ttft_s"], measured_s, ~out)
+            first_s = predicted_s * factors(labels, fit_effects(labels, np.where(out, np.nan, log_ratio)))
             errors[name][out] = np.abs(first_s / measured_s - 1.0)[out]
     names = ("model", "accelerator", "precision", "scenario", "output_tokens_per_s_per_gpu")
-    promised = [
+    columns = (*(frame[name].tolist() for name in names), by_request["tokens_per_s_per_accelerator"])
+    promised = tuple(
         PromisedRow(
             run=f"{model} on {part}, {precision}, {scenario}", measured=measured, predicted=round(float(predicted), 1)
         )
-        for model, part, precision, scenario, measured, predicted in zip(
-            *(frame[name].tolist() for name in names), by_request["tokens_per_s_per_accelerator"], strict=True
-        )
+        for model, part, precision, scenario, measured, predicted in zip(*columns, strict=True)
         if scenario in OPEN_SCENARIOS and np.isfinite(measured * predicted)
-    ]
-    first_token = {name: _errors(error[np.isfinite(error)]) for name, error in errors.items()}
-    return effects, ByRequest(first_token=first_token, promised=tuple(promised))
-
-
-def _errors(error: Floats) -> Errors:
-    """Return how many absolute errors there are, their mean and their median."""
-    return Errors(
-        rows=error.size,
-        mean_fraction=round(float(error.mean()), _DIGITS - 2),
-        median_fraction=round(float(np.median(error)), _DIGITS - 2),
     )
+    first_token = {name: _errors(error[np.isfinite(error)]) for name, error in errors.items()}
+    return effects, ByRequest(first_token=first_token, promised=promised)
 
 
 def _separate_pools(
@@ -197,56 +248,101 @@ def _separate_pools(
     """
     predicted = predict_rows(rows, calibration)
     log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / predicted["tpot_s"])
-    specs, kinds = specs_of(rows, calibration)
-    campaigns = np.array([spec.groups(kind).campaign for spec, kind in zip(specs, kinds, strict=True)])
+    campaigns = np.array([groups.campaign for groups in priced_rows(rows, calibration).groups])
     candidates = np.linspace(-1.0, 1.0, 201)
     effects = {}
     for campaign in dict.fromkeys(campaigns.tolist()):
         ratios = log_ratio[(campaigns == campaign) & np.isfinite(log_ratio)]
-        near = np.exp(-(((ratios[:, None] - candidates) / POOL_WIDTH) ** 2)).sum(axis=0)
-        effects[campaign] = float(candidates[np.argmax(near - candidates**2 / (2 * POOL_SIGMA**2))])
-    setting = _sigma_of(log_ratio - np.array([effects[campaign] for campaign in campaigns]), POOL_SIGMA)
-    first_token = _sigma_of(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / predicted["ttft_s"]), 1.0)
+        near = np.exp(-(((ratios[:, None] - candidates) / _POOL_WIDTH) ** 2)).sum(axis=0)
+        effects[campaign] = float(candidates[np.argmax(near - candidates**2 / (2 * _POOL_SIGMA**2))])
+    setting = _sigma(log_ratio - np.array([effects[campaign] for campaign in campaigns]), _POOL_SIGMA)
+    first_token = _sigma(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / predicted["ttft_s"]), 1.0)
     return effects, ErrorSpread(
-        setting=round(setting, 4), layout=0.0, pair=POOL_SIGMA, model=0.2, part=0.1, first_token=round(first_token, 4)
+        setting=round(setting, 4), layout=0.0, pair=_POOL_SIGMA, model=0.2, part=0.1, first_token=round(first_token, 4)
     )
 
 
-def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
-    """Return which rows are of each architecture class, vendor, accelerator, engine and model."""
-    mixture = np.array([spec.shape.experts > 0 for spec in specs])
-    masks: dict[str, Bools] = {"all": np.ones(len(specs), dtype=bool), DENSE: ~mixture, MIXTURE: mixture}
-    for vendor in sorted({spec.part.vendor for spec in specs} - {REFERENCE_VENDOR}):
-        theirs = np.array([spec.part.vendor == vendor for spec in specs])
-        masks |= {vendor: theirs, f"{vendor} {DENSE}": theirs & ~mixture, f"{vendor} {MIXTURE}": theirs & mixture}
-    for labels in (
-        [spec.part.name for spec in specs],
-        [spec.engine for spec in specs],
-        [spec.shape.name for spec in specs],
-    ):
-        masks |= {label: np.asarray(labels) == label for label in dict.fromkeys(labels)}
-    return {name: mask for name, mask in masks.items() if mask.any()}
+def _spread(held: Mapping[str, Held], data: Measurements, mask: Bools) -> ErrorSpread:
+    """Return what the fits that never saw a row miss it by, told apart by what else they had not seen.
 
-
-def _left_out(data: Measurements, specs: Sequence[ReplicaSpec]) -> dict[str, list[str]]:
-    """Return the labels of each way to leave rows out: one setting, layout, campaign, model or accelerator at a time.
-
-    A setting is a layout's lengths: its rows differ by concurrency alone and would give each other away.
+    A spread is that of the normal distribution with the same share within 90%: the 90th percentile of the absolute
+    log error over 1.645. What a missing pair, model or part adds is the difference of squares to what was there, times
+    one factor by which all three together hold nine in ten rows of campaigns left out.
     """
-    lengths = zip(np.atleast_1d(data.traffic.input_tokens), np.atleast_1d(data.traffic.output_tokens), strict=True)
-    layouts = [group.layout for group in data.groups]
-    settings = [f"{layout} {prompt:g} {output:g}" for layout, (prompt, output) in zip(layouts, lengths, strict=True)]
 
-    def dealt(labels: Sequence[str]) -> list[str]:
-        return [str(zlib.crc32(label.encode()) % FOLDS) for label in labels]
+    def sigma(name: str, rows: Bools, prior: float) -> float:
+        return _sigma(_log_errors(held[name], data, mask & rows), prior)
 
-    return {
-        "setting": dealt(settings),
-        "layout": dealt(layouts),
-        "campaign": [group.campaign for group in data.groups],
-        "model": [spec.shape.measured_as for spec in specs],
-        "accelerator": [spec.part.name for spec in specs],
-    }
+    def without(total: float, part: float) -> float:
+        return float(np.sqrt(max(total**2 - part**2, 0.0)))
+
+    unseen = {name: one.unseen.T for name, one in held.items()}  # of each: model, part, campaign, layout
+    setting = sigma("setting", ~unseen["setting"][3], GROUP_SIGMA[3])
+    moved = sigma("layout", unseen["layout"][3] & ~unseen["layout"][2], float(np.hypot(setting, GROUP_SIGMA[3])))
+    both_known = ~unseen["campaign"][0] & ~unseen["campaign"][1]
+    near = sigma("campaign", both_known, float(np.hypot(setting, GROUP_SIGMA[2])))
+    beyond = []
+    for level, name in ((0, "model"), (1, "accelerator")):
+        only = unseen[name][level] & ~unseen[name][1 - level]
+        beyond.append(without(sigma(name, only, float(np.hypot(near, GROUP_SIGMA[level]))), near))
+    terms = np.array([*beyond, without(near, setting)])
+    model, part, pair = (terms * _factor(held["campaign"], data, mask, setting, terms)).tolist()
+    first_token = _sigma(held["campaign"].log_errors(data, "ttft_s")[mask], 0.5)
+    return ErrorSpread(
+        setting=round(setting, 4),
+        layout=round(without(moved, setting), 4),
+        pair=round(pair, 4),
+        model=round(model, 4),
+        part=round(part, 4),
+        first_token=round(first_token, 4),
+    )
+
+
+def _factor(held: Held, data: Measurements, mask: Bools, setting: float, terms: Floats) -> float:
+    """Return the factor on the terms of model, part and pair at which 90% of left-out rows lie in their intervals.
+
+    A row does where (error/1.645)² ≤ σ_setting² + s²·Σ terms²: each has its own least s², and s² is their 90th
+    percentile. Estimated one kind of row at a time, the terms alone held 84% of mixtures.
+    """
+    added = np.tile(held.unseen[mask][:, : terms.size] @ terms**2, len(_TIMES))
+    least = ((_log_errors(held, data, mask) / NORMAL_90) ** 2 - setting**2) / added
+    known = least[np.isfinite(least)]
+    return float(np.sqrt(max(np.quantile(known, 0.9), 0.0))) if known.size >= _FEWEST_ROWS else 1.0
+
+
+def _log_errors(held: Held, data: Measurements, mask: Bools) -> Floats:
+    """Return what left-out rows are missed by in time per token, then in throughput."""
+    return np.concatenate([held.log_errors(data, name)[mask] for name in _TIMES])
+
+
+def _sigma(log_error: Floats, prior: float) -> float:
+    """Return the 90th percentile of the absolute log error over 1.645; the prior where there are too few rows."""
+    known = log_error[np.isfinite(log_error)]
+    return float(np.quantile(np.abs(known), 0.9)) / NORMAL_90 if known.size >= _FEWEST_ROWS else prior
+
+
+def _coverage(
+    held: Held, data: Measurements, masks: Mapping[str, Bools], spread: Mapping[str, ErrorSpread]
+) -> dict[str, Coverage]:
+    """Return how often the intervals of left-out campaigns held what was measured, and how wide they were."""
+    sigma = np.zeros(data.rows)
+    for name, one in spread.items():
+        if name in masks:  # separate pools are not among these rows
+            terms = np.array([one.model, one.part, one.pair, 0.0]) ** 2  # a campaign without rows has no layout either
+            sigma = np.where(masks[name], np.sqrt(one.setting**2 + held.unseen @ terms), sigma)
+    errors = np.stack([held.log_errors(data, name) for name in _TIMES])
+    inside = np.abs(errors) <= NORMAL_90 * sigma
+    width = np.broadcast_to(np.sinh(NORMAL_90 * sigma), errors.shape)
+    table = {}
+    for label in (DENSE, MIXTURE, *sorted(set(data.vendor) - {REFERENCE_VENDOR})):
+        if label in masks:
+            known = np.isfinite(errors) & masks[label]
+            table[label] = Coverage(
+                rows=int(known.sum()),
+                covered_fraction=round(float(inside[known].mean()), 4),
+                median_half_width_fraction=round(float(np.median(width[known])), 4),
+            )
+    return table
 
 
 def _errors_by(
@@ -261,91 +357,111 @@ def _errors_by(
     return table
 
 
-def _spread(held: Mapping[str, Held], data: Measurements, mask: Bools) -> ErrorSpread:
-    """Return what the fits that never saw a row miss it by, told apart by what else they had not seen.
-
-    A spread is that of the normal distribution with the same share within 90%: the 90th percentile of the absolute
-    log error over 1.645. What a missing pair, model or part adds is the difference of squares to what was there, times
-    one factor by which all three together hold nine in ten rows of campaigns left out.
-    """
-    setting = _sigma(held["setting"], data, mask & ~held["setting"].unseen[:, 3], GROUP_SIGMA[3])
-    by_layout, by_pair = held["layout"].unseen, held["campaign"].unseen
-    moved = _sigma(
-        held["layout"], data, mask & by_layout[:, 3] & ~by_layout[:, 2], float(np.hypot(setting, GROUP_SIGMA[3]))
-    )
-    near = _sigma(
-        held["campaign"], data, mask & ~by_pair[:, 0] & ~by_pair[:, 1], float(np.hypot(setting, GROUP_SIGMA[2]))
-    )
-    beyond = []
-    for level, name in ((0, "model"), (1, "accelerator")):
-        unseen = held[name].unseen
-        only = mask & unseen[:, level] & ~unseen[:, 1 - level]
-        total = _sigma(held[name], data, only, float(np.hypot(near, GROUP_SIGMA[level])))
-        beyond.append(float(np.sqrt(max(total**2 - near**2, 0.0))))
-    terms = np.array([*beyond, np.sqrt(max(near**2 - setting**2, 0.0))])
-    model, part, pair = (terms * _factor(held["campaign"], data, mask, setting, terms)).tolist()
-    first_token = _sigma(held["campaign"], data, mask, 0.5, ("ttft_s",))
-    return ErrorSpread(
-        setting=round(setting, 4),
-        layout=round(float(np.sqrt(max(moved**2 - setting**2, 0.0))), 4),
-        pair=round(pair, 4),
-        model=round(model, 4),
-        part=round(part, 4),
-        first_token=round(first_token, 4),
-    )
-
-
-def _factor(held: Held, data: Measurements, mask: Bools, setting: float, terms: Floats) -> float:
-    """Return the factor on the terms of model, part and pair at which 90% of left-out rows lie in their intervals.
-
-    A row does where (error/1.645)² ≤ σ_setting² + s²·Σ terms²: each has its own least s², and s² is their 90th
-    percentile. Estimated one kind of row at a time, the terms alone held 84% of mixtures.
-    """
-    errors = np.concatenate([held.log_errors(data, name)[mask] for name in _TIMES])
-    added = np.tile(held.unseen[mask][:, : terms.size] @ terms**2, len(_TIMES))
-    least = ((errors / NORMAL_90) ** 2 - setting**2) / added
-    known = least[np.isfinite(least)]
-    return float(np.sqrt(max(np.quantile(known, 0.9), 0.0))) if known.size >= FEWEST_ROWS else 1.0
-
-
-def _sigma(held: Held, data: Measurements, mask: Bools, prior: float, names: Sequence[str] = _TIMES) -> float:
-    """Return the spread of what left-out rows of some quantities are missed by."""
-    return _sigma_of(np.concatenate([held.log_errors(data, name)[mask] for name in names]), prior)
-
-
-def _sigma_of(log_error: Floats, prior: float) -> float:
-    """Return the 90th percentile of the absolute log error over 1.645; the prior where there are too few rows."""
-    known = log_error[np.isfinite(log_error)]
-    if known.size < FEWEST_ROWS:
-        return prior
-    return float(np.quantile(np.abs(known), 0.9)) / NORMAL_90
-
-
-def _coverage(
-    held: Held, data: Measurements, masks: Mapping[str, Bools], spread: Mapping[str, ErrorSpread]
-) -> dict[str, Coverage]:
-    """Return how often the intervals of left-out campaigns held what was measured, and how wide they were."""
-    sigma = np.zeros(data.rows)
-    for name, one in spread.items():
-        if name not in masks:  # separate pools: not among these rows
-            continue
-        terms = np.array([one.model, one.part, one.pair, 0.0]) ** 2  # a campaign without rows has no layout either
-        sigma = np.where(masks[name], np.sqrt(one.setting**2 + held.unseen @ terms), sigma)
-    table = {}
-    for label in (DENSE, MIXTURE, *sorted(set(data.vendor) - {REFERENCE_VENDOR})):
-        if label not in masks:
-            continue
-        errors = np.stack([held.log_errors(data, name) for name in _TIMES])
-        known = np.isfinite(errors) & masks[label]
-        inside = np.abs(errors) <= NORMAL_90 * sigma
-        width = np.broadcast_to(np.sinh(NORMAL_90 * sigma), errors.shape)[known]
-        table[label] = Coverage(
-            rows=int(known.sum()),
-            covered_fraction=round(float(inside[known].mean()), 4),
-            median_half_width_fraction=round(float(np.median(width)), 4),
-        )
-    return table
+def _errors(error: Floats) -> Errors:
+    """Return how many absolute errors there are, their mean and their median."""
+    mean, median = round(float(error.mean()), 4), round(float(np.median(error)), 4)
+    return Errors(rows=error.size, mean_fraction=mean, median_fraction=median)
 
 
 def _rounded(table: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(f"{number:.{_DIGITS}g}") for name, number in table.items()}
+    return {name: float(f"{number:.6g}") for name, number in table.items()}
+
+
+_DRIFT_PRIOR = "engine_version_drift"
+"""The catalogue's prior of how far versions of an engine lie apart on a pair that was measured."""
+_ROUNDS = 4  # throughput within an objective is not proportional to speed: the slope is taken again where it landed
+_STEP = 0.02
+
+
+def update_calibration(path: Path, base: CalibrationFile) -> CalibrationFile:
+    """Return the calibration with the effects of the groups in a table of one's own rows updated by them."""
+    catalog = load_catalog()
+    frame = _read_rows(path, catalog)
+    before = base.calibration()
+    if not before.spread:
+        raise ScenarioError("the calibration to update has no spread: it was written without cross-validation")
+    # A row shows its time per token or, where that is blank, its inverse throughput.
+    time = np.log(frame["tpot_ms"].to_numpy() * MILLISECOND)
+    measured = np.where(np.isfinite(time), time, -np.log(frame["output_tokens_per_s_per_gpu"].to_numpy()))
+    used = np.isfinite(measured)
+    if not used.any():
+        message = "no row has a tpot_ms or output_tokens_per_s_per_gpu to learn from"
+        raise ScenarioError(Problem(file=str(path), message=message))
+    rows, measured, is_time = prepare(frame[used], catalog), measured[used], np.isfinite(time[used])
+
+    def predicted(calibration: Calibration) -> Floats:
+        point = predict_rows(rows, calibration)
+        return np.where(is_time, np.log(point["tpot_s"]), -np.log(point["tokens_per_s_per_accelerator"]))
+
+    priced = priced_rows(rows, before)
+    groups = priced.groups
+    spreads = [
+        before.spread[kind if kind == DISAGGREGATED else MIXTURE if spec.shape.experts else DENSE]
+        for spec, kind in zip(priced.specs, priced.kinds, strict=True)
+    ]
+    prior = _prior(groups, spreads, before, catalog.prior(_DRIFT_PRIOR).base)
+    labels, sigma = list(prior), np.array(list(prior.values()))
+    inside = np.array([[float(label in group) for label in labels] for group in groups])
+    noise = np.array([spread.setting for spread in spreads]) / weights(groups)
+    mean, covariance = np.zeros(len(labels)), np.diag(sigma**2)
+    for _ in range(_ROUNDS):
+        here = _shifted(before, labels, mean)
+        at_mean = predicted(here)
+        further = predicted(_shifted(here, list({group.campaign for group in groups}), _STEP))
+        slope = inside * ((further - at_mean) / _STEP)[:, None]
+        mean, covariance = posterior(slope, measured - at_mean + slope @ mean, noise, sigma)
+    after = _shifted(before, labels, mean)
+    # Rows show the sum of a pair's effects better than each of them, so a campaign carries the spread of that sum.
+    by_campaign = {group.campaign: row for group, row in zip(groups, inside, strict=True)}
+    counts = Counter(label for group in groups for label in group)
+    updates = {}
+    for label, unit in zip(labels, np.eye(len(labels)), strict=True):
+        along = by_campaign.get(label, unit)
+        updates[label] = GroupUpdate(
+            rows=counts[label],
+            before=round(before.group_log_effect.get(label, 0.0), 4),
+            after=round(after.group_log_effect[label], 4),
+            sigma=round(float(np.sqrt(along @ covariance @ along)), 4),
+        )
+    own_rows = OwnRows(
+        measurements=path.name,
+        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        rows=len(groups),
+        groups=updates,
+        error_before=_errors(np.abs(np.expm1(predicted(before) - measured))),
+        error_after=_errors(np.abs(np.expm1(predicted(after) - measured))),
+    )
+    effects = base.groups | {name: update.after for name, update in updates.items()}
+    return base.model_copy(update={"groups": effects, "own": own_rows})
+
+
+def _prior(
+    groups: Sequence[Groups], spreads: Sequence[Spread], calibration: Calibration, drift: float
+) -> dict[str, float]:
+    """Return the standard deviation of each effect that rows may move, by group."""
+    prior: dict[str, float] = {}
+    for group, spread in zip(groups, spreads, strict=True):
+        # What was measured of a model or a part in general stays; of this very pair, versions still drift.
+        terms = ((group.model, spread.model, 0.0), (group.part, spread.part, 0.0), (group.campaign, spread.pair, drift))
+        for label, unmeasured, known in terms:
+            sigma = known if label in calibration.group_log_effect else unmeasured
+            if (sigma := calibration.group_log_sigma.get(label, sigma)) > 0.0:
+                prior[label] = max(prior.get(label, 0.0), sigma)
+    return prior
+
+
+def posterior(slope: Floats, shown: Floats, noise: Floats, prior: Floats) -> tuple[Floats, Floats]:
+    """Return mean and covariance of normal effects after rows that show them through ``slope``, shape (rows, effects).
+
+    ``noise`` and ``prior`` are standard deviations, shapes (rows,) and (effects,).
+    """
+    scaled = slope / noise[:, None] ** 2
+    covariance: Floats = np.asarray(np.linalg.inv(np.diag(prior**-2.0) + slope.T @ scaled), dtype=np.float64)
+    return covariance @ (scaled.T @ shown), covariance
+
+
+def _shifted(calibration: Calibration, labels: Sequence[str], by: Floats | float) -> Calibration:
+    """Return a calibration with some effects moved."""
+    start, moves = calibration.group_log_effect, np.broadcast_to(by, len(labels)).tolist()
+    effects = {**start, **{name: start.get(name, 0.0) + move for name, move in zip(labels, moves, strict=True)}}
+    return dataclasses.replace(calibration, group_log_effect=effects)

@@ -1,28 +1,44 @@
-"""Holding the formula against a table of measurements: one entry per measured quantity, and errors by group."""
+"""Holding the model against measurements: one entry per measured quantity, errors by group, and tables of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from planner.arrays import Bools, Floats
-from planner.calibration.rows import PREDICTED, BenchmarkRows, predict_rows, prepare, row_doubts
-from planner.calibration.table import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
+from planner.arrays import Bools, Floats, Ints
+from planner.calibration.benchmarks import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
+from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, row_doubts
+from planner.catalog.calibration import CalibrationFile, OwnRows
 from planner.catalog.load import Catalog
-from planner.physics.coefficients import DISAGGREGATED, Calibration
-from planner.physics.uncertainty import DENSE, MIXTURE, NORMAL_90
+from planner.physics.coefficients import (
+    DENSE,
+    DISAGGREGATED,
+    MIXTURE,
+    NORMAL_90,
+    SATURATED,
+    Calibration,
+    Doubt,
+    groups_of,
+)
 from planner.units import MILLISECOND
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-Predict = Callable[[BenchmarkRows, "Calibration"], "dict[str, Floats]"]
+Predict = Callable[[BenchmarkRows, Calibration], dict[str, Floats]]
 """From rows and coefficients to seconds and tokens: the formula, or the clients simulated request by request."""
 GROUPS = ("accelerator", "engine", "model")
+ERROR_HEADER = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
+_TITLES = {"ttft": "time to first token", "tpot": "time per output token", "output": "output tokens/s per accelerator"}
+"""What is measured, by the first word of the quantity's name."""
+_MAX_REASONS = 20
+_WHY_NOT = {
+    "": "nothing was measured",
+    "ttft_ms": "an offline run has no time to first token: its queue has no bottom",
+}
+_NO_ROOM = "the weights and one sequence do not fit in memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +47,7 @@ class Check:
 
     frame: pd.DataFrame
     """The table as read; its index is the line in the file."""
-    position: Any
+    position: Ints
     """Each entry's position in the frame."""
     quantity: Any
     """Each entry's column name; the empty string for a row without any measurement."""
@@ -78,64 +94,41 @@ def check_benchmarks(
 ) -> Check:
     """Predict every row of a benchmark table and put predictions beside what was measured."""
     rows = prepare(frame, catalog)
-    size = len(frame)
-    empty = {name: np.full(size, np.nan) for name in PREDICTED}
-    points = predict(rows, calibration) if (rows.deployment >= 0).any() else empty
-    predicted = {
-        "ttft_ms": points["ttft_s"] / MILLISECOND,
-        "tpot_ms": points["tpot_s"] / MILLISECOND,
-        "output_tokens_per_s_per_gpu": points["tokens_per_s_per_accelerator"],
-    }
-    positions, quantities, measured, values = [], [], [], []
-    for name in MEASURED_COLUMNS:
-        column = frame[name].to_numpy(dtype=float)
-        there = np.flatnonzero(~np.isnan(column))
-        positions.append(there)
-        quantities.append(np.full(there.size, name, dtype=object))
-        measured.append(column[there])
-        values.append(predicted[name][there])
-    bare = np.flatnonzero(frame[list(MEASURED_COLUMNS)].isna().all(axis=1).to_numpy())
-    nothing = np.full(bare.size, np.nan)
-    position = np.concatenate([*positions, bare])
-    quantity = np.concatenate([*quantities, np.full(bare.size, "", dtype=object)])
-    value = np.concatenate([*values, nothing])
-    reason = [
-        _reason(rows.reasons[place], name, float(number))
-        for place, name, number in zip(position, quantity, value, strict=True)
-    ]
+    # One column per quantity, and a last one for rows in which nothing was measured.
+    measured = np.column_stack([frame[list(MEASURED_COLUMNS)].to_numpy(dtype=float), np.full(len(frame), np.nan)])
+    predicted = np.full_like(measured, np.nan)
+    doubts: list[Doubt | None] = [None] * len(frame)
+    if (rows.deployment >= 0).any():
+        points = predict(rows, calibration)
+        predicted[:, 0], predicted[:, 1] = points["ttft_s"] / MILLISECOND, points["tpot_s"] / MILLISECOND
+        predicted[:, 2] = points["tokens_per_s_per_accelerator"]
+        doubts = row_doubts(rows, calibration)
+    is_there = ~np.isnan(measured)
+    is_there[:, -1] = ~is_there.any(axis=1)
+    column, position = np.nonzero(is_there.T)
+    quantity = np.array([*MEASURED_COLUMNS, ""], dtype=object)[column]
+    value = predicted[position, column]
     value = np.where(np.isfinite(value), value, np.nan)
-    doubts = row_doubts(rows, calibration) if (rows.deployment >= 0).any() else [None] * size
     entry_doubts = [doubts[place] for place in position]
     mixtures = np.array([d.shape.experts > 0 for d in rows.deployments] or [False])
+    sigma = [
+        np.nan if doubt is None else doubt.first_token if name == "ttft_ms" else doubt.sigma
+        for doubt, name in zip(entry_doubts, quantity, strict=True)
+    ]
     return Check(
         frame=frame,
         position=position,
         quantity=quantity,
-        measured=np.concatenate([*measured, nothing]),
+        measured=measured[position, column],
         predicted=value,
-        reason=reason,
+        reason=[
+            rows.reasons[place] or ("" if np.isfinite(number) else _WHY_NOT.get(name, _NO_ROOM))
+            for place, name, number in zip(position, quantity, value, strict=True)
+        ],
         is_mixture=mixtures[rows.deployment][position] & (rows.deployment[position] >= 0),
-        sigma=np.array(
-            [
-                np.nan if doubt is None else doubt.first_token if name == "ttft_ms" else doubt.sigma
-                for doubt, name in zip(entry_doubts, quantity, strict=True)
-            ]
-        ),
+        sigma=np.array(sigma),
         standing=["" if doubt is None else doubt.in_words() for doubt in entry_doubts],
     )
-
-
-def _reason(of_row: str, quantity: str, predicted: float) -> str:
-    """Return why an entry has no prediction, or the empty string."""
-    if of_row:
-        return of_row
-    if not quantity:
-        return "nothing was measured"
-    if np.isfinite(predicted):
-        return ""
-    if quantity == "ttft_ms":
-        return "an offline run has no time to first token: its queue has no bottom"
-    return "the weights and one sequence do not fit in memory"
 
 
 def entries(check: Check, limit: int | None = None) -> Iterator[dict[str, Any]]:
@@ -160,29 +153,41 @@ def entries(check: Check, limit: int | None = None) -> Iterator[dict[str, Any]]:
         yield entry
 
 
+def _plain(column: pd.Series[Any]) -> list[Any]:
+    """Return a column as JSON values: whole numbers without a point, blanks as None."""
+    if column.dtype == float:
+        return [_number(cell) for cell in column.to_numpy()]
+    return [cell or None for cell in column.astype(str)]
+
+
+def _number(cell: float) -> float | int | None:
+    if np.isnan(cell):
+        return None
+    return int(cell) if float(cell).is_integer() else float(cell)
+
+
 def summary(check: Check) -> dict[str, Any]:
     """Return errors by quantity: over all entries, by architecture, accelerator, engine and model."""
-    result: dict[str, Any] = {
-        "rows": len(check.frame),
-        "entries": int(check.position.size),
-        "predicted": int(check.is_predicted.sum()),
-        "unpredicted": int(check.position.size - check.is_predicted.sum()),
-        "quantities": {},
-    }
+    predicted = int(check.is_predicted.sum())
+    quantities: dict[str, Any] = {}
     for name in MEASURED_COLUMNS:
         chosen = check.is_predicted & (check.quantity == name)
         if not chosen.any():
             continue
-        table: dict[str, Any] = {"all": _errors(check, chosen)}
-        for label, mask in check.classes.items():
-            if (chosen & mask).any():
-                table[label] = _errors(check, chosen & mask)
+        classes = {label: chosen & mask for label, mask in check.classes.items() if (chosen & mask).any()}
+        table: dict[str, Any] = {label: _errors(check, mask) for label, mask in {"all": chosen, **classes}.items()}
         for group in GROUPS:
             labels = check.frame[group].to_numpy(dtype=object)[check.position]
             members = {str(label): chosen & (labels == label) for label in dict.fromkeys(labels[chosen])}
             table[f"by_{group}"] = {label: _errors(check, mask) for label, mask in members.items()}
-        result["quantities"][name] = table
-    return result
+        quantities[name] = table
+    return {
+        "rows": len(check.frame),
+        "entries": int(check.position.size),
+        "predicted": predicted,
+        "unpredicted": int(check.position.size) - predicted,
+        "quantities": quantities,
+    }
 
 
 def _errors(check: Check, chosen: Bools) -> dict[str, float | int | None]:
@@ -201,14 +206,103 @@ def _errors(check: Check, chosen: Bools) -> dict[str, float | int | None]:
     }
 
 
-def _plain(column: pd.Series[Any]) -> list[Any]:
-    """Return a column as JSON values: whole numbers without a point, blanks as None."""
-    if column.dtype == float:
-        return [_number(cell) for cell in column.to_numpy()]
-    return [cell or None for cell in column.astype(str)]
+def error_cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
+    """Return how many rows were predicted, and how well, under ``ERROR_HEADER``."""
+    within = errors["within_interval_fraction"]
+    return (
+        label,
+        str(errors["count"]),
+        f"{errors['mean_absolute_error_fraction']:.1%}",
+        f"{errors['median_absolute_error_fraction']:.1%}",
+        f"{errors['worst_absolute_error_fraction']:.0%}",
+        f"{errors['bias_fraction']:+.1%}",
+        "" if within is None else f"{within:.0%}",
+    )
 
 
-def _number(cell: float) -> float | int | None:
-    if np.isnan(cell):
-        return None
-    return int(cell) if float(cell).is_integer() else float(cell)
+def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out rows under a header: the first column to the left, the others to the right."""
+    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        first = cells[0].ljust(widths[0])
+        rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
+        return "  ".join([first, *rest]).rstrip()
+
+    return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
+
+
+def check_report(check: Check, worst: int) -> str:
+    """Return the error tables of a check, its worst rows and what it could not predict."""
+    totals = summary(check)
+    parts = [f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"]
+    for name, errors in totals["quantities"].items():
+        rows = [error_cells(label, errors[label]) for label in ("all", *check.classes) if label in errors]
+        for group in GROUPS:
+            rows += [error_cells(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
+        parts.append(f"{_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows))
+    predicted = [_worst_cells(entry) for entry in entries(check, worst) if "predicted" in entry]
+    if predicted:
+        header = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
+        parts.append("worst rows\n" + plain_table(header, predicted))
+    reasons = zip(check.position, check.reason, strict=True)
+    lines = dict.fromkeys(f"row {check.frame.index[place]}: {reason}" for place, reason in reasons if reason)
+    if lines:
+        more = [f"and {len(lines) - _MAX_REASONS} more"] if len(lines) > _MAX_REASONS else []
+        parts.append("not predicted\n" + "\n".join([*itertools.islice(lines, _MAX_REASONS), *more]))
+    return "\n\n".join(parts)
+
+
+def _worst_cells(entry: dict[str, Any]) -> tuple[str, ...]:
+    """Return an entry as a line of the worst rows."""
+    names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
+    tp = f"tp{entry['tp']}" if entry["tp"] else "tp?"
+    load = f"c{entry['concurrency']:g}" if entry["concurrency"] else entry["scenario"]
+    return (
+        " ".join([*names, tp, f"{entry['input_tokens']:g}/{entry['output_tokens']:g}", load]),
+        str(entry["row"]),
+        entry["quantity"],
+        f"{entry['measured']:,.1f}",
+        f"{entry['predicted']:,.1f}",
+        f"{entry['error_fraction']:+.0%}",
+        f"{entry['low']:,.1f} to {entry['high']:,.1f}" if "low" in entry else "",
+    )
+
+
+def calibration_table(file: CalibrationFile) -> str:
+    """Return the errors of a calibration: fitted, and on rows left out of the fit in each way."""
+    header = ("", "rows", "mean", "median", *(f"without its {group}" for group in file.cross_validated))
+    parts = []
+    for name, errors in file.fitted.items():
+        rows = []
+        for label, fitted in errors.items():
+            held = [members.get(name, {}).get(label) for members in file.cross_validated.values()]
+            without = ("" if one is None else f"{one.mean_fraction:.1%}" for one in held)
+            rows.append(
+                (label, str(fitted.rows), f"{fitted.mean_fraction:.1%}", f"{fitted.median_fraction:.1%}", *without)
+            )
+        parts.append(f"{_TITLES[name.partition('_')[0]]}\n" + plain_table(header, rows))
+    return "\n\n".join(parts)
+
+
+def update_table(own_rows: OwnRows, before: Calibration, after: Calibration) -> str:
+    """Return what one's own rows changed: time per token of each pair over the formula's, and how far it is trusted."""
+    campaigns = [label for label in own_rows.groups if label.count(" / ") > 2]  # the others are shares of these
+    rows = []
+    for label in campaigns:
+        groups, update = groups_of(*label.split(" / ")), own_rows.groups[label]
+        old, new = (float(np.exp(calibration.log_effects([groups])[0])) for calibration in (before, after))
+        width = np.sinh(NORMAL_90 * update.sigma)
+        told = (f"{old:.3f}", f"{new:.3f}", f"{old / new - 1:+.1%}", f"±{width:.0%}")
+        rows.append((label.replace(" / ", " "), str(update.rows), *told))
+    header = ("pair", "rows", "before", "after", "speed", "90% of that")
+    lines = [
+        "time per token over the formula's, before and after; no coefficient of the formula moves",
+        plain_table(header, rows),
+        f"error on these {own_rows.rows} rows: mean {own_rows.error_before.mean_fraction:.1%} before, "
+        f"{own_rows.error_after.mean_fraction:.1%} after; median {own_rows.error_before.median_fraction:.1%} before, "
+        f"{own_rows.error_after.median_fraction:.1%} after",
+    ]
+    if idle := sum(label.endswith(SATURATED) for label in campaigns):
+        lines.append(f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them")
+    return "\n\n".join(lines)

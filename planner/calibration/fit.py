@@ -18,13 +18,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from planner.arrays import Bools, Floats
-from planner.calibration.first_token import CAMPAIGN_ROWS, FORMULA, Labels, factors, fit_effects
-from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, Calibration
+from planner.calibration.predictions import (
+    CAMPAIGN_ROWS,
+    FORMULA,
+    BenchmarkRows,
+    Labels,
+    factors,
+    first_token_labels,
+    fit_effects,
+    priced_rows,
+)
+from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, Calibration, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_saturation
-from planner.physics.replica import ReplicaWork, price
-from planner.physics.uncertainty import Groups
+from planner.physics.replica import ReplicaWork, describe, price
+from planner.units import MILLISECOND
 
 QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")
 SCALES = {"tpot_s": 0.05, "ttft_s": 0.7, "output_tokens_per_s_per_accelerator": 0.05}
@@ -57,6 +67,25 @@ class Measurements:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.engine)
+
+
+def measurements(frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration) -> Measurements:
+    """Turn predictable rows into what the fit takes; an open layout is settled by the calibration given."""
+    pick, priced = rows.deployment >= 0, priced_rows(rows, calibration)
+    return Measurements(
+        work=describe(priced.specs),
+        engine=[spec.engine for spec in priced.specs],
+        vendor=[spec.part.vendor for spec in priced.specs],
+        groups=priced.groups,
+        traffic=rows.traffic(pick),
+        concurrency=rows.concurrency[pick],
+        measured={
+            "tpot_s": frame["tpot_ms"].to_numpy()[pick] * MILLISECOND,
+            "ttft_s": frame["ttft_ms"].to_numpy()[pick] * MILLISECOND,
+            "output_tokens_per_s_per_accelerator": frame["output_tokens_per_s_per_gpu"].to_numpy()[pick],
+        },
+        first_token=[labels for labels, used in zip(first_token_labels(rows, priced), pick, strict=True) if used],
+    )
 
 
 def predict(measurements: Measurements, coefficient: dict[str, Floats], log_effect: Floats) -> dict[str, Floats]:
@@ -174,11 +203,21 @@ class _Problem:
         table += [[c.engine_sigma for c in COEFFICIENTS]] * len(self.engines)
         table += [[c.vendor_sigma for c in COEFFICIENTS]] * len(self.vendors)
         self.free = np.array(table) > 0
-        self.groups, self.in_group, group_sigma = _group_columns(measurements.groups)
-        self.sigma = np.concatenate([np.array(table)[self.free], group_sigma])
+        group_sigma = {
+            label: sigma
+            for level, sigma in enumerate(GROUP_SIGMA)
+            for label in (row[level] for row in measurements.groups)
+        }
+        self.groups = list(group_sigma)
+        place = {label: number for number, label in enumerate(self.groups)}
+        self.in_group = np.zeros((measurements.rows, len(self.groups)))
+        for number, row in enumerate(measurements.groups):
+            self.in_group[number, [place[label] for label in row]] = 1.0
+        self.sigma = np.concatenate([np.array(table)[self.free], list(group_sigma.values())])
         self.used = {name: keep & np.isfinite(measurements.measured[name]) for name in QUANTITIES}
         self.scale = np.concatenate([np.full(used.sum(), SCALES[name]) for name, used in self.used.items()])
-        self.weight = np.concatenate([_weights(measurements.groups, used) for used in self.used.values()])
+        kept = [[measurements.groups[row] for row in np.flatnonzero(used).tolist()] for used in self.used.values()]
+        self.weight = np.concatenate([weights(groups) for groups in kept])
 
     def split(self, unknowns: Floats) -> tuple[Floats, Floats]:
         """Return the log coefficients of each row, shape (coefficients, rows), and its log effect, shape (rows,)."""
@@ -244,23 +283,7 @@ def _robust(error: Floats) -> Floats:
     return np.sign(error) * np.sqrt(2.0 * (np.sqrt(1.0 + error**2) - 1.0))
 
 
-def _group_columns(groups: Sequence[Groups]) -> tuple[list[str], Floats, Floats]:
-    """Return the labels of all groups, which rows are in them, shape (rows, groups), and their prior spreads."""
-    labels: list[str] = []
-    sigma: list[float] = []
-    for level, spread in enumerate(GROUP_SIGMA):
-        levels = list(dict.fromkeys(row[level] for row in groups))
-        labels += levels
-        sigma += [spread] * len(levels)
-    place = {label: number for number, label in enumerate(labels)}
-    inside = np.zeros((len(groups), len(labels)))
-    for number, row in enumerate(groups):
-        inside[number, [place[label] for label in row]] = 1.0
-    return labels, inside, np.array(sigma)
-
-
-def _weights(groups: Sequence[Groups], used: Bools) -> Floats:
-    """Return the weight of each row used: a campaign's rows count as ten at most."""
-    campaigns = [groups[row].campaign for row in np.flatnonzero(used).tolist()]
-    size = Counter(campaigns)
-    return np.array([np.sqrt(min(1.0, CAMPAIGN_ROWS / size[campaign])) for campaign in campaigns])
+def weights(groups: Sequence[Groups]) -> Floats:
+    """Return the weight of each of some rows: a campaign's rows count as ten at most."""
+    size = Counter(row.campaign for row in groups)
+    return np.array([np.sqrt(min(1.0, CAMPAIGN_ROWS / size[row.campaign])) for row in groups])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from planner.arrays import Bools, Floats
 from planner.errors import Problem, ScenarioError, raise_all
@@ -65,19 +66,19 @@ def read_power_measurements(path: Path) -> list[PowerMeasurement]:
     for line, cells in enumerate(lines, start=2):
         record = cells.get("record") or ""
         if record not in _NUMBERS:
-            hint = f"one of {', '.join(_NUMBERS)}"
-            problems.append(
-                Problem(message=f"{record!r} is not a record", file=str(path), line=line, path="record", hint=hint)
-            )
+            message, hint = f"{record!r} is not a record", f"one of {', '.join(_NUMBERS)}"
+            problems.append(Problem(message=message, file=str(path), line=line, path="record", hint=hint))
             continue
-        numbers = {name: _number(cells.get(name)) for name in _NUMBERS[record]}
-        problems += [
-            Problem(message=f"{cells.get(name)!r} is not a number", file=str(path), line=line, path=name)
-            for name, number in numbers.items()
-            if not math.isfinite(number)
-        ]
-        texts = {name: cells.get(name) or "" for name in _TEXTS}
-        rows.append(PowerMeasurement(numbers=numbers, **texts))
+        numbers = {}
+        for name in _NUMBERS[record]:
+            try:
+                numbers[name] = float(cells.get(name) or "nan")
+            except ValueError:
+                numbers[name] = math.nan
+            if not math.isfinite(numbers[name]):
+                message = f"{cells.get(name)!r} is not a number"
+                problems.append(Problem(message=message, file=str(path), line=line, path=name))
+        rows.append(PowerMeasurement(numbers=numbers, **{name: cells.get(name) or "" for name in _TEXTS}))
     if not lines:
         problems.append(Problem(message="has no rows", file=str(path)))
     raise_all(problems)
@@ -91,23 +92,26 @@ def column(rows: list[PowerMeasurement], name: str) -> Floats:
 
 def fit_board_power(rows: list[PowerMeasurement]) -> PowerCoefficients:
     """Fit the five coefficients by least squares on power and on throughput kept, all as fractions."""
-    from scipy.optimize import least_squares  # noqa: PLC0415  (slow to import, needed here alone)
-
     board = [row for row in rows if row.record == "board"]
     cap = [row for row in rows if row.record == "cap"]
 
-    def residuals(parameters: Floats) -> Floats:
-        coefficients = _coefficients(parameters)
-        return np.concatenate(
-            [
-                board_power_residuals(board, coefficients),
-                cap_residuals(cap, coefficients),
-            ]
+    def coefficients(parameters: Floats) -> PowerCoefficients:
+        memory, active, compute, compute_exponent, clock_exponent = parameters.tolist()
+        return PowerCoefficients(
+            memory=memory,
+            active=active,
+            compute=compute,
+            compute_exponent=compute_exponent,
+            clock_exponent=clock_exponent,
         )
+
+    def residuals(parameters: Floats) -> Floats:
+        tried = coefficients(parameters)
+        return np.concatenate([board_power_residuals(board, tried), cap_residuals(cap, tried)])
 
     # The bisection inside makes the residuals smooth to 1e-12, so differences want a step well above that.
     fit = least_squares(residuals, _START, bounds=_BOUNDS, diff_step=[1e-5] * len(_START))
-    return _coefficients(fit.x)
+    return coefficients(fit.x)
 
 
 def board_power_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> Floats:
@@ -145,8 +149,6 @@ def clocked_throughput_fraction(
 
 def fit_cap_curve(rows: list[PowerMeasurement]) -> tuple[float, float]:
     """Fit floor and exponent of the throughput that a cap leaves, by least squares on measured caps."""
-    from scipy.optimize import least_squares  # noqa: PLC0415  (slow to import, needed here alone)
-
     cap, uncapped, kept = (column(rows, name) for name in _NUMBERS["throttle"])
 
     def residuals(parameters: Floats) -> Floats:
@@ -167,23 +169,3 @@ def fit_host_slope(rows: list[PowerMeasurement], cooling: str) -> float:
     rise = column(nodes, "boards") * (column(nodes, "board_load_w") - column(nodes, "board_idle_w"))
     wall_rise = column(nodes, "wall_load_w") - column(nodes, "wall_idle_w")
     return float(rise @ wall_rise / (rise @ rise) - 1.0)
-
-
-def _coefficients(parameters: Floats) -> PowerCoefficients:
-    """Name the fitted parameters."""
-    memory, active, compute, compute_exponent, clock_exponent = (float(parameter) for parameter in parameters)
-    return PowerCoefficients(
-        memory=memory,
-        active=active,
-        compute=compute,
-        compute_exponent=compute_exponent,
-        clock_exponent=clock_exponent,
-    )
-
-
-def _number(text: str | None) -> float:
-    """Read a number, or NaN."""
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return math.nan

@@ -8,14 +8,12 @@ from pathlib import Path
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from planner.catalog.entries import Fraction
-from planner.catalog.shipped import FOLDER, shipped_document
+from planner.catalog.entries import FOLDER, Fraction
 from planner.errors import Problem, raise_all
 from planner.files import write_file
-from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration
-from planner.physics.uncertainty import Spread
+from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration, Spread
 from planner.validation import Strict, validate
-from planner.yaml_io import MAX_BYTES, Document, document_from, read_bytes
+from planner.yaml_io import MAX_BYTES, document_from, read_bytes
 
 SHIPPED_MEASUREMENTS = FOLDER / "measurements.csv"
 SHIPPED_CALIBRATION = FOLDER / "calibration.yaml"
@@ -165,11 +163,7 @@ def read_calibration(path: Path) -> CalibrationFile:
 @functools.lru_cache(maxsize=8)
 def calibration_from(raw: bytes, path: str) -> CalibrationFile:
     """Read the bytes of a calibration file, each once; ``path`` is what messages call it."""
-    return _checked(document_from(raw, path), path)
-
-
-def _checked(document: Document, path: str) -> CalibrationFile:
-    file = validate(CalibrationFile, document)
+    file = validate(CalibrationFile, document_from(raw, path))
     tables = {"common": file.common, **file.engines, **file.vendors}
     problems = [
         Problem(file=path, path=f"common.{name}", message="is required and is not there")
@@ -186,10 +180,9 @@ def _checked(document: Document, path: str) -> CalibrationFile:
     return file
 
 
-@functools.cache
 def shipped_file() -> CalibrationFile:
     """Return the calibration that comes with the planner, with its errors."""
-    return _checked(shipped_document(SHIPPED_CALIBRATION.name), str(SHIPPED_CALIBRATION))
+    return read_calibration(SHIPPED_CALIBRATION)
 
 
 def write_calibration(file: CalibrationFile, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -9,6 +10,8 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from planner.units import unit_of
 from planner.validation import Strict
 
+FOLDER = Path(__file__).parent
+"""Where the shipped files lie."""
 ValueT = TypeVar("ValueT")
 Grade = Literal["A", "B", "C", "D"]
 Fraction = Annotated[float, Field(ge=0, le=1)]

@@ -1,14 +1,18 @@
 """Reading the catalogue: the shipped files, an assumption set over them, and a user's own file over that."""
 
+from __future__ import annotations
+
+import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from planner.catalog.entries import (
+    FOLDER,
     GROUPS,
     NESTED,
     Accelerator,
@@ -26,16 +30,15 @@ from planner.catalog.entries import (
     Vendor,
     with_provenance,
 )
-from planner.catalog.shipped import FOLDER, shipped_document
 from planner.errors import Problem, ScenarioError, raise_all
+from planner.physics.model_on_part import Formats, ModelShape, NumberFormat, Part
+from planner.units import GIB, GIGA, TB, TERA
 from planner.validation import Strict, choices, nearest, validate
 from planner.yaml_io import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
 
 ASSUMPTION_SETS = ("measured", "articles-2024")
 VERSION = "2026.11"
-ENTRY_SECTIONS = (
-    "accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents",
-)  # fmt: skip
+ENTRY_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents")
 _SECTIONS = (*ENTRY_SECTIONS, "priors", "sources")
 _SUCCESSORS = {
     r"(\w+)_dense_tflops": ("dense_tflops", r"\1"),
@@ -47,7 +50,6 @@ _SUCCESSORS = {
     r"regression_days": ("fix_days",),
 }
 """Keys of an entry as older overlays write them, and where their values live now."""
-_OLD_KEY = re.compile("|".join(_SUCCESSORS))
 
 
 class Catalog(Strict):
@@ -156,29 +158,28 @@ class Catalog(Strict):
         return known[name]
 
 
-def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> "Catalog":
+def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> Catalog:
     """Read the catalogue. Later layers win, value by value: shipped files, the assumption set, the user's overlay."""
     return catalog_with(assumption_set, None if overlay is None else (str(overlay), read_bytes(overlay, MAX_BYTES)))
 
 
 @functools.lru_cache(maxsize=16)
-def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> "Catalog":
+def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Catalog:
     """Return the catalogue with an overlay that has been read already: its name in messages, and its bytes."""
     if assumption_set not in ASSUMPTION_SETS:
         raise ScenarioError(f"unknown assumption set {assumption_set!r}; choose from {choices(ASSUMPTION_SETS)}")
-    try:
-        return _catalog(assumption_set, overlay, shipped_document)
-    except ScenarioError:  # what contradicts one of our files is told with the line there
-        return _catalog(assumption_set, overlay, lambda name: read_document(FOLDER / name))
-
-
-def _catalog(assumption_set: str, overlay: tuple[str, bytes] | None, read: Callable[[str], Document]) -> "Catalog":
-    """Return the catalogue, its own files read as they are to be."""
-    layers = [_under_section(section, read(f"{section}.yaml")) for section in _SECTIONS]
+    layers = []
+    for section in _SECTIONS:  # one shipped file each
+        shipped = read_document(FOLDER / f"{section}.yaml")
+        locations = {(section, *path): place for path, place in shipped.locations.items()}
+        layers.append(Document({section: shipped.content}, locations))
     if assumption_set != "measured":
-        layers.append(read(f"{assumption_set}.yaml"))
+        layers.append(read_document(FOLDER / f"{assumption_set}.yaml"))
     if overlay is not None:
-        layers.append(_overlay(*overlay))
+        name, content = overlay
+        layers.append(document_from(content, name))
+        if not isinstance(layers[-1].content, dict):
+            raise ScenarioError(Problem(file=name, line=1, message=f"expected a mapping with {', '.join(_SECTIONS)}"))
     merged = Document({section: {} for section in _SECTIONS})
     for layer in layers:
         _lay_over(merged, layer)
@@ -186,20 +187,6 @@ def _catalog(assumption_set: str, overlay: tuple[str, bytes] | None, read: Calla
     _check_sources(catalog, merged)
     _check_names(catalog, merged)
     return catalog
-
-
-def _overlay(name: str, content: bytes) -> Document:
-    """Parse a user's catalogue file, which may be empty of sections but not of a mapping."""
-    document = document_from(content, name)
-    if not isinstance(document.content, dict):
-        raise ScenarioError(Problem(file=name, line=1, message=f"expected a mapping with {', '.join(_SECTIONS)}"))
-    return document
-
-
-def _under_section(section: str, document: Document) -> Document:
-    """Return one shipped file as a document with that one section."""
-    locations = {(section, *path): place for path, place in document.locations.items()}
-    return Document({section: document.content}, locations)
 
 
 def _lay_over(base: Document, layer: Document) -> None:
@@ -231,19 +218,14 @@ def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...
     return merged
 
 
-def _successor(key: str) -> tuple[str, ...]:
-    """Return where the value of an older key lives now; nothing for a key of today."""
-    if _OLD_KEY.fullmatch(key) is None:
-        return ()
-    for old, new in _SUCCESSORS.items():
-        if (match := re.fullmatch(old, key)) is not None:
-            return tuple(match.expand(part) for part in new)
-    return ()
-
-
 def _with_successors(entry: dict[str, Any], place: KeyPath, layer: Document) -> dict[str, Any]:
     """Move what an older overlay states under a key of its own to where it lives now, and its location with it."""
-    successors = {key: path for key in entry if (path := _successor(key))}
+    successors = {
+        key: tuple(match.expand(part) for part in new)
+        for key in entry
+        for old, new in _SUCCESSORS.items()
+        if (match := re.fullmatch(old, key)) is not None
+    }
     kept = {key: value for key, value in entry.items() if key not in successors}
     for key, path in successors.items():
         holder = kept
@@ -295,8 +277,8 @@ def _references(catalog: Catalog) -> Iterator[tuple[KeyPath, str, str]]:
         yield ("stacks", name, "vendor"), stack.vendor.value, "vendors"
         for kind in stack.incidents:
             yield ("stacks", name, "incidents", kind), kind, "incidents"
-    keys = ("native_precision", "shared_precision", "published_shared_precision", "wider", "falls_back_to",
-            "published_computes_in")  # fmt: skip
+    shared = ("native_precision", "shared_precision", "published_shared_precision")
+    keys = (*shared, "wider", "falls_back_to", "published_computes_in")
     for section in ("models", "precisions"):
         for name, entry in getattr(catalog, section).items():
             for key in keys:
@@ -334,7 +316,7 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
 @functools.cache
 def _workload_classes() -> dict[str, Any]:
     """Return the shipped classes: figures that stand in for what a log or a scenario does not say."""
-    content: dict[str, Any] = shipped_document("workload_classes.yaml").content
+    content: dict[str, Any] = read_document(FOLDER / "workload_classes.yaml").content
     return content
 
 
@@ -350,3 +332,60 @@ def workload_class(name: str) -> dict[str, Any]:
         hint = nearest(name, list(classes)) or f"classes are {choices(list(classes))}"
         raise ScenarioError(Problem(path="class", message=f"unknown workload class {name!r}", hint=hint))
     return {field: fact["value"] for field, fact in classes[name].items()}
+
+
+def formats_of(catalog: Catalog) -> Formats:
+    """Turn the catalogue's precisions into what the throughput formula needs."""
+    formats = {}
+    for name, entry in catalog.precisions.items():
+        facts = {key: fact for key, fact, _ in entry.facts() if key != "known_dialects"}
+        stated: dict[str, Any] = {key: fact.value for key, fact in facts.items() if isinstance(fact, Sourced)}
+        stated["falls_back_for_all"] = stated.pop("falls_back_for", "published") == "all"
+        stated.setdefault("published_weight_bytes", entry.weight_bytes.value)
+        formats[name] = NumberFormat(name=name, **stated)
+    return formats
+
+
+def part_of(name: str, catalog: Catalog) -> Part:
+    """Turn a catalogue accelerator into what the throughput formula needs."""
+    entry = catalog.accelerator(name)
+    return Part(
+        name=name,
+        vendor=entry.vendor.value,
+        hbm_bytes=entry.hbm_gb.value * GIB,
+        hbm_bytes_per_s=entry.hbm_tb_per_s.value * TB,
+        dense_flops_per_s={precision: rate.value * TERA for precision, rate in entry.dense_tflops.items()},
+        formats=formats_of(catalog),
+        dialects={precision: dialect.value for precision, dialect in entry.dialects.items()},
+        tdp_w=entry.tdp_w.value,
+        link_bytes_per_s=entry.scaleup_gb_per_s.value * GIGA,
+        scaleup_accelerators=entry.scaleup_accelerators.value,
+        switched=entry.scaleup_switched.value,
+        accelerators_per_node=entry.accelerators_per_node.value,
+        network_bytes_per_s=(entry.scaleout_gb_per_s or entry.scaleup_gb_per_s).value * GIGA,
+    )
+
+
+_NAMES = {
+    "hidden_size": "hidden",
+    "intermediate_size": "intermediate",
+    "expert_intermediate_size": "moe_intermediate",
+    "vocabulary": "vocab",
+    "sliding_window_tokens": "sliding_window",
+    "max_context_tokens": "max_context",
+    "attention_parameters_per_layer": "attention_parameters",
+}
+"""Facts of a model that the formula knows by a shorter name."""
+
+
+def shape_of(name: str, catalog: Catalog) -> ModelShape:
+    """Turn a catalogue model into what the throughput formula needs, which has defaults for what is not stated."""
+    taken = {field.name for field in dataclasses.fields(ModelShape)}
+    facts = {
+        _NAMES.get(key, key): fact.value for key, fact, _ in catalog.model(name).facts() if isinstance(fact, Sourced)
+    }
+    stated: dict[str, Any] = {key: value for key, value in facts.items() if key in taken}
+    stated.setdefault("native_precision", catalog.precision_with("activations"))
+    if stated["architecture_class"] == "mixture-of-experts":
+        stated["architecture_class"] = "moe"
+    return ModelShape(name=name, **stated)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from planner.cli.options import AsJson
+from planner.cli.terminal import AsJson
+from planner.errors import Problem, ScenarioError, printable
+from planner.files import json_text
 
 if TYPE_CHECKING:
     from planner.catalog.load import Catalog
 
-app = typer.Typer(help="List what the catalogue holds, with sources.", rich_markup_mode=None)
+app = typer.Typer(name="catalog", rich_markup_mode=None)
 
-Assumptions = Annotated[str, typer.Option("--assumptions", help="Assumption set: measured or articles-2024.")]
+_SECTIONS = ["accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents", "priors"]
+
+Assumptions = Annotated[str, Option("--assumptions", help="Assumption set: measured or articles-2024.")]
 Overlay = Annotated[
-    Path | None, typer.Option("--overlay", metavar="FILE", help="Your own catalogue file, laid over the set.")
+    Path | None, Option("--overlay", metavar="FILE", help="Your own catalogue file, laid over the set.")
 ]
 
 
@@ -24,40 +30,34 @@ Overlay = Annotated[
 def catalog(
     context: typer.Context, assumptions: Assumptions = "measured", overlay: Overlay = None, as_json: AsJson = False
 ) -> None:
-    """List accelerators, models, software stacks, precisions, vendors, incidents, tariffs and priors."""
+    """List what the catalogue holds, with sources."""
     if context.invoked_subcommand is not None:
         return
     from planner.catalog.load import load_catalog
-    from planner.files import json_text
 
     known = load_catalog(assumptions, overlay)
-    sections = {section: list(getattr(known, section)) for section in _SECTIONS}
+    names = {section: list(getattr(known, section)) for section in _SECTIONS}
     if as_json:
-        typer.echo(json_text({section: _section_json(known, section) for section in _SECTIONS}), nl=False)
+        facts = {section: {name: _facts(known, section, name) for name in names[section]} for section in _SECTIONS}
+        typer.echo(json_text(facts), nl=False)
         return
-    for section, names in sections.items():
+    for section in _SECTIONS:
+        text = printable(", ".join(names[section]))
         typer.echo(f"{section}:")
-        typer.echo(_wrap(names))
+        typer.echo(textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
     typer.echo("\nplanner catalog show NAME prints one entry with its sources.")
-
-
-_SECTIONS = (
-    "accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents", "priors",
-)  # fmt: skip
 
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="Any entry of the catalogue.")],
+    name: Annotated[str, Argument(help="Any entry of the catalogue.")],
     assumptions: Assumptions = "measured",
     overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one entry: every value with unit, source, date and grade."""
     from planner.catalog.load import load_catalog
-    from planner.errors import Problem, ScenarioError, printable
-    from planner.files import json_text
-    from planner.output.text_table import text_table
+    from planner.output.terminal import text_table
     from planner.validation import nearest
 
     known = load_catalog(assumptions, overlay)
@@ -66,31 +66,21 @@ def show(
         hint = nearest(name, [entry for _, entry in names.values()]) or "planner catalog lists what there is"
         raise ScenarioError(Problem(message=f"the catalogue has no {name!r}", hint=hint))
     section, shown = names[name.lower()]
-    facts = _facts_json(known, section, shown)
+    facts = _facts(known, section, shown)
     if as_json:
         typer.echo(json_text({"section": section, "name": shown, "facts": facts}), nl=False)
         return
     typer.echo(f"{printable(shown)} ({section})\n")
-    rows = [
-        (key, _written(fact["value"]), fact["unit"] or "", fact["grade"], fact["date"], _short(fact))
-        for key, fact in facts.items()
-    ]
+    rows = []
+    for key, fact in facts.items():
+        value = ", ".join(fact["value"]) if isinstance(fact["value"], tuple) else str(fact["value"])
+        source = f"{fact['source']} ({fact['note']})" if fact["note"] else str(fact["source"])
+        rows.append((key, value, fact["unit"] or "", fact["grade"], fact["date"], source))
     typer.echo(text_table(("field", "value", "unit", "grade", "date", "source"), rows))
 
 
-def _written(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _short(fact: dict[str, Any]) -> str:
-    return f"{fact['source']} ({fact['note']})" if fact["note"] else str(fact["source"])
-
-
-def _section_json(known: Catalog, section: str) -> dict[str, Any]:
-    return {name: _facts_json(known, section, name) for name in getattr(known, section)}
-
-
-def _facts_json(known: Catalog, section: str, name: str) -> dict[str, Any]:
+def _facts(known: Catalog, section: str, name: str) -> dict[str, dict[str, Any]]:
+    """Return the values of an entry by field, each with its unit, source, date and grade."""
     from planner.catalog.entries import Range
 
     entry = getattr(known, section)[name]
@@ -100,17 +90,6 @@ def _facts_json(known: Catalog, section: str, name: str) -> dict[str, Any]:
         title, date = known.provenance(fact)
         value = {"low": fact.low, "base": fact.base, "high": fact.high} if isinstance(fact, Range) else fact.value
         plain = value.isoformat() if hasattr(value, "isoformat") else value
-        described[key] = {
-            "value": plain, "unit": unit, "source": title, "date": date, "grade": fact.grade, "note": fact.note,
-        }  # fmt: skip
+        told = {"value": plain, "unit": unit, "source": title, "date": date}
+        described[key] = told | {"grade": fact.grade, "note": fact.note}
     return described
-
-
-def _wrap(names: list[str]) -> str:
-    import textwrap
-
-    from planner.errors import printable
-
-    return textwrap.fill(
-        printable(", ".join(names)), width=78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-    )

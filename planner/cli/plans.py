@@ -1,144 +1,393 @@
-"""What runs a plan or a few of them: ``planner run``, ``compare``, ``sweep`` and ``size``."""
+"""Commands about plans: those that are functions of the API, and those that check, show and draw what they write.
+
+A function's parameters are its command's options: names and defaults are those of ``planner.api``, and here is said how
+each is written on a command line. ``progress`` and ``watch`` are no options: they are the terminal's own.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
-from planner.cli import options
-from planner.cli.progress import do, stages, stoppable, tell
-from planner.run.measure_names import DRAWS
+from planner import api
+from planner.cli import terminal
+from planner.cli.terminal import AsJson, Overrides, Quiet, ScenarioFile, Seed, Strict
+from planner.errors import Problem, ScenarioError, printable, raise_all, refuse
+from planner.files import check_target, json_text
 
+if TYPE_CHECKING:
+    from planner.answers.answer import Answer
+    from planner.run.simulate import RunResult
 
-def run(
-    scenario: options.ScenarioFile,
-    overrides: options.Overrides = None,
-    seed: options.Seed = None,
-    out: Annotated[Path | None, options.out_option("<name>")] = None,
-    draws: options.Draws = DRAWS,
-    hourly: Annotated[bool, typer.Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")] = False,
-    parquet: Annotated[bool, typer.Option("--parquet", help="Also write the timelines as Parquet.")] = False,
-    processes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--process",
-            metavar="MODULE:FUNCTION",
-            help="Run a SimPy process of your own with it, e.g. rounds:weekly from rounds.py here; repeatable.",
-        ),
-    ] = None,
-    strict: options.Strict = False,
-    decimal_comma: options.DecimalComma = False,
-    byte_order_mark: options.ByteOrderMark = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook."""
-    given = locals()
-    from planner.scenario.loading import load_scenario
+_STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
+_PROCESS = "Run a SimPy process of your own with it, e.g. rounds:weekly from rounds.py here; repeatable."
+_VARY = "Key and its values, start:stop:step (stop included) or a,b,c; repeatable, all combinations are run."
+_DRAWS = "Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out."
+_SAMPLES = "Write every replication to samples.csv [default: up to 100,000 rows; replications.parquet has all]."
+_METHOD = (
+    "tornado: one input at a time, P10 to P90; morris: screening; sobol: shares of the variance; "
+    "importance: from a finished montecarlo, without new runs."
+)
+_UNTIL = (
+    "Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%; "
+    "p90=2% and best=1% look at a percentile and at P(best)."
+)
 
-    loaded = given["scenario"] = load_scenario(scenario, given.pop("overrides") or ())
-    with stages(f"{loaded.name}, {loaded.horizon_months} months from {loaded.start}", 4, quiet=quiet) as begin:
-        answer = do("run", given, begin)
-    tell(answer, as_json=as_json, quiet=quiet, more="; open report.html there")
-
-
-def compare(
-    scenarios: Annotated[list[Path], typer.Argument(metavar="SCENARIO...", help="Two or more scenario files.")],
-    baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="NAME", help="Scenario to hold the others against [default: the first]."),
-    ] = None,
-    overrides: options.Overrides = None,
-    seed: options.Seed = None,
-    out: Annotated[Path | None, options.out_option("<names>")] = None,
-    draws: options.Draws = DRAWS,
-    strict: options.Strict = False,
-    decimal_comma: options.DecimalComma = False,
-    byte_order_mark: options.ByteOrderMark = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Run scenarios side by side: measures, savings, and why a token costs more or less."""
-    tell(do("compare", locals()), as_json=as_json, quiet=quiet)
-
-
-def sweep(
-    scenario: options.ScenarioFile,
-    vary: Annotated[
-        list[str],
-        typer.Option(
-            "--vary",
-            metavar="PATH=VALUES",
-            help="Key and its values, start:stop:step (stop included) or a,b,c; repeatable, all combinations are run.",
+OPTIONS: dict[str, Any] = {
+    "plan": Annotated[Path, Argument(metavar="PLAN", help="Scenario, study, or the folder of a run.")],
+    "months": Annotated[Path, Argument(metavar="FOLDER", help="Folder with mapping.yaml and the CSV files it names.")],
+    "file": Annotated[Path, Argument(metavar="STUDY", help=_STUDY)],
+    "method": Annotated[Literal["tornado", "morris", "sobol", "importance"], Option(help=_METHOD)],
+    "replication": Annotated[int, Option(min=0, help="Number, as in samples.csv.")],
+    "scenario": ScenarioFile,
+    "scenarios": Annotated[list[Path], Argument(metavar="SCENARIO...", help="Two or more scenario files.")],
+    "vary": Annotated[list[str], Option(metavar="PATH=VALUES", help=_VARY)],
+    "baseline": Annotated[
+        str | None, Option(metavar="NAME", help="Scenario to hold the others against [default: the first].")
+    ],
+    "study": Annotated[
+        Path | None, Option(metavar="STUDY", help="Study whose uncertain inputs the plan must withstand.")
+    ],
+    "budget": Annotated[float | None, Option(metavar="USD", help="Most that may be paid for nodes.")],
+    "power": Annotated[float | None, Option(metavar="KW", help="Most nameplate IT power on site.")],
+    "parts": Annotated[str | None, Option(metavar="A,B", help="Parts that may be bought, e.g. H200,B200.")],
+    "promise": Annotated[float | None, Option(metavar="SHARE", help="Share of requests in time, e.g. 0.999.")],
+    "objective": Annotated[str, Option(metavar="WHAT", help="net-present-cost, levelised or capital.")],
+    "size": Annotated[
+        int | None,
+        Option(
+            "--size",
+            "-n",
+            min=4,
+            max=1_000_000,
+            help="Replications (tornado), trajectories (morris) or points (sobol) [default: 16, 20, 256].",
         ),
     ],
-    overrides: options.Overrides = None,
-    seed: options.Seed = None,
-    out: Annotated[Path | None, options.out_option("<name>-sweep")] = None,
-    workers: options.Workers = None,
-    resume: options.Resume = False,
-    restart: options.Restart = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Run more than 10,000 points without asking.")] = False,
-    strict: options.Strict = False,
-    decimal_comma: options.DecimalComma = False,
-    byte_order_mark: options.ByteOrderMark = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    "until": Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)],
+    "replications": Annotated[
+        int, Option("--replications", "-n", min=1, max=10_000, help="Replications of the search.")
+    ],
+    "confirmations": Annotated[
+        int, Option(min=1, max=100_000, help="Fresh replications on which the plan is confirmed.")
+    ],
+    "gap": Annotated[float, Option(min=0.0, max=1.0, help="Stop at this distance from the bound.")],
+    "minutes": Annotated[float | None, Option(min=0.0, help="Stop the search after so long, with the best so far.")],
+    "overrides": Overrides,
+    "seed": Seed,
+    "out": None,
+    "draws": Annotated[int, Option("--replications", "--draws", min=1, max=10_000, metavar="N", help=_DRAWS)],
+    "hourly": Annotated[bool, Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")],
+    "parquet": Annotated[bool, Option("--parquet", help="Also write the timelines as Parquet.")],
+    "processes": Annotated[list[str] | None, Option("--process", metavar="MODULE:FUNCTION", help=_PROCESS)],
+    "workers": Annotated[int | None, Option(min=1, max=1024, help="Worker processes [default: one per core].")],
+    "scheduler": Annotated[
+        str | None,
+        Option(metavar="ADDRESS", help="Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."),
+    ],
+    "resume": Annotated[bool, Option("--resume", help="Continue what was interrupted; extend a finished study.")],
+    "restart": Annotated[bool, Option("--restart", help="Begin anew where unfinished work lies.")],
+    "yes": Annotated[bool, Option("--yes", help="Run more than 10,000 points without asking.")],
+    "strict": Strict,
+    "charts": Annotated[bool, Option(help="Draw PNG charts.")],
+    "samples": Annotated[bool | None, Option(help=_SAMPLES)],
+    "decimal_comma": Annotated[bool, Option("--decimal-comma", help="Write 1,5 and separate cells by ;.")],
+    "byte_order_mark": Annotated[bool, Option("--bom", help="Begin CSV files with a UTF-8 byte order mark.")],
+}
+"""How each parameter is written, in the order in which help lists them."""
+
+
+def command(
+    function: Callable[..., Any],
+    out: str,
+    *,
+    name: str = "",
+    about: str = "",
+    without: Sequence[str] = (),
+    named: Mapping[str, str] | None = None,
+    stages: int = 0,
+    tell: Callable[..., None] = terminal.tell,
+    more: str = "",
+    **options: Any,
+) -> Callable[..., None]:
+    """Return the command that calls a function of the API, shows its progress and prints its answer.
+
+    ``out`` names the folder that is written unless one is asked for. ``options`` are written otherwise than in the
+    table, ``named`` have another name than their parameter, and ``without`` are no options of this command. The command
+    is called and described as the function is, unless it has a name and a description of its own. ``more`` is said
+    after where the results are.
+    """
+    parameters = inspect.signature(function).parameters
+    options = OPTIONS | {"out": Annotated[Path | None, terminal.out_option(out)]} | options
+    shown = {name: (named or {}).get(name, name) for name in options if name in parameters and name not in without}
+
+    def made(*, as_json: bool, quiet: bool, **given: Any) -> None:
+        asked = {name: given[option] for name, option in shown.items() if given[option] is not None}
+        with contextlib.ExitStack() as around:
+            if "resume" in parameters:
+                around.enter_context(terminal.stoppable())
+            if "watch" in parameters:
+                asked["watch"] = around.enter_context(terminal.watching(quiet=quiet))
+            if stages:
+                asked["progress"] = around.enter_context(terminal.Stages(stages, quiet=quiet))
+            elif "progress" in parameters:
+                asked["progress"] = api.silent if quiet else terminal.say
+            answer = function(**asked)
+        tell(answer, as_json=as_json, quiet=quiet, more=more)
+
+    def option(name: str, kind: Any, default: Any) -> inspect.Parameter:
+        # Typer has no empty list: an option that is not given is None, and left to the function.
+        given = None if default == () else default
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=given)
+
+    taken = [option(of, options[name], parameters[name].default) for name, of in shown.items()]
+    taken += [option("as_json", AsJson, False), option("quiet", Quiet, False)]
+    made.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    made.__name__ = name or function.__name__
+    made.__doc__ = about or (function.__doc__ or "").partition("\n")[0]
+    return made
+
+
+def _tell_replication(answer: Answer[RunResult], *, as_json: bool, quiet: bool, more: str) -> None:
+    """Print the figures of one replication of a study, whose warnings the study has told."""
+    from planner.answers.run import summary_table
+
+    text = lambda: summary_table(answer.summary())  # noqa: E731 - computed where it is shown
+    terminal.show(answer.summary, text, answer.folder, as_json=as_json, quiet=quiet, more=more)
+
+
+run = command(api.run, "<name>", stages=4, more="; open report.html there")
+compare = command(api.compare, "<names>")
+sweep = command(api.sweep, "<name>-sweep")
+size = command(api.size, "<name>-size")
+montecarlo = command(
+    api.study,
+    "<name>",
+    name="montecarlo",
+    about="Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them.",
+    without=["method"],
+    named={"size": "replications"},
+    size=Annotated[
+        int | None,
+        Option(
+            "--replications",
+            "-n",
+            min=1,
+            max=10_000_000,
+            help="Replications to simulate, at most; 1,024 unless the study has other than 8 scramblings.",
+        ),
+    ],
+)
+sensitivity = command(
+    functools.partial(api.study, method="tornado"),
+    "<name>",
+    name="sensitivity",
+    about="Measure what drives the headline of a study, and at which value of an input the scenarios change places.",
+    without=["until", "charts", "samples", "decimal_comma", "byte_order_mark"],
+)
+replay = command(
+    api.replay,
+    "<study>-<scenario>-<number>",
+    tell=_tell_replication,
+    scenario=Annotated[str | None, Option(help="Scenario of the study [default: the first].")],
+)
+actuals = command(
+    api.actuals,
+    "<name>-actuals",
+    more="; open report.html there",
+    scenario=Annotated[str | None, Option(help="Scenario of a study [default: the first].")],
+    replications=Annotated[
+        int, Option("--replications", "-n", min=32, max=100_000, help="Replications of each forecast.")
+    ],
+)
+
+
+Folder = Annotated[Path, Argument(metavar="DIR", help="Output folder that planner wrote.")]
+
+
+def report(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Write report.html of an output folder anew from the files in it."""
+    written = api.report(folder)
+    terminal.show_files(
+        {"report": str(written), "bytes": written.stat().st_size}, [written], as_json=as_json, quiet=quiet
+    )
+
+
+def memo(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Write the two-page memo of a run, comparison, sweep, study or sizing: memo.html, which prints, and memo.md."""
+    written = api.memo(folder)
+    terminal.show_files({"memo": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet)
+
+
+def charts(
+    folder: Folder,
+    formats: Annotated[str, Option("--format", help="png, svg or both by comma.")] = "png,svg",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Run every combination of some values and write one tidy CSV."""
-    given = locals()
-    with stoppable(options.resume_command()):
-        answer = do("sweep", given)
-    tell(answer, as_json=as_json, quiet=quiet)
+    """Draw an output folder's charts for slides, as PNG and SVG, into its folder charts."""
+    from planner.answers.charts import write_charts
+    from planner.output.svg import FORMATS
+
+    wanted = [word.strip() for word in formats.split(",")]
+    if wrong := [word for word in wanted if word not in FORMATS]:
+        message = f"takes {', '.join(FORMATS)} by comma, not {wrong[0]!r}"
+        raise ScenarioError(Problem(path="--format", message=message))
+    written = write_charts(folder, list(dict.fromkeys(wanted)))
+    terminal.show_files({"charts": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet)
 
 
-def size(
-    scenario: options.ScenarioFile,
-    study: Annotated[
-        Path | None,
-        typer.Option("--study", metavar="STUDY", help="Study whose uncertain inputs the plan must withstand."),
-    ] = None,
-    budget: Annotated[
-        float | None, typer.Option("--budget", metavar="USD", help="Most that may be paid for nodes.")
-    ] = None,
-    power: Annotated[
-        float | None, typer.Option("--power", metavar="KW", help="Most nameplate IT power on site.")
-    ] = None,
-    parts: Annotated[
-        str | None, typer.Option("--parts", metavar="A,B", help="Parts that may be bought, e.g. H200,B200.")
-    ] = None,
-    promise: Annotated[
-        float | None, typer.Option("--promise", metavar="SHARE", help="Share of requests in time, e.g. 0.999.")
-    ] = None,
-    objective: Annotated[
-        str, typer.Option("--objective", metavar="WHAT", help="net-present-cost, levelised or capital.")
-    ] = "net-present-cost",
-    replications: Annotated[
-        int, typer.Option("--replications", "-n", min=1, max=10_000, help="Replications of the search.")
-    ] = 48,
-    confirmations: Annotated[
+def zoom(
+    scenario: ScenarioFile,
+    at: Annotated[str, Option(metavar="TIME", help="Moment to begin at, UTC, e.g. 2027-03-04T15:00.")],
+    minutes: Annotated[int, Option(min=1, max=60, help="Minutes to simulate.")] = 60,
+    requests: Annotated[
         int,
-        typer.Option("--confirmations", min=1, max=100_000, help="Fresh replications on which the plan is confirmed."),
-    ] = 200,
-    gap: Annotated[float, typer.Option("--gap", min=0.0, max=1.0, help="Stop at this distance from the bound.")] = 0.0,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", min=0.0, help="Stop the search after so long, with the best so far.")
+        Option(
+            min=100, max=10_000_000, help="About how many requests, deferrable ones too; a larger fleet is sampled."
+        ),
+    ] = 100_000,
+    trace: Annotated[
+        Path | None, Option(metavar="FILE", help="Replay this log (CSV, JSON lines, .gz) for one workload.")
     ] = None,
-    overrides: options.Overrides = None,
-    seed: options.Seed = None,
-    out: Annotated[Path | None, options.out_option("<name>-size")] = None,
-    workers: options.Workers = None,
-    scheduler: options.Scheduler = None,
-    resume: options.Resume = False,
-    restart: options.Restart = False,
-    strict: options.Strict = False,
-    decimal_comma: options.DecimalComma = False,
-    byte_order_mark: options.ByteOrderMark = False,
-    as_json: options.AsJson = False,
-    quiet: options.Quiet = False,
+    workload: Annotated[str | None, Option(help="Workload that --trace stands for [default: the first].")] = None,
+    replication: Annotated[int, Option(min=0, help="Which replication's hour.")] = 0,
+    overrides: Overrides = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, terminal.out_option("<name>-zoom")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Find the cheapest purchases and retirements that keep the promise, and confirm them by simulation."""
-    given = locals() | {"parts": [part for part in (parts or "").split(",") if part]}
-    tell(do("size", given), as_json=as_json, quiet=quiet)
+    """Simulate one hour request by request on the fleet as it stands then: who is late, why, and every percentile."""
+    from planner.answers.zoom import summary_text, write_zoom
+    from planner.onramp.traffic_log import read_request_log
+    from planner.output.folder import command_line
+    from planner.requests.zoom import Asked
+    from planner.requests.zoom import zoom as simulate_hour
+
+    loaded = api.load(scenario, overrides or ())
+    folder = out or Path("outputs") / f"{loaded.name}-zoom"
+    check_target(folder)
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        message = f"must be a date and time such as 2027-03-04T15:00, not {at!r}"
+        raise ScenarioError(Problem(path="--at", message=message)) from None
+    asked = Asked(
+        at=moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None),
+        minutes=minutes,
+        seed=seed,
+        replication=replication,
+        requests=requests,
+        log=None if trace is None else read_request_log(trace, in_order=True),
+        log_workload=workload,
+    )
+    with terminal.Stages(2, quiet=quiet) as begin:
+        begin(f"simulating {loaded.name}, {minutes} minutes from {at}")
+        begin("request by request")
+        result = simulate_hour(loaded, asked)
+        begin("writing")
+        words = ["--at", at, "--minutes", str(minutes), "--requests", str(requests)]
+        words += ["--seed", str(result.seed), "--replication", str(replication)]
+        words += ["--trace", trace.name] if trace is not None else []
+        words += ["--workload", workload] if workload is not None else []
+        summary = write_zoom(result, folder, command_line("zoom", [scenario.name], words, overrides or ()))
+    more = "; open report.html there"
+    terminal.show(lambda: summary, lambda: summary_text(summary), folder, as_json=as_json, quiet=quiet, more=more)
+
+
+def validate(
+    files: Annotated[list[Path], Argument(metavar="FILE...", help="Scenario or study files (YAML).")],
+    overrides: Overrides = None,
+    strict: Strict = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check scenario and study files without running them; list every problem of every file."""
+    problems: list[Problem] = []
+    told: list[dict[str, Any]] = []
+    for file in files:
+        try:
+            kind, warnings, notes = _check(file, overrides or ())
+            refuse(warnings, strict=strict)
+        except ScenarioError as error:
+            problems += error.problems
+            told.append({"file": str(file), "ok": False, "problems": [str(one) for one in error.problems]})
+            continue
+        told.append({"file": str(file), "ok": True, "kind": kind, "warnings": warnings, "notes": notes})
+        if not (as_json or quiet):
+            for severity, lines in (("warning", warnings), ("note", notes)):
+                for line in lines:
+                    typer.echo(f"{printable(str(file))}: {severity}: {line}", err=True)
+            typer.echo(f"{printable(str(file))}: ok, a {kind}")
+    if as_json:
+        typer.echo(json_text({"files": told}), nl=False)
+        raise typer.Exit(ScenarioError.exit_code if problems else 0)
+    raise_all(problems)
+
+
+def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str], list[str]]:
+    """Return what a sound file is, its warnings and its notes; raise ScenarioError with all that is wrong with it."""
+    from planner.plan.build import build_plan
+    from planner.plan.contradictions import hardly_meant
+    from planner.scenario.loading import kind_of
+    from planner.yaml_io import read_document
+
+    if kind_of(read_document(file)) == "scenario":
+        scenario = api.load(file, overrides)
+        plan = build_plan(scenario)
+        return "scenario", hardly_meant(scenario, plan), list(plan.notes)
+    from planner.studies.prepare import prepare
+
+    prepared = prepare(file, overrides)
+    notes = [f"{base.name}: {note}" for base in prepared.scenarios for note in build_plan(base.scenario).notes]
+    return "study", list(prepared.warnings), notes
+
+
+def schema(
+    kind: Annotated[Literal["scenario", "study"], Option(help="What the files are.")] = "scenario",
+) -> None:
+    """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
+    from planner.scenario.schema import scenario_schema, study_schema
+    from planner.studies.replicate import headline_names
+
+    typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(headline_names())), nl=False)
+
+
+def serve(
+    scenario: ScenarioFile,
+    overrides: Overrides = None,
+    port: Annotated[
+        int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0 takes any that is free.")
+    ] = 0,
+    no_browser: Annotated[bool, Option("--no-browser", help="Print the address, and open nothing.")] = False,
+) -> None:
+    """Turn a scenario's knobs on a page: each move runs it again and redraws its report. Ctrl-C ends it.
+
+    The page is served to this machine alone (127.0.0.1), under an address that nobody can guess, and loads nothing
+    from anywhere. What it writes, it writes when asked: a what-if beside the scenario, a run folder under outputs.
+    """
+    from planner.ui.desk import Desk
+
+    try:
+        from planner.ui.server import listen, serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
+            raise
+        raise ScenarioError(
+            "planner serve needs starlette and uvicorn: pip install 'datacenter-planner[serve]' (make run does)"
+        ) from None
+
+    desk = Desk(api.load(scenario, overrides or ()))
+    listening = listen(port)
+    typer.echo(f"running {desk.stated.name} once; Ctrl-C ends it", err=True)
+    desk.begin()
+    serve(desk, listening, typer.echo, browser=not no_browser)
+    typer.echo("stopped", err=True)

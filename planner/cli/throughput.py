@@ -3,69 +3,60 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_library
+import functools
+import json
 import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from planner.cli.options import AsJson, Quiet
-from planner.errors import PlannerError
+from planner.cli.terminal import AsJson, Quiet
+from planner.errors import PlannerError, Problem, ScenarioError
+from planner.files import json_text, write_file
 
 
 def throughput(
     *,
-    model: Annotated[str, typer.Option("--model", help="Model, or several by comma.")],
-    accelerator: Annotated[str, typer.Option("--accelerator", help="Accelerator, or several by comma.")],
-    engine: Annotated[str, typer.Option("--engine", help="Serving engine, or several by comma.")] = "vllm",
+    model: Annotated[str, Option(help="Model, or several by comma.")],
+    accelerator: Annotated[str, Option(help="Accelerator, or several by comma.")],
+    engine: Annotated[str, Option(help="Serving engine, or several by comma.")] = "vllm",
     precision: Annotated[
-        str, typer.Option("--precision", help="One of the catalogue's, or several [default: as published, else fp8].")
+        str, Option(help="One of the catalogue's, or several [default: as published, else fp8].")
     ] = "",
-    tp: Annotated[
-        str, typer.Option("--tp", help="Accelerators per replica, or several [default: fewest that fit].")
-    ] = "",
-    input_tokens: Annotated[str, typer.Option("--input", help="Prompt tokens, or several by comma.")] = "1024",
-    output_tokens: Annotated[str, typer.Option("--output", help="Output tokens, or several by comma.")] = "1024",
-    concurrency: Annotated[
-        str, typer.Option("--concurrency", help="Requests in the replica, or several [default: 1 to 256].")
-    ] = "",
-    slo_ttft_ms: Annotated[
-        float | None, typer.Option("--slo-ttft-ms", help="Find the largest load within this time to first token.")
-    ] = None,
+    tp: Annotated[str, Option(help="Accelerators per replica, or several [default: fewest that fit].")] = "",
+    input_tokens: Annotated[str, Option("--input", help="Prompt tokens, or several by comma.")] = "1024",
+    output_tokens: Annotated[str, Option("--output", help="Output tokens, or several by comma.")] = "1024",
+    concurrency: Annotated[str, Option(help="Requests in the replica, or several [default: 1 to 256].")] = "",
+    slo_ttft_ms: Annotated[float | None, Option(help="Find the largest load within this time to first token.")] = None,
     slo_tpot_ms: Annotated[
-        float | None, typer.Option("--slo-tpot-ms", help="Find the largest load within this time per output token.")
+        float | None, Option(help="Find the largest load within this time per output token.")
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Saturation: a queue without bottom.")] = False,
-    cached: Annotated[float, typer.Option("--cached", help="Share of the prompt in the prefix cache.")] = 0.0,
-    attention_dp: Annotated[
-        int, typer.Option("--attention-dp", help="Groups of attention in data parallel; mixtures of experts only.")
-    ] = 1,
+    offline: Annotated[bool, Option("--offline", help="Saturation: a queue without bottom.")] = False,
+    cached: Annotated[float, Option(help="Share of the prompt in the prefix cache.")] = 0.0,
+    attention_dp: Annotated[int, Option(help="Groups of attention in data parallel; mixtures of experts only.")] = 1,
     max_sequences: Annotated[
-        int | None, typer.Option("--max-sequences", help="Sequences the engine admits to a group [default: its own].")
+        int | None, Option(help="Sequences the engine admits to a group [default: its own].")
     ] = None,
-    drafted: Annotated[int, typer.Option("--drafted", help="Speculative decoding: tokens proposed per step.")] = 0,
-    accepted: Annotated[
-        float, typer.Option("--accepted", help="Tokens that such a step yields, the certain one included.")
-    ] = 1.0,
+    drafted: Annotated[int, Option(help="Speculative decoding: tokens proposed per step.")] = 0,
+    accepted: Annotated[float, Option(help="Tokens that such a step yields, the certain one included.")] = 1.0,
     separate_pools: Annotated[
-        bool, typer.Option("--separate-pools", help="Decode workers, whose prompts are prefilled elsewhere.")
+        bool, Option("--separate-pools", help="Decode workers, whose prompts are prefilled elsewhere.")
     ] = False,
     calibration: Annotated[
-        Path | None, typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients [default: those shipped].")
+        Path | None, Option(metavar="FILE.yaml", help="Coefficients [default: those shipped].")
     ] = None,
     overlay: Annotated[
-        Path | None,
-        typer.Option("--overlay", metavar="FILE", help="Your own catalogue file, laid over the shipped one."),
+        Path | None, Option(metavar="FILE", help="Your own catalogue file, laid over the shipped one.")
     ] = None,
     chart: Annotated[
-        Path | None,
-        typer.Option("--chart", metavar="FILE", help="Draw throughput against interactivity (.png or .svg)."),
+        Path | None, Option(metavar="FILE", help="Draw throughput against interactivity (.png or .svg).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print time to first token, time per output token and tokens/s of one case or a grid."""
-    from planner.calibration.grid import Grid, evaluate_grid
+    from planner.calibration.throughput import Grid, evaluate_grid
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
     from planner.units import MILLISECOND
@@ -92,16 +83,14 @@ def throughput(
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
     if chart is not None:
-        from planner.calibration.charts import pareto_chart
+        from planner.calibration.throughput import pareto_chart
 
         pareto_chart(records, chart)
         typer.echo(f"chart written to {chart}", err=True)
     if as_json:
-        import json
-
         typer.echo(json.dumps({"cases": records}, indent=2, allow_nan=False))
         return
-    from planner.calibration.report import throughput_table
+    from planner.calibration.throughput import throughput_table
 
     typer.echo(throughput_table(records))
 
@@ -112,31 +101,27 @@ def _names(text: str) -> list[str]:
 
 def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
     """Read numbers separated by commas; say which option holds what is none."""
-    from planner.errors import Problem, ScenarioError
-
     numbers = []
     for word in _names(text):
         try:
-            number = float(int(word)) if integral else float(word)
+            numbers.append(float(int(word)) if integral else float(word))
         except ValueError:
             kind = "whole numbers" if integral else "numbers"
             raise ScenarioError(Problem(path=option, message=f"takes {kind} by comma, not {word!r}")) from None
-        if not math.isfinite(number):
+        if not math.isfinite(numbers[-1]):
             raise ScenarioError(Problem(path=option, message=f"must be finite, not {word!r}"))
-        numbers.append(number)
     return numbers
 
 
 def check_benchmarks(
-    table: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Measured runs.")],
+    table: Annotated[Path, Argument(metavar="FILE.csv", help="Measured runs.")],
     calibration: Annotated[
-        Path | None,
-        typer.Option("--calibration", metavar="FILE.yaml", help="Coefficients to use [default: those shipped]."),
+        Path | None, Option(metavar="FILE.yaml", help="Coefficients to use [default: those shipped].")
     ] = None,
-    worst: Annotated[int, typer.Option("--worst", min=0, help="How many of the worst rows to print.")] = 15,
+    worst: Annotated[int, Option(min=0, help="How many of the worst rows to print.")] = 15,
     by_request: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--by-request",
             help="Simulate request by request: the clients of rows that state a concurrency, the arrivals of "
             "Server and Interactive rows; no others.",
@@ -145,51 +130,46 @@ def check_benchmarks(
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
+    from planner.calibration.benchmarks import read_benchmarks
     from planner.calibration.check import check_benchmarks as check_table
-    from planner.calibration.check import entries, summary
-    from planner.calibration.report import check_report
-    from planner.calibration.table import read_benchmarks
+    from planner.calibration.check import check_report, entries, summary
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
 
     frame = read_benchmarks(table)
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     if by_request:
-        from planner.calibration.clients import predict_by_request, rows_by_request
+        from planner.calibration.predictions import predict_by_request, rows_by_request
 
         frame = rows_by_request(frame)
         checked = check_table(frame, load_catalog(), coefficients, predict_by_request)
     else:
         checked = check_table(frame, load_catalog(), coefficients)
     if as_json:
-        import json
-
-        text = json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, indent=None, allow_nan=False)
-        typer.echo(text)
-        return
-    typer.echo(check_report(checked, worst))
+        typer.echo(json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, allow_nan=False))
+    else:
+        typer.echo(check_report(checked, worst))
 
 
 def calibrate(
-    table: Annotated[Path, typer.Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.yaml", help="Where to write the calibration.")],
+    table: Annotated[Path, Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.")],
+    out: Annotated[Path, Option(metavar="FILE.yaml", help="Where to write the calibration.")],
     calibration: Annotated[
-        Path | None,
-        typer.Option("--calibration", metavar="FILE.yaml", help="What to update [default: the shipped calibration]."),
+        Path | None, Option(metavar="FILE.yaml", help="What to update [default: the shipped calibration].")
     ] = None,
     refit: Annotated[
-        bool, typer.Option("--refit", help="Fit every coefficient anew to these rows alone; takes hundreds of them.")
+        bool, Option("--refit", help="Fit every coefficient anew to these rows alone; takes hundreds of them.")
     ] = False,
     cross_validation: Annotated[
-        bool, typer.Option(help="With --refit, fit again without each campaign, model and part; ten times as long.")
+        bool, Option(help="With --refit, fit again without each campaign, model and part; ten times as long.")
     ] = True,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Update the throughput model by measurements of your own; a scenario's key calibration brings it into runs."""
     from planner.calibration.calibrate import calibrate as fit_table
-    from planner.calibration.report import calibration_table, update_table
-    from planner.calibration.update import update_calibration
+    from planner.calibration.calibrate import update_calibration
+    from planner.calibration.check import calibration_table, update_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
 
     if not quiet:
@@ -198,18 +178,13 @@ def calibrate(
     file = fit_table(table, cross_validation=cross_validation) if refit else update_calibration(table, base)
     write_calibration(file, out)
     if as_json:
-        from planner.files import json_text
-
         typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
     elif not quiet:
-        own_rows = file.own
-        typer.echo(
-            update_table(own_rows, base.calibration(), file.calibration()) if own_rows else calibration_table(file)
-        )
-        typer.echo(f"\nwritten to {out}")
+        told = update_table(file.own, base.calibration(), file.calibration()) if file.own else calibration_table(file)
+        typer.echo(f"{told}\n\nwritten to {out}")
 
 
-imports = typer.Typer(help="Turn results of other projects into a table of measurements.", rich_markup_mode=None)
+imports = typer.Typer(name="import", rich_markup_mode=None)
 
 
 @imports.callback()
@@ -219,13 +194,12 @@ def _import() -> None:
 
 @imports.command("inferencex")
 def inferencex(
-    file: Annotated[Path, typer.Argument(metavar="FILE.json", help="Results as published.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.csv", help="Where to write the table.")],
+    file: Annotated[Path, Argument(metavar="FILE.json", help="Results as published.")],
+    out: Annotated[Path, Option(metavar="FILE.csv", help="Where to write the table.")],
     quiet: Quiet = False,
 ) -> None:
     """Read results of the InferenceX benchmark, one or a list of them, and write a row for each."""
-    from planner.calibration.inferencex import csv_of, read_inferencex
-    from planner.files import write_file
+    from planner.calibration.benchmarks import csv_of, read_inferencex
 
     rows, left_out = read_inferencex(file)
     write_file(out, csv_of(rows).encode())
@@ -236,24 +210,23 @@ def inferencex(
 
 
 def probe(
-    out: Annotated[Path, typer.Option("--out", help="CSV to write.")],
-    device: Annotated[str, typer.Option(help="auto, cuda, cuda:<index> (AMD parts too) or cpu.")] = "auto",
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and shorter runs.")] = False,
-    seconds: Annotated[float | None, typer.Option(help="Seconds each point runs.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
+    out: Annotated[Path, Option(help="CSV to write.")],
+    device: Annotated[str, Option(help="auto, cuda, cuda:<index> (AMD parts too) or cpu.")] = "auto",
+    quick: Annotated[bool, Option("--quick", help="Fewer points and shorter runs.")] = False,
+    seconds: Annotated[float | None, Option(help="Seconds each point runs.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Measure this machine: bandwidth, matrix rates by precision, decode and prefill steps, board power."""
-    from planner.calibration.probe.measure import ProbeOptions, measure_machine
-    from planner.calibration.probe.rows import write_rows
+    from planner.calibration.probe import ProbeOptions, measure_machine, write_rows
 
-    options = ProbeOptions(device=device, quick=quick, seconds=seconds)
     try:
-        rows = measure_machine(options, progress=lambda text: typer.echo(text, err=True))
+        options = ProbeOptions(device=device, quick=quick, seconds=seconds)
+        rows = measure_machine(options, progress=functools.partial(typer.echo, err=True))
         write_rows(rows, out)
     except PlannerError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(error.exit_code) from error
-    if json:
-        typer.echo(json_library.dumps({"rows": [dataclasses.asdict(row) for row in rows]}, indent=2))
-        return
-    typer.echo(f"{len(rows)} rows written to {out}")
+    if as_json:
+        typer.echo(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}, indent=2))
+    else:
+        typer.echo(f"{len(rows)} rows written to {out}")

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.elementwise import distinct, in_hours
+from planner.engine.hourly import Route, serving
 from planner.engine.linear import maximise
-from planner.engine.routing import Way, serving
 from planner.plan.plan import Plan
 
 _NONE = 1e-9  # stands for nothing where something must be divided by
@@ -84,7 +84,7 @@ def _rents(plan: Plan) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wants:
+class Demand:
     """Whose work is to be placed, in which hours."""
 
     workloads: Sequence[int]
@@ -96,13 +96,13 @@ class Wants:
     hours: NDArray[np.intp]
     """Within the window, shape (some hours,)."""
 
-    def only(self, which: NDArray[np.intp]) -> Wants:
+    def only(self, which: NDArray[np.intp]) -> Demand:
         """Return what is wanted in some of the hours."""
         return replace(self, requests=in_hours(self.requests, which), hours=self.hours[which])
 
 
 def allocate(
-    ways: Sequence[Way], nodes: Floats, wants: Wants, steps: Steps, allowed_kw: Floats | None = None
+    routes: Sequence[Route], nodes: Floats, demand: Demand, steps: Steps, allowed_kw: Floats | None = None
 ) -> Floats:
     """Return the node-equivalents that each cluster gives to each workload, shape (clusters, workloads, some hours).
 
@@ -110,41 +110,43 @@ def allocate(
     serve any of the workloads. Hours of the same speeds share a program; programs in which the same clusters and
     workloads are alike are solved together.
     """
-    given = np.zeros((len(nodes), len(wants.workloads), wants.hours.size))
-    if not wants.hours.size:
+    given = np.zeros((len(nodes), len(demand.workloads), demand.hours.size))
+    if not demand.hours.size:
         return given
-    on = serving(ways, wants.workloads)
+    on = serving(routes, demand.workloads)
     steps = steps.of(on)
-    program, rates, tokens = _speeds(ways, wants, on)
-    for clusters, workloads, which in _patterns(rates, tokens, wants.levels, steps):
+    program, rates, tokens = _speeds(routes, demand, on)
+    for clusters, workloads, which in _patterns(rates, tokens, demand.levels, steps):
         among = np.full(len(rates), -1)
         among[which] = np.arange(which.size)
         hours = np.flatnonzero(among[program] >= 0)
-        programs = _programs(rates[which], tokens[which], wants.levels, steps, (clusters, workloads))
-        if hours.size == wants.hours.size:
-            return programs.solve(nodes, wants.requests, allowed_kw, program)
+        programs = _programs(rates[which], tokens[which], demand.levels, steps, (clusters, workloads))
+        if hours.size == demand.hours.size:
+            return programs.solve(nodes, demand.requests, allowed_kw, program)
         power = None if allowed_kw is None else allowed_kw[hours]
-        solved = programs.solve(in_hours(nodes, hours), in_hours(wants.requests, hours), power, among[program[hours]])
+        solved = programs.solve(in_hours(nodes, hours), in_hours(demand.requests, hours), power, among[program[hours]])
         for there, nodes_given in zip(given, solved, strict=True):
             for row, nodes_of_it in zip(there, nodes_given, strict=True):
                 row[hours] = nodes_of_it
     return given
 
 
-def _speeds(ways: Sequence[Way], wants: Wants, on: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats, Floats]:
+def _speeds(routes: Sequence[Route], demand: Demand, on: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats, Floats]:
     """Return the program of each hour, the rates of each, shape (programs, clusters, workloads), and tokens a request.
 
     A program is a stretch of hours in which neither changes; most have no series at all, but one figure for all hours.
     """
-    rates = {(c, place): ways[w].rate(c, wants.hours) for place, w in enumerate(wants.workloads) for c in ways[w].order}
-    tokens = [ways[w].tokens(wants.hours) for w in wants.workloads]
-    changed = np.zeros(wants.hours.size, dtype=np.bool_)
+    rates = {
+        (c, place): routes[w].rate(c, demand.hours) for place, w in enumerate(demand.workloads) for c in routes[w].order
+    }
+    tokens = [routes[w].tokens(demand.hours) for w in demand.workloads]
+    changed = np.zeros(demand.hours.size, dtype=np.bool_)
     changed[0] = True
     for series in (*rates.values(), *tokens):
         if series.size > 1:
             changed[1:] |= series[1:] != series[:-1]
     first = np.flatnonzero(changed)
-    table, size = np.zeros((first.size, on.size, len(wants.workloads))), np.empty((first.size, len(wants.workloads)))
+    table, size = np.zeros((first.size, on.size, len(demand.workloads))), np.empty((first.size, len(demand.workloads)))
     for (c, place), rate in rates.items():
         table[:, np.searchsorted(on, c), place] = rate if rate.size == 1 else rate[first]
     for place, per_request in enumerate(tokens):

@@ -6,8 +6,11 @@ meanwhile; without one the whole horizon is a single window. Results do not depe
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
+import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,22 +19,14 @@ import simpy
 
 from planner.arrays import Floats
 from planner.demand.plan import DemandPlan, hourly_requests_per_s
-from planner.engine.domains import stated
-from planner.engine.expansion import MonthFigures, Review
-from planner.engine.histories import Histories
-from planner.engine.hourly import WindowInput, WindowResult
-from planner.engine.log import ChangeLog
-from planner.engine.memory import keep_memory
-from planner.engine.open_shop import OpenShop
-from planner.engine.outages import site_outages
-from planner.engine.processes import Process, Surroundings, World, guarded, numbered
-from planner.engine.rented import rent_for_shed
-from planner.engine.repair_shop import RepairShop
-from planner.engine.scan import steps_by_hour
-from planner.engine.software import SoftwareDesk
-from planner.engine.streams import Streams
-from planner.engine.streams import streams as streams_of
-from planner.engine.supply import Supply
+from planner.engine.hourly import SpeedLoss, WindowInput, WindowResult, rent_for_shed
+from planner.engine.log import Change, ChangeLog, SoftwareEvent, Streams
+from planner.engine.log import streams as streams_of
+from planner.engine.processes import Process, RunContext, SimulationContext, guarded, numbered, site_outages, stated
+from planner.engine.repair_shop import OutageRow, RepairShop, RepairShopProcess
+from planner.engine.scan import hours_within, steps_by_hour
+from planner.engine.software import IncidentProcess
+from planner.engine.supply import MonthFigures, Review, Supply
 from planner.engine.window import evaluate_window
 from planner.plan import quantities
 from planner.plan.plan import Plan
@@ -63,7 +58,7 @@ class Run:
     windows: tuple[WindowResult, ...]
     node_hours: tuple[NodeHours, ...]
     log: ChangeLog
-    shop: RepairShop | OpenShop
+    shop: RepairShop | RepairShopProcess
 
 
 class Simulation:
@@ -77,27 +72,27 @@ class Simulation:
         self.log = ChangeLog()
         # Another process may want a crew at any time, which only a shop inside the clock can give it.
         started = {**stated(plan.reliability), **numbered(processes)}
-        self.shop: RepairShop | OpenShop = (
-            OpenShop(self.env, plan.reliability, plan.clusters)
+        self.shop: RepairShop | RepairShopProcess = (
+            RepairShopProcess(self.env, plan.reliability, plan.clusters)
             if started
             else RepairShop(plan.reliability, plan.clusters)
         )
         self.histories = Histories(plan, self.log, self.shop)
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
         self.supply.start()
-        self.desk = SoftwareDesk(self.env, plan, self.log, streams, self.supply.arrived)
+        self.desk = IncidentProcess(self.env, plan, self.log, streams, self.supply.arrived)
         self.desk.start()
         self.env.process(site_outages(self.env, plan, self.log, streams))
         self.months: list[MonthFigures] = []
-        if isinstance(self.shop, OpenShop):
+        if isinstance(self.shop, RepairShopProcess):
             self._start(started, self.shop, streams)
         self.demand_requests = _demand_requests(plan.demand, streams)
 
-    def _start(self, processes: Mapping[str, Process], shop: OpenShop, streams: Streams) -> None:
+    def _start(self, processes: Mapping[str, Process], shop: RepairShopProcess, streams: Streams) -> None:
         """Set processes going, each with random numbers of its own."""
-        shared = Surroundings(plan=self.plan, shop=shop, supply=self.supply, log=self.log, months=self.months)
+        shared = RunContext(plan=self.plan, shop=shop, supply=self.supply, log=self.log, months=self.months)
         for name, process in processes.items():
-            world = World(self.env, name, streams(f"process/{name}"), shared)
+            world = SimulationContext(self.env, name, streams(f"process/{name}"), shared)
             self.env.process(guarded(process, world))
 
     def run(self, window_edges_h: Sequence[int]) -> Run:
@@ -274,3 +269,224 @@ def run_plan(
     if window_h is not None:
         edges.update(range(0, plan.hours, window_h))
     return Simulation(plan, streams_of(seed, replication), processes).run(sorted(edges))
+
+
+Pair = tuple[int, int]
+"""A cluster and a workload."""
+Step = tuple[float, float, int]
+"""A change of speed: when, by how much in its logarithm, and the incident behind it, -1 for none."""
+
+
+class Course:
+    """A level that moves in steps: where a window finds it, and its steps within."""
+
+    def __init__(self, level: float) -> None:
+        self.before = level
+        self.times_h = self.levels = np.zeros(0)
+        """Of the window's steps in time order: when, and the level from then on."""
+        self.had_moved = False
+        """Whether it had any step before the window."""
+
+    @property
+    def level(self) -> float:
+        """Where it stands at the window's end."""
+        return float(self.levels[-1]) if self.levels.size else self.before
+
+    def go_on(self, times_h: Sequence[float] | Floats, levels: Sequence[float] | Floats) -> None:
+        """Begin the next window, which has these steps."""
+        if self.levels.size:
+            self.before, self.had_moved = self.level, True
+        self.times_h, self.levels = np.asarray(times_h, dtype=np.float64), np.asarray(levels, dtype=np.float64)
+
+    def has_moved(self, by_h: float) -> bool:
+        """Say whether it has had any step before a moment of the window."""
+        return self.had_moved or bool(self.levels.size and self.times_h[0] < by_h)
+
+    def by_hour(self, first: int, last: int) -> Floats:
+        """Return its mean over each hour of a part of the window."""
+        if not self.levels.size:
+            return np.full(last - first, self.before)
+        return steps_by_hour(self.times_h, self.levels, first, last - first, before=self.before)
+
+
+class _Speed:
+    """The speed of a cluster on a workload, and what it would be for its incidents alone."""
+
+    def __init__(self) -> None:
+        self.speed, self.slowed = Course(1.0), Course(1.0)
+        self.logs = [0.0, 0.0]
+        """The logarithms that they stand at."""
+
+    def go_on(self, steps: Sequence[Step]) -> None:
+        """Begin a window with these changes; speed is exactly 1 again when everything that slowed it is fixed."""
+        incidents = [step for step in steps if step[2] >= 0]
+        for which, course, chosen in ((0, self.speed, steps), (1, self.slowed, incidents)):
+            logs = [*itertools.accumulate((factor for _, factor, _ in chosen), initial=self.logs[which])]
+            self.logs[which] = logs[-1]
+            course.go_on([step[0] for step in chosen], [math.exp(round(log, 12)) for log in logs[1:]])
+
+    def slowdown(self, first: int, last: int) -> SpeedLoss | None:
+        """Return the hours of a part of the window that open incidents slow; None where there are none."""
+        slowed = self.slowed
+        steps = slice(slowed.times_h.searchsorted(last))
+        times = [0.0, *slowed.times_h[steps].tolist(), float(last)]
+        levels = [slowed.before, *slowed.levels[steps].tolist()]
+        slow = [span for span, level in zip(itertools.pairwise(times), levels, strict=True) if level != 1.0]
+        hours = hours_within(slow, first, last - first)
+        if not hours.size:
+            return None
+        return SpeedLoss(hours=hours, lost_fraction=1.0 - slowed.by_hour(first, last)[hours])
+
+
+class Histories:
+    """Speeds by cluster and workload, and machines by cluster, window after window."""
+
+    def __init__(self, plan: Plan, log: ChangeLog, shop: RepairShop | RepairShopProcess) -> None:
+        self.log, self.shop = log, shop
+        self.twins = _twins(plan)
+        self._speeds = {twin: _Speed() for twin in self.twins.values()}
+        self.present, self.failed = ([Course(0.0) for _ in plan.clusters] for _ in range(2))
+        """By cluster, nodes delivered and not retired, and those out of service for a hardware fault."""
+        self._per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])
+        self._per_group = np.array([float(cluster.group_accelerators) for cluster in plan.clusters])
+        self._retire_h = np.array([cluster.retire_h for cluster in plan.clusters])
+        self._until_h = -math.inf
+        """Up to when everything is taken up."""
+        self._software: list[SoftwareEvent] = []
+        self._changes: list[Change] = []
+        """What is known ahead of its time; and how much of the log has been read."""
+        self._read_software = self._read_changes = 0
+        self._open: list[OutageRow] = []
+        """Outages that have not ended; and how many are known at all."""
+        self._outages = 0
+
+    def take_up(self, until_h: float) -> None:
+        """Begin a window with all that happens before its end, which has to be known by now."""
+        self._take_up_software(until_h)
+        self._take_up_changes(until_h)
+        self._take_up_outages(until_h)
+        self._until_h = until_h
+
+    def _take_up_software(self, until_h: float) -> None:
+        self._software += self.log.software[self._read_software :]
+        self._read_software = len(self.log.software)
+        steps: dict[Pair, list[Step]] = {twin: [] for twin in self._speeds}
+        due = (event for event in self._software if event.time_h < until_h)
+        for event in sorted(due, key=lambda event: event.time_h):
+            for pair, factor in zip(event.pairs, event.log_factors, strict=True):
+                if factor != 0.0 and pair in steps:
+                    steps[pair].append((event.time_h, factor, event.incident))
+        self._software = [event for event in self._software if event.time_h >= until_h]
+        for twin, speed in self._speeds.items():
+            speed.go_on(steps[twin])
+
+    def _take_up_changes(self, until_h: float) -> None:
+        self._changes += self.log.changes[self._read_changes :]
+        self._read_changes = len(self.log.changes)
+        due = sorted(change for change in self._changes if change.time_h < until_h)
+        self._changes = [change for change in self._changes if change.time_h >= until_h]
+        for index, (course, per_node) in enumerate(zip(self.present, self._per_node.tolist(), strict=True)):
+            here = [change for change in due if change.cluster == index]
+            nodes = itertools.accumulate((change.accelerators / per_node for change in here), initial=course.level)
+            course.go_on([change.time_h for change in here], list(nodes)[1:])
+
+    def _take_up_outages(self, until_h: float) -> None:
+        """Take up when those outages begin and end that are new, or had not ended."""
+        rows = self._open + self.shop.rows[self._outages :]
+        self._outages = len(self.shop.rows)
+        cluster = np.array([row.claim.cluster for row in rows], dtype=np.intp)
+        times_h = np.array([row.start_h for row in rows] + [row.end_h for row in rows])
+        np.minimum(times_h, np.tile(self._retire_h[cluster], 2), out=times_h)
+        self._open = [row for row, end_h in zip(rows, times_h[len(rows) :].tolist(), strict=True) if end_h >= until_h]
+        due = np.flatnonzero((times_h >= self._until_h) & (times_h < until_h))
+        due = due[np.argsort(times_h[due], kind="stable")]
+        groups = np.array([row.groups for row in rows], dtype=np.intp)
+        nodes = groups * self._per_group[cluster] / self._per_node[cluster]
+        times_h, owner, deltas = times_h[due], np.tile(cluster, 2)[due], np.concatenate((nodes, -nodes))[due]
+        for index, course in enumerate(self.failed):
+            here = np.flatnonzero(owner == index)
+            levels = np.cumsum(np.concatenate(([course.level], deltas[here])))
+            course.go_on(times_h[here], levels[1:])
+
+    def speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, SpeedLoss]]:
+        """Return speed against day one, and what open incidents take of it, where there is any of either.
+
+        Of a part of the window, shape (hours,) each.
+        """
+        moved = {twin: course for twin, course in self._speeds.items() if course.speed.has_moved(last)}
+        speed = {twin: course.speed.by_hour(first, last) for twin, course in moved.items()}
+        slowed = {twin: course.slowdown(first, last) for twin, course in moved.items()}
+        return (
+            {pair: speed[twin] for pair, twin in self.twins.items() if twin in speed},
+            {pair: slow for pair, twin in self.twins.items() if (slow := slowed.get(twin)) is not None},
+        )
+
+
+def _twins(plan: Plan) -> dict[Pair, Pair]:
+    """Return for each cluster and workload the first that shares its history of speed.
+
+    Clusters of one stack and workloads of one model do, but for precision, for the roofline and the date of the first
+    image, which decide what releases gain, and for bring-ups, which each part has of its own.
+    """
+    first: dict[tuple[str, str, int, str, float, tuple[float, ...]], Pair] = {}
+    twins: dict[Pair, Pair] = {}
+    for w, workload in enumerate(plan.workloads):
+        for c in workload.cluster_order:
+            cluster, wide = plan.clusters[c], float(plan.software.wide_precision_factor[c, w])
+            apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
+            ends = (float(plan.software.roofline_log_gain[c, w]), float(plan.software.dated_log_gain[c, w]))
+            course = (*ends, plan.software.clock_h[c])
+            key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
+            twins[c, w] = first.setdefault(key, (c, w))
+    return twins
+
+
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8  # malloc.h of glibc
+_LARGEST = 2**31 - 1
+_MADV_HUGEPAGE = 14  # sys/mman.h of Linux
+_HUGE_PAGE_BYTES = 2**21
+_HUGE_BYTES = 2**26
+"""Memory that is asked for in huge pages: a replication's, and room beside it. What is not used is never fetched."""
+
+
+@functools.cache
+def keep_memory() -> bool:
+    """Ask the C library, once, to keep freed memory for the next replication instead of giving it back to the system.
+
+    A replication allocates and frees some tens of megabytes of hourly arrays; fetching them afresh costs it a quarter
+    of its time in page faults. All threads share what is kept: one that a server works in would give back its own.
+    Only glibc can be asked; elsewhere nothing happens. Returns whether it was.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        library = ctypes.CDLL(None)
+        options = library.mallopt
+    except (AttributeError, OSError):  # musl has no mallopt
+        return False
+    asked = ((_M_MMAP_THRESHOLD, 2**30), (_M_TRIM_THRESHOLD, _LARGEST), (_M_ARENA_MAX, 1))
+    if not all(options(*option) for option in asked):
+        return False
+    _ask_for_huge_pages(library)
+    return True
+
+
+def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
+    """Have what the C library will hand out next come from the system in pages of 2 MB, where it has them.
+
+    So a replication fetches its memory in tens of steps and not in thousands, a fork's too, and the processor knows
+    the addresses of all of it: that takes a thirtieth off its time. The array is let go at once, and its place kept.
+    """
+    try:
+        place = np.empty(_HUGE_BYTES, dtype=np.uint8)
+    except MemoryError:  # a system that promises no more than it has
+        return
+    begin = -(-place.ctypes.data // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+    size = place.ctypes.data + _HUGE_BYTES - begin
+    library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _MADV_HUGEPAGE)  # one that has none says so
+
+
+def fetch_memory(size_bytes: int) -> None:
+    """Fetch memory from the system before it is wanted, where it is kept: page by page it would delay who waits."""
+    if keep_memory():
+        np.empty(size_bytes, dtype=np.uint8).fill(0)

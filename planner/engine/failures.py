@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
+from planner.plan.parts import ReliabilityPlan
 from planner.plan.plan import ClusterPlan
-from planner.plan.reliability_plan import ReliabilityPlan
 
 SEVERITIES = ("soft", "medium", "hard")
 SOFT, MEDIUM, HARD = 0, 1, 2
@@ -31,19 +31,14 @@ class Failures:
 
     def where(self, chosen: Bools | Ints | slice) -> Failures:
         """Return the failures that a mask, an order or a slice chooses."""
-        return Failures(
-            time_h=self.time_h[chosen], node=self.node[chosen], group=self.group[chosen],
-            cause=self.cause[chosen], severity=self.severity[chosen], repair_h=self.repair_h[chosen],
-        )  # fmt: skip
+        return Failures(**{name: column[chosen] for name, column in self._columns().items()})
 
-    @staticmethod
-    def joined(parts: Sequence[Failures]) -> Failures:
-        """Return several sets as one."""
-        if len(parts) == 1:
-            return parts[0]
-        return Failures(
-            **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Failures)}
-        )
+    def rows(self) -> list[tuple[float, int, int, int, int, float]]:
+        """Return time, node, group, cause, severity and repair of each."""
+        return list(zip(*(column.tolist() for column in self._columns().values()), strict=True))
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def draw_failures(

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.arrays import Floats, Ints
+from planner.elementwise import Hours, part_of, safe_denominator
+from planner.plan.placement import ROUNDING
+from planner.plan.plan import Placement, Plan
+from planner.plan.quantities import machine_time, shares
+
+ALL = slice(None)
+"""Every hour of a window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slowdown:
+class SpeedLoss:
     """The hours of a window in which incidents slow a cluster on a workload."""
 
     hours: Ints
@@ -31,7 +39,7 @@ class WindowInput:
     """Healthy nodes with power, shape (clusters, hours)."""
     speed: Mapping[tuple[int, int], Floats]
     """Speed of a cluster on a workload against day one, where it differs from 1, shape (hours,)."""
-    incidents: Mapping[tuple[int, int], Slowdown]
+    incidents: Mapping[tuple[int, int], SpeedLoss]
     """What open incidents take of that speed, where there are any."""
     waiting_requests: tuple[Floats, ...]
     """Per workload, requests still waiting by hour of arrival, oldest first, shape (deadline,)."""
@@ -79,7 +87,7 @@ class WindowInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drag:
+class Slowdown:
     """What slow software cost a cluster on a workload."""
 
     hours: Ints
@@ -109,7 +117,7 @@ class WindowResult:
     """Node-equivalents at work, shape (clusters, hours)."""
     drag_nodes: Floats
     """Of those, what open software incidents cost, shape (clusters, hours)."""
-    drags: Mapping[tuple[int, int], Drag]
+    drags: Mapping[tuple[int, int], Slowdown]
     """The same by cluster and workload, where there is any."""
     throttled_nodes: Floats
     """Node-equivalents that had work and lost it to the power cap, shape (clusters, hours)."""
@@ -135,3 +143,178 @@ class WindowResult:
     def replicas_after(self) -> Floats:
         """Replicas in the last hour, shape (deployments,)."""
         return self.replicas[:, -1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where one workload may go and how fast it is served there."""
+
+    tiers: Sequence[Sequence[int]]
+    """Clusters in the order in which they are offered the work; those of one tier are offered it together."""
+    rates: Sequence[Floats]
+    """Requests per node and hour, by cluster, each of shape (1,) or (hours,)."""
+    tokens_per_request: Floats
+    """Shape (1,) or (hours,)."""
+    rented: int = 0
+    """How many tiers at the end are rented by the hour: they are offered what the others' waits do not allow."""
+    allowed: Floats | None = None
+    """Share of their nodes up to which the others' waits allow it, shape (clusters, hours or 1); None where none is
+    rented."""
+    outgrown: NDArray[np.bool_] | None = None
+    """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
+    divisors: Mapping[int, Floats] = field(init=False)
+    """By cluster, the rates to divide by: infinity in place of zero, for where nothing is served nothing works."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "divisors", {cluster: safe_denominator(self.rates[cluster]) for cluster in self.order})
+
+    @property
+    def order(self) -> list[int]:
+        """Return the clusters in the order in which they are offered the work."""
+        return [cluster for tier in self.tiers for cluster in tier]
+
+    @property
+    def paid_tiers(self) -> Sequence[Sequence[int]]:
+        """Return the tiers that are paid whether they work or not."""
+        return self.tiers[: len(self.tiers) - self.rented]
+
+    @property
+    def rented_tiers(self) -> Sequence[Sequence[int]]:
+        """Return the tiers that are rented by the hour."""
+        return self.tiers[len(self.tiers) - self.rented :]
+
+    def tokens(self, hours: Hours) -> Floats:
+        """Return the tokens of a request in some hours, of shape (1,) or (some hours,)."""
+        return self.tokens_per_request if self.tokens_per_request.size == 1 else self.tokens_per_request[hours]
+
+    def rate(self, cluster: int, hours: Hours) -> Floats:
+        """Return a cluster's rate in some hours, of shape (1,) or (some hours,)."""
+        rate = self.rates[cluster]
+        return rate if rate.size == 1 else part_of(rate, hours)
+
+    def nodes(self, requests: Floats, cluster: int, hours: Hours) -> Floats:
+        """Return the node-equivalents that requests take; none where the rate is zero, since none are served there."""
+        rate = self.divisors[cluster]
+        return requests / (rate if rate.size == 1 else part_of(rate, hours))
+
+
+def serving(routes: Sequence[Route], workloads: Sequence[int]) -> NDArray[np.intp]:
+    """Return the clusters that serve any of some workloads, in their order."""
+    return np.array(sorted({cluster for workload in workloads for cluster in routes[workload].order}), dtype=np.intp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rented:
+    """What rented accelerators served."""
+
+    requests: Floats
+    """Shape (months, workloads)."""
+    accelerator_h: Floats
+    """Shape (months,)."""
+
+
+def rent_by_hour(plan: Plan, window: WindowResult) -> tuple[Floats, Floats]:
+    """Return requests served on rented accelerators, shape (workloads, hours), and their accelerators, shape (hours,).
+
+    A request takes as long on a rented accelerator as on the plan's best for its workload. Where an hour needs more
+    accelerators than there are, every workload gets the same share of its need.
+    """
+    burst, shed = plan.money.market.burst, window.shed_requests
+    first, hours = window.first_hour, shed.shape[1]
+    if burst is None:
+        return np.zeros_like(shed), np.zeros(hours)
+    month = plan.months.hour_periods[first : first + hours]
+    per_request = burst.accelerator_h_per_request
+    with np.errstate(invalid="ignore"):  # 0 · ∞: nothing is shed of what no accelerator serves
+        needed = shed * (per_request[:, month] if per_request.shape[1] > 1 else per_request)
+    needed[shed <= 0] = 0.0
+    servable = np.isfinite(needed)
+    needed[~servable] = 0.0
+    wanted = needed.sum(axis=0)
+    share = np.minimum(1.0, np.divide(burst.most_accelerators, wanted, out=np.ones(hours), where=wanted > 0))
+    return np.where(servable, shed, 0.0) * share, wanted * share
+
+
+def rent_for_shed(plan: Plan, windows: Sequence[WindowResult]) -> Rented:
+    """Serve what would be shed on rented accelerators, as far as there are enough in the hour; sums by month."""
+    months = plan.month_edges_h.size - 1
+    requests, accelerator_h = np.zeros((months, len(plan.workloads))), np.zeros(months)
+    for window in windows if plan.money.market.burst is not None else ():
+        served, used = rent_by_hour(plan, window)
+        edges = np.clip(plan.month_edges_h - window.first_hour, 0, used.size)
+        inside = np.flatnonzero(np.diff(edges) > 0)
+        requests[inside] += np.add.reduceat(served, edges[inside], axis=1).T
+        accelerator_h[inside] += np.add.reduceat(used, edges[inside])
+    return Rented(requests=requests, accelerator_h=accelerator_h)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residence:
+    """What the deployments of a plan held, by month; shape (months, deployments)."""
+
+    replicas: Floats
+    """Most at once, whole."""
+    held_node_h: Floats
+    """Node-hours that may serve it: of its replicas, or of the cluster where any share of it may."""
+    load_node_h: Floats
+    """Node-hours in which weights were loaded."""
+
+
+def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult]) -> Residence:
+    """Return what was placed month by month; on clusters where any share serves any model, what the work amounts to.
+
+    There replicas are those of the highest hour, ceil(nodes at work on it / nodes of a replica), and what is loaded is
+    the rise from hour to hour, in months whose highest hours do not all fit at once; it was not taken off what served.
+    """
+    starts, lengths = plan.month_edges_h[:-1], np.diff(plan.month_edges_h)
+    served, nodes, busy, placed, loading = (
+        _hourly(windows, name) for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
+    )
+    deployments, size = (
+        placement.deployments,
+        np.array([deployment.nodes_per_replica for deployment in placement.deployments]),
+    )
+    replicas, held, load = (np.zeros((size.size, plan.hours)) for _ in range(3))
+    rates = np.moveaxis(plan.requests_per_node_h, 2, 0)
+    for c, whole_replicas in enumerate(placement.placed):
+        there = [d for d, deployment in enumerate(deployments) if deployment.cluster == c]
+        if whole_replicas:
+            replicas[there], held[there], load[there] = placed[there], placed[there] * size[there, None], loading[there]
+            continue
+        hourly = np.repeat(rates[:, c], lengths, axis=0) if len(rates) > 1 else rates[:, c]
+        share = shares(machine_time(served[c].T, hourly)).T  # of the nodes at work, shape (workloads, hours)
+        for d in there:
+            work = share[list(deployments[d].workloads)].sum(axis=0) * busy[c]
+            replicas[d] = np.ceil(work / size[d] - ROUNDING)
+            held[d] = nodes[c]
+            load[d] = np.maximum(np.diff(replicas[d], prepend=replicas[d, :1]), 0.0) * size[d] * deployments[d].load_h
+        highest = np.maximum.reduceat(replicas[there], starts, axis=1)
+        fits = (highest * size[there, None]).sum(axis=0) <= np.minimum.reduceat(nodes[c], starts)
+        load[there] *= ~np.repeat(fits, lengths)
+    return Residence(
+        replicas=np.maximum.reduceat(replicas, starts, axis=1).T,
+        held_node_h=np.add.reduceat(held, starts, axis=1).T,
+        load_node_h=np.add.reduceat(load, starts, axis=1).T,
+    )
+
+
+def _hourly(windows: Sequence[WindowResult], name: str) -> Floats:
+    """Return the hours of all windows one after the other, to be read alone: those of a single window are its own."""
+    parts: list[Floats] = [getattr(window, name) for window in windows]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
+    """Return the workloads that were asked for and whose model was never resident anywhere."""
+    placement = plan.placement
+    if placement is None:
+        return []
+    never = []
+    for w, workload in enumerate(placement.pools.workloads):
+        held = [placement.pool_deployment[pool] for pool in workload.cluster_order]
+        placed = [d for d in held if d is not None]
+        if len(placed) < len(held) or not any(window.demand_requests[w].max() > 0.0 for window in windows):
+            continue
+        if not any(window.replicas[d].max() > 0.0 for window in windows for d in placed):
+            never.append(w)
+    return never

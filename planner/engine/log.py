@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random.bit_generator import ISeedSequence
+from numpy.typing import NDArray
 
 
 class Change(NamedTuple):
@@ -109,3 +115,35 @@ class Purchase(NamedTuple):
     """Price of a node: accelerators, host, network, storage."""
     placed_h: float = math.inf
     """When it was ordered, where its order says how it is paid; infinity where it is paid on delivery."""
+
+
+Streams = Callable[[str], np.random.Generator]
+_DIGEST_BYTES = 64  # the most BLAKE2b gives; SFC64 takes 24
+
+
+class _Digest(ISeedSequence):
+    """Seed words taken from a digest."""
+
+    def __init__(self, digest: bytes) -> None:
+        self.digest = digest
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> NDArray[Any]:
+        """Return the first words of the digest."""
+        return np.frombuffer(self.digest, dtype=dtype, count=n_words).copy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seeded:
+    """From a stream's name to its generator, fresh at every call; what has the same seed gives the same."""
+
+    seed: int
+    replication: int
+
+    def __call__(self, name: str) -> np.random.Generator:
+        digest = hashlib.blake2b(f"{self.seed}/{self.replication}/{name}".encode(), digest_size=_DIGEST_BYTES)
+        return np.random.Generator(np.random.SFC64(_Digest(digest.digest())))  # type: ignore[arg-type]  # stubs want SeedSequence itself
+
+
+def streams(seed: int, replication: int = 0) -> Streams:
+    """Return the function from a stream's name to its generator."""
+    return _Seeded(seed, replication)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import Floats, Ints
-from planner.elementwise import at_least
+from planner.elementwise import maximum
 from planner.plan.plan import Plan
 
 _MOST_HEADROOM = 1e3  # times the work: beyond it all nodes are on
@@ -17,7 +17,7 @@ _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for r
 
 def load_fraction(used: Floats, nodes: Floats) -> Floats:
     """Return the load of nodes that share it evenly, shape (hours,); 0 where there are none."""
-    load = at_least(_NONE, nodes)
+    load = maximum(_NONE, nodes)
     return np.divide(used, load, out=load)
 
 
@@ -35,7 +35,7 @@ def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awake:
+class PoweredNodes:
     """Nodes that parking leaves on; shape (clusters, hours)."""
 
     on: Floats
@@ -48,7 +48,7 @@ class Awake:
     """Nodes on and nodes parked in the last hour, from which the next window goes on; shape (2, clusters)."""
 
 
-def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: Ints) -> Awake:
+def powered_nodes(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: Ints) -> PoweredNodes:
     """Return which nodes are on where idle ones are parked.
 
     Whole nodes for the work and its headroom, ⌈u·(1 + r)⌉, and one at least where something can be served; all where
@@ -70,7 +70,7 @@ def awake(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped
     # A node that was repaired or delivered was not parked, and has nothing to wake from.
     woken = np.clip(on - on_before, 0.0, parked_before)
     last = np.stack((on[:, -1], parked[:, -1]))
-    return Awake(on=on, serving=on - parking.wake_h * woken, woken=woken, last=last)
+    return PoweredNodes(on=on, serving=on - parking.wake_h * woken, woken=woken, last=last)
 
 
 def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:

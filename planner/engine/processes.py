@@ -1,7 +1,11 @@
-"""A user's own SimPy processes: what they see of a run, how they change it, and where they come from.
+"""Processes that run beside the machines: a user's own, and those that a scenario states.
 
-A process is a generator function of a :class:`World`; ``planner.simulate(scenario, processes=[f])`` and ``planner run
---process module:function`` start it with the run's clock at hour 0.
+A process is a generator function of a :class:`SimulationContext`; ``planner.simulate(scenario, processes=[f])`` and
+``planner run --process module:function`` start it with the run's clock at hour 0. What a scenario states of failure
+domains, maintenance windows and firmware runs as such processes (:func:`stated`); a process of one's own may call them
+with other figures, ``return failures_of(world, DomainPlan(name="pdu", nodes=12, per_year=0.1, repair_h=5.0))``. Nodes
+of one domain are those with neighbouring numbers in their cluster. Racks, feeds and windows are the site's: machines at
+a provider's have no part in them.
 """
 
 from __future__ import annotations
@@ -11,21 +15,23 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import simpy
 
-from planner.engine.expansion import MonthFigures
-from planner.engine.log import ChangeLog, Note
-from planner.engine.open_shop import Claim, OpenShop, Pool
-from planner.engine.supply import Supply
+from planner.engine.log import ChangeLog, Note, SiteEvent, Streams
+from planner.engine.repair_shop import DOMAIN, PLANNED, Claim, Pool, RepairShopProcess
+from planner.engine.supply import MonthFigures, Supply
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.plan.parts import DomainPlan, PlannedWork, ReliabilityPlan
 from planner.plan.plan import Plan
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 from planner.validation import nearest
 
-Process = Callable[["World"], Generator[simpy.Event, Any, Any]]
+Process = Callable[["SimulationContext"], Generator[simpy.Event, Any, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +46,10 @@ class Load:
     """Requests late or shed over those settled."""
 
 
-class World:
+class SimulationContext:
     """A run in progress, as a process sees it. Times are hours since the start, nodes numbers within their cluster."""
 
-    def __init__(self, env: simpy.Environment, name: str, random: np.random.Generator, run: Surroundings) -> None:
+    def __init__(self, env: simpy.Environment, name: str, random: np.random.Generator, run: RunContext) -> None:
         self.env = env
         """The clock, of which ``env.now`` is the hour: whatever SimPy offers can be used with it."""
         self.name = name
@@ -147,11 +153,11 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class RunContext:
     """What the processes of one run share."""
 
     plan: Plan
-    shop: OpenShop
+    shop: RepairShopProcess
     supply: Supply
     log: ChangeLog
     months: list[MonthFigures]
@@ -170,7 +176,7 @@ def numbered(processes: Sequence[Process]) -> dict[str, Process]:
     return {name if time == 1 else f"{name}/{time}": process for name, time, process in ordered}
 
 
-def guarded(process: Process, world: World) -> Generator[simpy.Event, Any, None]:
+def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event, Any, None]:
     """Run a process; whatever it raises ends the run as bad input, with its name and line."""
     yield world.timeout(0.0)  # after the machines of the first day, which come in the same hour
     try:
@@ -190,7 +196,7 @@ def guarded(process: Process, world: World) -> Generator[simpy.Event, Any, None]
         raise ScenarioError(_blame(process, world, error)) from error
 
 
-def _blame(process: Process, world: World, error: Exception) -> Problem:
+def _blame(process: Process, world: SimulationContext, error: Exception) -> Problem:
     """Say which process failed, on which line of it, at which hour."""
     file = getattr(getattr(process, "__code__", None), "co_filename", None)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -216,3 +222,109 @@ def load_process(named: str) -> Process:
         raise ScenarioError(Problem(path="--process", message=f"{named} is no function"))
     process: Process = loaded
     return process
+
+
+Steps = Generator[simpy.Event, Any, None]
+_LOOK_AGAIN_H = 30 * HOURS_PER_DAY  # how often the number of domains is counted anew
+
+
+def stated(plan: ReliabilityPlan) -> dict[str, Process]:
+    """Return the processes that a plan states, by name."""
+    processes: dict[str, Process] = {
+        f"failure domain {domain.name}": partial(failures_of, domain=domain)
+        for domain in plan.domains
+        if domain.per_year > 0.0
+    }
+    if plan.maintenance is not None:
+        processes["maintenance"] = partial(windows, work=plan.maintenance)
+    if plan.firmware is not None:
+        processes["firmware"] = partial(rollouts, work=plan.firmware)
+    return processes
+
+
+def failures_of(world: SimulationContext, domain: DomainPlan) -> Steps:
+    """Let domains fail as a Poisson process each, and take all their nodes until a crew has mended it.
+
+    Waits are exponential, which has no memory, so a wait that is cut short to count the domains anew changes nothing.
+    """
+    while True:
+        places = [(c, p) for c in world.on_site for p in sorted({node // domain.nodes for node in world.nodes(c)})]
+        wait_h = world.random.exponential(HOURS_PER_YEAR / (domain.per_year * max(len(places), 1)))
+        yield world.timeout(min(wait_h, _LOOK_AGAIN_H))
+        if wait_h <= _LOOK_AGAIN_H and places:
+            cluster, place = places[int(world.random.integers(len(places)))]
+            struck = [node for node in world.nodes(cluster) if node // domain.nodes == place]
+            world.env.process(_mend(world, cluster, struck, domain))
+
+
+def _mend(world: SimulationContext, cluster: str, nodes: Sequence[int], domain: DomainPlan) -> Steps:
+    held = world.take_out(cluster, nodes, domain.name, DOMAIN)
+    yield world.crews.take()
+    for claim in held:
+        claim.begin_h = world.now_h
+    yield world.timeout(domain.repair_h)
+    world.crews.give()
+    world.bring_back(held)
+
+
+def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = None) -> Steps:
+    """Open windows in which as many nodes are drained as Poisson draws of those on site, within the reserve."""
+    while True:
+        yield world.timeout(work.every_h)
+        for cluster in world.on_site:
+            nodes = world.nodes(cluster)
+            count = min(int(world.random.poisson(work.nodes_fraction * len(nodes))), len(nodes))
+            chosen = sorted(world.random.choice(nodes, count, replace=False).tolist()) if count else []
+            world.env.process(_drain(world, cluster, chosen, "maintenance", work.length_h, reserve))
+
+
+def rollouts(world: SimulationContext, work: PlannedWork, reserve: int | None = None, cause: str = "firmware") -> Steps:
+    """Drain every node of every cluster on site once a round, never more of a cluster than its reserve.
+
+    Rounds begin one interval apart, the first after one interval; one that takes longer puts off the next.
+    """
+    number = 0
+    while True:
+        number += 1
+        yield world.timeout(max(0.0, number * work.every_h - world.now_h))
+        begun_h = world.now_h
+        yield simpy.AllOf(
+            world.env,
+            [
+                world.env.process(_drain(world, cluster, world.nodes(cluster), cause, work.length_h, reserve))
+                for cluster in world.on_site
+            ],
+        )
+        world.note(f"round {number} done after {(world.now_h - begun_h) / HOURS_PER_DAY:.1f} days")
+
+
+def _drain(
+    world: SimulationContext, cluster: str, nodes: Sequence[int], cause: str, length_h: float, reserve: int | None
+) -> Steps:
+    """Take nodes out in turn, each once fewer than the reserve are down for whatever reason."""
+    at_work = []
+    for node in nodes:
+        yield from world.within_reserve(cluster, reserve)
+        if world.is_there(cluster, node):  # it may have been retired meanwhile
+            held = world.take_out(cluster, [node], cause, PLANNED)
+            at_work.append(world.env.process(_finish(world, held, length_h)))
+    yield simpy.AllOf(world.env, at_work)
+
+
+def _finish(world: SimulationContext, held: Sequence[Claim], length_h: float) -> Steps:
+    yield world.timeout(length_h)
+    world.bring_back(held)
+
+
+def site_outages(
+    env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams
+) -> Generator[simpy.Event, Any, None]:
+    """Let the whole site lose power now and then, each time for an exponential while; a provider's machines keep on."""
+    draw = streams("site/outages")
+    if plan.site.outages_per_year <= 0:
+        return
+    while True:
+        yield env.timeout(draw.exponential(HOURS_PER_YEAR / plan.site.outages_per_year))
+        length_h = draw.exponential(plan.site.outage_h)
+        log.site.append(SiteEvent(float(env.now), float(env.now) + length_h))
+        yield env.timeout(length_h)

@@ -1,104 +1,212 @@
-"""The repair shop, by a fast kernel.
+"""The repair shop: crews shared by all clusters, spares kept per cluster, and what is down until when.
 
 It works first come, first served with crews that take one node each; a hard fault also needs a part, which may have to
-come back from RMA. A thousand failures a run are walked through in time order: a heap of the crews' free times (Kiefer
-and Wolfowitz, 1955) tells when a repair begins, and no event of SimPy is needed for any of them. Where another process
-wants crews or spares too, :mod:`planner.engine.open_shop` is the same shop in SimPy; a test holds them together.
+come back from RMA. It stands here twice, with one book of outages. :class:`RepairShop` walks through the failures of a
+window in time order: a heap of the crews' free times (Kiefer and Wolfowitz, 1955) tells when a repair begins, and no
+event of SimPy is needed for any of them, which saves a third of a replication. :class:`RepairShopProcess` has an event
+for each step, so that another process may take a crew or a part in between, or take nodes out of service itself. A test
+holds the two together.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+import operator
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import simpy
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.elementwise import distinct
 from planner.engine.failures import HARD, SEVERITIES, SOFT, Failures
 from planner.engine.log import Outage
-from planner.engine.staffing import Staffing
+from planner.plan.parts import ReliabilityPlan
 from planner.plan.plan import ClusterPlan
-from planner.plan.reliability_plan import ReliabilityPlan
 
-_NEVER = float("inf")  # until its part has come
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outages:
-    """Everything that was down, from a failure until its repair; arrays of shape (outages,)."""
-
-    cluster: NDArray[np.int64]
-    groups: NDArray[np.int64]
-    """How many groups of accelerators are down together."""
-    start_h: Floats
-    end_h: Floats
+Steps = Generator[simpy.Event, Any, None]
+GroupKey = tuple[int, int, int]
+"""Cluster, node and group of a node's accelerators."""
+_NEVER = float("inf")  # until its repair has begun
+DOMAIN, PLANNED = "domain", "planned"
+"""What stands for the severity of a repair where a domain failed, and where nodes are drained for planned work."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """A repair that has not begun, for want of a part or a crew."""
+class Staffing:
+    """How many crews and spares the nodes on site need, and from when; a provider mends its machines itself."""
 
-    failed_h: float
+    def __init__(self, plan: ReliabilityPlan, clusters: Sequence[ClusterPlan]) -> None:
+        self.plan = plan
+        self.clusters = clusters
+        self.on_site = [0] * len(clusters)
+        """Nodes of each cluster that are there, or known to be on their way into service."""
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators on site."""
+        nodes = zip(self.on_site, self.clusters, strict=True)
+        return sum(count * cluster.accelerators_per_node for count, cluster in nodes if not cluster.is_hosted)
+
+    def crews(self) -> int:
+        """Return the crews for the accelerators on site."""
+        return self.plan.crews.number(self.accelerators)
+
+    def crews_from(self, cluster: int, service_h: Floats) -> list[float]:
+        """Return when each crew begins that nodes need which enter service at these times, rising."""
+        there, size = self.accelerators, self.clusters[cluster].accelerators_per_node
+        if self.clusters[cluster].is_hosted:
+            return []
+        return _from(service_h, lambda more: self.plan.crews.number(there + more * size))
+
+    def spares_from(self, cluster: int, service_h: Floats) -> list[float]:
+        """Return when each spare is in stock that nodes need which enter service at these times, rising."""
+        there, size = self.on_site[cluster], self.clusters[cluster].accelerators_per_node
+        return _from(service_h, lambda more: self.plan.spares.number((there + more) * size, there + more))
+
+
+def _from(service_h: Floats, needed: Callable[[int], int]) -> list[float]:
+    """Return the hour at which the node enters service that makes one more needed, for each further one."""
+    wanted = range(needed(0) + 1, needed(service_h.size) + 1)
+    # Needs rise with nodes, so the node is found by halving: a few steps for each of thousands of nodes.
+    return [float(service_h[bisect_left(range(1, service_h.size), count, key=needed)]) for count in wanted]
+
+
+@dataclass(eq=False, slots=True)
+class Claim:
+    """What keeps groups of accelerators down: a failure until it is repaired, or a process until it is done."""
+
+    cause: str
+    severity: str
+    """Of a failure's repair; :data:`DOMAIN`, :data:`PLANNED`, or empty for what a process took out."""
     cluster: int
     node: int
-    group: int
-    repair_h: float
-    rows: list[int]
-    """Outages that end with it; they are numbered as failures come, so of two ready at once the older has the lower."""
+    group: int = -1
+    """-1 where the node is down as a whole, and cannot fail."""
+    begin_h: float | None = None
+    """When its repair began."""
+    failed_h: float = 0.0
+    repair_h: float = 0.0
+    rows: list[OutageRow] | None = None
+    """Outages that end with its repair, where it had to wait or its node was half down."""
+    turn: simpy.Event | None = None
+    """The crew or part it waits for, where that is an event."""
+    over: bool = False
 
 
-class RepairShop:
-    """Crews shared by all clusters, spares kept per cluster, and which groups of accelerators are down until when.
+@dataclass(eq=False, slots=True)
+class OutageRow:
+    """Groups of accelerators that went down together, and whom that is put down to."""
 
-    There are a thousand outages in every run. An outage is its failure's number and its end; what the failure tells is
-    looked up for all at once (:meth:`outage_arrays`), and the few that differ from their failure are kept apart.
-    """
+    claim: Claim
+    start_h: float
+    end_h: float
+    """Infinity where it is not known yet."""
+    groups: int
+
+
+class _Book:
+    """Every outage of a run, and every part that broke: what both shops keep."""
 
     def __init__(self, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
         self.plan = plan
         self.clusters = clusters
-        self.groups = [cluster.accelerators_per_node // cluster.group_accelerators for cluster in clusters]
+        self.causes = [cause.name for cause in plan.causes]
+        self.hosted = [cluster.is_hosted for cluster in clusters]
         self.staff = Staffing(plan, clusters)
+        self.rows: list[OutageRow] = []
+        self.broken: list[tuple[float, int, int]] = []
+        """When a part broke, in which cluster and node."""
+
+    def now_h(self) -> float:
+        """Return until when the shop has worked."""
+        raise NotImplementedError
+
+    def groups_of(self, cluster: int) -> int:
+        """Return the groups of accelerators on each node of a cluster."""
+        return self.clusters[cluster].accelerators_per_node // self.clusters[cluster].group_accelerators
+
+    def fail(self, cluster: int, time_h: float, node: int, group: int, cause: int, severity: int) -> tuple[Claim, int]:
+        """Note a failure; return it, and the severity by which crews and parts are needed.
+
+        A provider mends its machines itself: none of them waits for a crew or a part of the site's.
+        """
+        if severity == HARD:
+            self.broken.append((time_h, cluster, node))
+        claim = Claim(self.causes[cause], SEVERITIES[severity], cluster, node, group)
+        return claim, SOFT if self.hosted[cluster] else severity
+
+    def hard_failures(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """Return when a part broke, in which cluster and in which of its nodes; what was down already broke none."""
+        times, clusters, nodes = zip(*self.broken, strict=True) if self.broken else ((), (), ())
+        return np.array(times, dtype=np.float64), np.array(clusters, dtype=np.int64), np.array(nodes, dtype=np.int64)
+
+    def outages(self) -> list[Outage]:
+        """Return every outage with its cause, groups that one claim took at once together."""
+        together: Counter[tuple[Claim, float, float]] = Counter()
+        for row in self.rows:
+            together[row.claim, row.start_h, row.end_h] += row.groups
+        outages = []
+        for (claim, start_h, end_h), groups in together.items():
+            cluster = self.clusters[claim.cluster]
+            # Some would have joined after the cluster was gone, or after their node was back.
+            if start_h >= min(end_h, cluster.retire_h):
+                continue
+            begin_h = min(end_h, self.now_h()) if claim.begin_h is None else claim.begin_h
+            outages.append(
+                Outage(
+                    start_h=start_h,
+                    end_h=min(end_h, cluster.retire_h),
+                    cluster=claim.cluster,
+                    node=claim.node,
+                    accelerators=groups * cluster.group_accelerators,
+                    cause=claim.cause,
+                    severity=claim.severity,
+                    wait_h=max(begin_h - start_h, 0.0),
+                )
+            )
+        return outages
+
+
+class RepairShop(_Book):
+    """The shop by a fast kernel: whoever fails before a moment is worked through at once.
+
+    A repair that finds a crew and its part free, as nearly all do, has its end known when it fails. The few others wait
+    in two heaps, for a part and for a crew, and begin before the next failure is looked at.
+    """
+
+    def __init__(self, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
+        super().__init__(plan, clusters)
         self.worked_h = 0.0
         self.crews = [0.0] * plan.crews.fixed
         """A heap: when each crew is free."""
         self.spares = [[0.0] * plan.spares.fixed for _ in clusters]
         """A heap a cluster: when each part is in stock; one that is ordered is there from when it comes."""
-        self.nodes = [0] * len(clusters)
-        self.node_up: list[float] = []
-        """When a node that has been down as a whole is up again; a node's number is its index times the clusters,
-        plus its cluster's."""
-        self.stride = max(self.groups, default=1)
-        self.group_up: list[float] = []
-        """When each group of a node's accelerators that has been down by itself is up again, a stride a node."""
-        self.failure: list[int] = []
-        """Number of the failure behind each outage; one that takes groups at different times has several."""
-        self.end_h: list[float] = []
-        self.wait_h: dict[int, float] = {}
-        """Hours that an outage waited for a crew or a part, where it did."""
-        self.joined_h: dict[int, float] = {}
-        """When a group joined an outage of its node, where it was down already when the node failed."""
-        self.failed: list[Failures] = []
-        self.owner: list[NDArray[np.int64]] = []
-        """Cluster of each failure."""
-        self._expected: list[tuple[int, Failures, int]] = []
-        """What is still to fail: cluster, failures in time order, and the first of them that has not been."""
-        self._for_parts: list[tuple[float, int, _Waiting]] = []
+        self.node_up: list[list[float]] = [[] for _ in clusters]
+        """By cluster and node: when it is up again that has been down as a whole."""
+        self.group_up: list[list[list[float]]] = [[] for _ in clusters]
+        """By cluster, node and group of its accelerators: when it is up again that has been down by itself."""
+        self._expected: list[tuple[int, Failures]] = []
+        """What is still to fail: cluster, and failures in time order."""
+        self._for_parts: list[tuple[float, int, Claim]] = []
         """A heap by when each could begin but for a crew, and by order: the one whose part comes next is first."""
-        self._for_crews: list[tuple[float, int, _Waiting]] = []
+        self._for_crews: list[tuple[float, int, Claim]] = []
         """The same: the one that has been ready longest is first."""
         self._next_h = _NEVER
         """No repair that waits can begin before this; 0 where that is to be found out anew."""
-        self._half_down: dict[int, tuple[int, _Waiting | None]] = {}
-        """Nodes that failed while groups of them were down: the failure, and its repair where that had to wait."""
+        self._half_down: dict[tuple[int, int], Claim] = {}
+        """By cluster and node, what failed it while groups of it were down."""
+
+    def now_h(self) -> float:
+        """Return until when the shop has worked."""
+        return self.worked_h
 
     def admit(self, cluster: int, service_h: Floats) -> int:
         """Take in nodes of a cluster that enter service at these times, rising; return the index of the first."""
-        first = self.nodes[cluster]
-        self.nodes[cluster] += service_h.size
+        first = len(self.node_up[cluster])
         for time_h in self.staff.crews_from(cluster, service_h):
             heapq.heappush(self.crews, time_h)
         for time_h in self.staff.spares_from(cluster, service_h):
@@ -106,77 +214,60 @@ class RepairShop:
         self._promise_anew(cluster)
         self.staff.on_site[cluster] += service_h.size
         self._next_h = 0.0
-        more = max(self.nodes) * len(self.clusters) - len(self.node_up)
-        self.node_up += [0.0] * more
-        self.group_up += [0.0] * (more * self.stride)
+        self.node_up[cluster] += [0.0] * service_h.size
+        self.group_up[cluster] += [[0.0] * self.groups_of(cluster) for _ in range(service_h.size)]
         return first
 
     def expect(self, cluster: int, failures: Failures) -> None:
         """Take in failures drawn for nodes of a cluster."""
-        self._expected.append((cluster, failures.where(np.argsort(failures.time_h, kind="stable")), 0))
+        self._expected.append((cluster, failures.where(np.argsort(failures.time_h, kind="stable"))))
 
     def work_until(self, end_h: float) -> None:
         """Let everything happen that fails before ``end_h``, in time order."""
-        # Local names: this loop is a quarter of a replication.
-        group_up, node_up = self.group_up, self.node_up
-        crews, queue, replace = self.crews, self._for_crews, heapq.heapreplace
-        failures, ends, stride, groups = self.failure, self.end_h, self.stride, self.groups
-        for number, time_h, cluster, node, group, severity, repair_h in self._due(end_h):
+        due, left = [], []
+        for cluster, failures in self._expected:
+            end = int(failures.time_h.searchsorted(end_h))
+            due += [(*row, cluster) for row in failures.where(slice(end)).rows()]
+            if end < failures.time_h.size:
+                left.append((cluster, failures.where(slice(end, None))))
+        self._expected = left
+        for time_h, node, group, cause, severity, repair_h, cluster in sorted(due, key=operator.itemgetter(0)):
             if self._next_h < time_h:
                 self._begin_until(time_h)  # before this failure is looked at: it may find its node back
-            if node_up[node] > time_h:
-                continue  # it is down already, and cannot fail again
-            if group >= 0:
-                if group_up[node * stride + group] > time_h:
-                    continue
-            elif groups[cluster] > 1 and max(group_up[node * stride : node * stride + groups[cluster]]) > time_h:
-                self._fail_rest(number, time_h, cluster, severity, repair_h, node)
-                continue
-            ready_h = time_h if severity != HARD else self._part_ready_h(cluster, time_h)
-            if severity == SOFT:
-                back_h = time_h + repair_h
-            elif ready_h <= time_h and not queue and crews[0] <= time_h:
-                # The common case by far: somebody is free. With a queue one may be, but then it is not his turn.
-                back_h = time_h + repair_h
-                replace(crews, back_h)
+            until_h = self.group_up[cluster][node] if group < 0 else [self.group_up[cluster][node][group]]
+            if self.node_up[cluster][node] > time_h or min(until_h) > time_h:
+                continue  # what is down cannot fail again
+            claim, needs = self.fail(cluster, time_h, node, group, cause, severity)
+            claim.failed_h, claim.repair_h, back_h = time_h, repair_h, time_h + repair_h
+            ready_h = time_h if needs != HARD else self._part_ready_h(cluster, time_h)
+            # With a queue a crew may be free, but then it is not this one's turn.
+            if needs == SOFT or (ready_h <= time_h and not self._for_crews and self.crews[0] <= time_h):
+                claim.begin_h = time_h
+                if needs != SOFT:
+                    heapq.heapreplace(self.crews, back_h)
             else:
                 back_h = _NEVER
-                self._wait(ready_h, _Waiting(time_h, cluster, node, group, repair_h, [len(ends)]))
-            failures.append(number)
-            ends.append(back_h)
-            if group < 0:
-                node_up[node] = back_h
+                queue = self._for_parts if ready_h > time_h else self._for_crews
+                heapq.heappush(queue, (ready_h, len(self.rows), claim))
+                self._next_h = min(self._next_h, max(ready_h, self.crews[0]))
+            if max(until_h) <= time_h:
+                rows = [OutageRow(claim, time_h, back_h, len(until_h))]
             else:
-                group_up[node * stride + group] = back_h
+                # Groups that are down already join when they would come back; of those that wait themselves that is not
+                # known yet, and they join once it is.
+                since = sorted(max(time_h, up_h) for up_h in until_h if up_h < _NEVER)
+                rows = [OutageRow(claim, start_h, max(back_h, start_h), 1) for start_h in since]
+                self._half_down[cluster, node] = claim
+                claim.rows = rows
+            if claim.begin_h is None:
+                claim.rows = rows
+            self.rows += rows
+            if group < 0:
+                self.node_up[cluster][node] = back_h
+            else:
+                self.group_up[cluster][node][group] = back_h
         self._begin_until(end_h)
         self.worked_h = end_h
-
-    def _due(self, end_h: float) -> Iterator[tuple[int, float, int, int, int, int, float]]:
-        """Return what fails before ``end_h`` in time order: number, time, cluster, node, group, severity, repair."""
-        parts, left = [], []
-        for c, failures, begun in self._expected:
-            end = int(failures.time_h.searchsorted(end_h))
-            if end > begun:
-                parts.append((c, failures.where(slice(begun, end))))
-            if end < failures.time_h.size:
-                left.append((c, failures, end))
-        self._expected = left
-        if not parts:
-            return iter(())
-        owner = np.concatenate([np.full(failures.time_h.size, c) for c, failures in parts])
-        joined = Failures.joined([failures for _, failures in parts])
-        order = np.argsort(joined.time_h, kind="stable")
-        joined, owner = joined.where(order), owner[order]
-        first = sum(part.time_h.size for part in self.failed)
-        self.failed.append(joined)
-        self.owner.append(owner)
-        node = joined.node * len(self.clusters) + owner
-        numbers = range(first, first + order.size)
-        # A provider mends its machines itself: none of them waits for a crew or a part of the site's.
-        hosted = np.array([plan.is_hosted for plan in self.clusters])[owner]
-        severity = np.where(hosted, SOFT, joined.severity)
-        columns = (joined.time_h, owner, node, joined.group, severity, joined.repair_h)
-        return zip(numbers, *(column.tolist() for column in columns), strict=True)
 
     def _part_ready_h(self, cluster: int, time_h: float) -> float:
         """Take a part from stock, or the next that comes; a replacement is ordered the moment one is needed.
@@ -189,20 +280,13 @@ class RepairShop:
     def _promise_anew(self, cluster: int) -> None:
         """Hand new spares to those who wait longest, where they come before the parts they were promised."""
         stock, jobs = self.spares[cluster], [entry for entry in self._for_parts if entry[2].cluster == cluster]
-        if not jobs:
-            return
         for ready_h, _, _ in jobs:
             heapq.heappush(stock, ready_h)
         others = [entry for entry in self._for_parts if entry[2].cluster != cluster]
-        oldest_first = sorted((order, job) for _, order, job in jobs)
-        anew = [(max(heapq.heappop(stock), job.failed_h), order, job) for order, job in oldest_first]
-        self._for_parts[:] = others + anew
+        oldest_first = sorted(jobs, key=operator.itemgetter(1))
+        anew = [(max(heapq.heappop(stock), claim.failed_h), order, claim) for _, order, claim in oldest_first]
+        self._for_parts = others + anew
         heapq.heapify(self._for_parts)
-
-    def _wait(self, ready_h: float, job: _Waiting) -> None:
-        """Put a repair into the queue for its part, or for a crew."""
-        heapq.heappush(self._for_parts if ready_h > job.failed_h else self._for_crews, (ready_h, job.rows[0], job))
-        self._next_h = min(self._next_h, max(ready_h, self.crews[0]))
 
     def _begin_until(self, end_h: float) -> None:
         """Begin the repairs for which a part and a crew are there before ``end_h``, each in its turn.
@@ -215,134 +299,256 @@ class RepairShop:
             if queue or crews[0] > parts[0][0]:
                 heapq.heappush(queue, heapq.heappop(parts))
             else:
-                ready_h, _, job = heapq.heappop(parts)
-                self._begin(job, ready_h)
+                ready_h, _, claim = heapq.heappop(parts)
+                self._begin(claim, ready_h)
         while queue and (begin_h := max(crews[0], queue[0][0])) < end_h:
             self._begin(heapq.heappop(queue)[2], begin_h)
-        self._next_h = max(parts[0][0], crews[0]) if parts else _NEVER
-        if queue:
-            self._next_h = min(self._next_h, max(queue[0][0], crews[0]))
+        self._next_h = min((max(heap[0][0], crews[0]) for heap in (parts, queue) if heap), default=_NEVER)
 
-    def _begin(self, job: _Waiting, begin_h: float) -> None:
+    def _begin(self, claim: Claim, begin_h: float) -> None:
         """Begin a repair that waited: now it is known when its outages end."""
-        back_h = begin_h + job.repair_h
+        back_h, (cluster, node) = begin_h + claim.repair_h, (claim.cluster, claim.node)
+        claim.begin_h = begin_h
         heapq.heapreplace(self.crews, back_h)
-        for row in job.rows:
-            start_h = self.joined_h.get(row, job.failed_h)
-            self.end_h[row] = max(back_h, start_h)
-            self.wait_h[row] = max(begin_h - start_h, 0.0)
-        if job.group < 0:
-            self.node_up[job.node] = back_h
+        assert claim.rows is not None
+        for row in claim.rows:
+            row.end_h = max(back_h, row.start_h)
+        if claim.group < 0:
+            self.node_up[cluster][node] = back_h
             return
-        self.group_up[job.node * self.stride + job.group] = back_h
-        if self.node_up[job.node] > back_h:  # the node failed meanwhile and takes longer: the group stays down with it
-            number, repair = self._half_down[job.node]
-            row = self._join(number, back_h, self.node_up[job.node])
-            if repair is not None:
-                repair.rows.append(row)
-
-    def _join(self, number: int, start_h: float, end_h: float) -> int:
-        """Note that a group is down with its node from when it would have come back; return the outage."""
-        self.joined_h[len(self.end_h)] = start_h
-        self.failure.append(number)
-        self.end_h.append(end_h)
-        return len(self.end_h) - 1
-
-    def _fail_rest(self, number: int, time_h: float, cluster: int, severity: int, repair_h: float, node: int) -> None:
-        """Take a node down of which some groups are down already; those join when they would come back."""
-        until = self.group_up[node * self.stride : node * self.stride + self.groups[cluster]]
-        if min(until) > time_h:
-            return  # nothing of it is left to fail
-        # Those that wait themselves are not known to return yet, and join once they are.
-        since = sorted(max(time_h, up_h) for up_h in until if up_h < _NEVER)
-        rows = list(range(len(self.end_h), len(self.end_h) + len(since)))
-        ready_h = time_h if severity != HARD else self._part_ready_h(cluster, time_h)
-        job = _Waiting(time_h, cluster, node, -1, repair_h, rows)
-        back_h = time_h + repair_h
-        if severity != SOFT:
-            if ready_h > time_h or self._for_crews or self.crews[0] > time_h:
-                self._wait(ready_h, job)
-                back_h = _NEVER
-            else:
-                heapq.heapreplace(self.crews, back_h)
-        for start_h in since:
-            self._join(number, start_h, max(back_h, start_h))
-        self.node_up[node] = back_h
-        self._half_down[node] = (number, job if back_h == _NEVER else None)
+        self.group_up[cluster][node][claim.group] = back_h
+        if self.node_up[cluster][node] > back_h:  # the node failed meanwhile, takes longer, and keeps the group down
+            outage = self._half_down[cluster, node]
+            self.rows.append(OutageRow(outage, back_h, self.node_up[cluster][node], 1))
+            assert outage.rows is not None
+            outage.rows.append(self.rows[-1])
 
     def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
         """Forget the failures and end the outages of nodes that leave for good; the crews that they needed go too."""
+
+        def leaves(claim: Claim) -> bool:
+            return claim.cluster == cluster and first <= claim.node < last
+
         self.staff.on_site[cluster] -= last - first
         for _ in range(len(self.crews) - max(1, self.staff.crews())):
             heapq.heappop(self.crews)  # the one with least to do
-        ahead = [(c, failures.where(slice(begun, None))) for c, failures, begun in self._expected]
-        self._expected = [(c, f if c != cluster else f.where((f.node < first) | (f.node >= last)), 0) for c, f in ahead]
-        if not self.failed:
-            return
-        known = self.outage_arrays()
-        node = Failures.joined(self.failed).node[self.failure]
-        gone = np.flatnonzero((known.cluster == cluster) & (known.end_h > now_h) & (node >= first) & (node < last))
-        for row in gone.tolist():
-            self.end_h[row] = max(now_h, float(known.start_h[row]))
-        left = set(gone.tolist())
-        for ready_h, _, job in [*self._for_parts, *self._for_crews]:
-            if left & set(job.rows):
-                self.wait_h |= {row: max(now_h - self.joined_h.get(row, job.failed_h), 0.0) for row in job.rows}
-                if ready_h > now_h:
-                    heapq.heappush(self.spares[cluster], ready_h)  # the part it was promised is another's now
-        for queue in (self._for_parts, self._for_crews):
-            queue[:] = [entry for entry in queue if not left & set(entry[2].rows)]
-            heapq.heapify(queue)
+        self._expected = [
+            (c, failures if c != cluster else failures.where((failures.node < first) | (failures.node >= last)))
+            for c, failures in self._expected
+        ]
+        for row in self.rows:
+            if leaves(row.claim) and row.end_h > now_h:
+                row.end_h = max(now_h, row.start_h)
+        for ready_h, _, claim in [*self._for_parts, *self._for_crews]:
+            if leaves(claim) and ready_h > now_h:
+                heapq.heappush(self.spares[cluster], ready_h)  # the part it was promised is another's now
+        self._for_parts = [entry for entry in self._for_parts if not leaves(entry[2])]
+        self._for_crews = [entry for entry in self._for_crews if not leaves(entry[2])]
+        heapq.heapify(self._for_crews)
         self._promise_anew(cluster)
         self._next_h = 0.0
 
-    @property
-    def outage_count(self) -> int:
-        """Return how many outages there have been so far."""
-        return len(self.end_h)
 
-    def outage_arrays(self, some: Sequence[int] = (), since: int = 0) -> Outages:
-        """Return some outages, and all from one on."""
-        if not self.failed:
-            none, never = np.zeros(0, dtype=np.int64), np.zeros(0)
-            return Outages(cluster=none, groups=none, start_h=never, end_h=never)
-        failure = np.array([*(self.failure[row] for row in some), *self.failure[since:]], dtype=np.int64)
-        end_h = np.array([*(self.end_h[row] for row in some), *self.end_h[since:]])
-        cluster = np.concatenate(self.owner)[failure]
-        group = np.concatenate([part.group for part in self.failed])[failure]
-        start_h = np.concatenate([part.time_h for part in self.failed])[failure]
-        groups = np.where(group < 0, np.array(self.groups)[cluster], 1)
-        places = {row: place for place, row in enumerate(some)}
-        places |= {row: len(some) + row - since for row in self.joined_h if row >= since}
-        joined = [places[row] for row in self.joined_h if row in places]
-        groups[joined] = 1
-        start_h[joined] = [time_h for row, time_h in self.joined_h.items() if row in places]
-        return Outages(cluster=cluster, groups=groups, start_h=start_h, end_h=end_h)
+class Pool:
+    """Crews or parts: whoever asks waits in turn, ``yield pool.take()``, and gives back with ``pool.give()``."""
 
-    def hard_failures(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-        """Return when a part broke, in which cluster and in which of its nodes; what was down already broke none."""
-        if not self.failure:
-            none = np.zeros(0, dtype=np.int64)
-            return np.zeros(0), none, none
-        joined, numbers = Failures.joined(self.failed), distinct(np.array(self.failure))
-        numbers = numbers[joined.severity[numbers] == HARD]
-        return joined.time_h[numbers], np.concatenate(self.owner)[numbers], joined.node[numbers]
+    def __init__(self, env: simpy.Environment, free: int) -> None:
+        self.env = env
+        self.free = free
+        self.leaving = 0
+        """How many of those at work go for good when they are done."""
+        self.waiting: deque[simpy.Event] = deque()
 
-    def outages(self) -> list[Outage]:
-        """Return every outage with its cause, for the record."""
-        if not self.failed:
-            return []
-        joined, known = Failures.joined(self.failed), self.outage_arrays()
-        retire_h = np.array([cluster.retire_h for cluster in self.clusters])[known.cluster]
-        # Some would have joined after the cluster was gone, or after their node was back.
-        rows = np.flatnonzero(known.start_h < np.minimum(known.end_h, retire_h))
-        number = np.array(self.failure, dtype=np.int64)[rows]
-        index, start_h, end_h = (x[rows] for x in (known.cluster, known.start_h, known.end_h))
-        wait_h = np.where(end_h < _NEVER, 0.0, np.maximum(self.worked_h - start_h, 0.0))
-        waited = {at: self.wait_h[row] for at, row in enumerate(rows.tolist()) if row in self.wait_h}
-        wait_h[list(waited)] = list(waited.values())
-        size = np.array([cluster.group_accelerators for cluster in self.clusters])[index]
-        columns = (start_h, np.minimum(end_h, retire_h[rows]), index, joined.node[number], known.groups[rows] * size)
-        causes = [self.plan.causes[cause].name for cause in joined.cause[number].tolist()]
-        severities = [SEVERITIES[severity] for severity in joined.severity[number].tolist()]
-        return list(map(Outage, *(column.tolist() for column in columns), causes, severities, wait_h.tolist()))
+    def take(self) -> simpy.Event:
+        """Return an event that happens when one is free; it is then taken."""
+        turn = self.env.event()
+        if self.free:
+            self.free -= 1
+            turn.succeed()
+        else:
+            self.waiting.append(turn)
+        return turn
+
+    def give(self) -> None:
+        """Hand one to whoever waits longest, or put it back."""
+        if self.leaving:
+            self.leaving -= 1
+        elif self.waiting:
+            self.waiting.popleft().succeed()
+        else:
+            self.free += 1
+
+    def leave(self, count: int) -> None:
+        """Let some go for good: those that are free now, and others when they are done."""
+        now = min(count, self.free)
+        self.free -= now
+        self.leaving += count - now
+
+
+class RepairShopProcess(_Book):
+    """The shop in SimPy: crews and parts that other processes of a run can ask for and wait on."""
+
+    def __init__(self, env: simpy.Environment, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
+        super().__init__(plan, clusters)
+        self.env = env
+        self.crews = Pool(env, plan.crews.fixed)
+        self.spares = [Pool(env, plan.spares.fixed) for _ in clusters]
+        self.service_h: list[list[float]] = [[] for _ in clusters]
+        """When each node of a cluster enters service."""
+        self.entered_h: list[list[float]] = [[] for _ in clusters]
+        """The same in order."""
+        self.retired = [0] * len(clusters)
+        """Nodes that have left for good: those with the lowest numbers."""
+        self.held: dict[GroupKey, list[Claim]] = {}
+        """Who keeps a group of accelerators down, the first of whom its outage is put down to."""
+        self.open: dict[GroupKey, OutageRow] = {}
+        """That outage."""
+        self.whole_down: Counter[tuple[int, int]] = Counter()
+        self.claims: Counter[tuple[int, int]] = Counter()
+        """Claims on each node."""
+        self.nodes_down = [0] * len(clusters)
+        """Nodes of each cluster on which there is one."""
+        self._back = [env.event() for _ in clusters]
+        """What happens when the next node of a cluster comes back."""
+
+    def now_h(self) -> float:
+        """Return the hour it is."""
+        return float(self.env.now)
+
+    def admit(self, cluster: int, service_h: Floats) -> int:
+        """Take in nodes of a cluster that enter service at these times, rising; return the index of the first."""
+        first = len(self.service_h[cluster])
+        for pool, times in (
+            (self.crews, self.staff.crews_from(cluster, service_h)),
+            (self.spares[cluster], self.staff.spares_from(cluster, service_h)),
+        ):
+            for time_h in times:
+                self.env.process(self._give_at(pool, time_h - self.env.now))
+        self.service_h[cluster] += service_h.tolist()
+        self.entered_h[cluster] = sorted(self.service_h[cluster])
+        self.staff.on_site[cluster] += service_h.size
+        return first
+
+    def _give_at(self, pool: Pool, after_h: float) -> Steps:
+        """Add a crew or a part after some hours."""
+        if after_h > 0:
+            yield self.env.timeout(after_h)
+        pool.give()
+
+    def expect(self, cluster: int, failures: Failures) -> None:
+        """Let failures drawn for nodes of a cluster happen at their times."""
+        self.env.process(self._fail(cluster, failures.where(np.argsort(failures.time_h, kind="stable"))))
+
+    def work_until(self, end_h: float) -> None:
+        """Do nothing: the clock of the run is this shop's too."""
+
+    def _fail(self, cluster: int, failures: Failures) -> Steps:
+        for time_h, node, group, cause, severity, repair_h in failures.rows():
+            yield self.env.timeout(time_h - self.env.now)
+            keys = self._keys(cluster, node, group)
+            if node < self.retired[cluster] or self.whole_down[cluster, node] or all(map(self.held.get, keys)):
+                continue  # what is down cannot fail again
+            claim, needs = self.fail(cluster, self.now_h(), node, group, cause, severity)
+            self._claim(claim, keys)
+            self.env.process(self._repair(claim, keys, needs, repair_h))
+
+    def _keys(self, cluster: int, node: int, group: int = -1) -> list[GroupKey]:
+        return [(cluster, node, member) for member in (range(self.groups_of(cluster)) if group < 0 else [group])]
+
+    def _repair(self, claim: Claim, keys: list[GroupKey], severity: int, repair_h: float) -> Steps:
+        """Wait for a part and a crew where they are needed, and mend."""
+        if severity == HARD:
+            claim.turn = self.take_spare(claim.cluster)
+            yield claim.turn
+        if severity != SOFT:
+            claim.turn = self.crews.take()
+            yield claim.turn
+        claim.begin_h = self.now_h()
+        yield self.env.timeout(repair_h)
+        if severity != SOFT:
+            self.crews.give()
+        self._release(claim, keys)
+
+    def take_spare(self, cluster: int) -> simpy.Event:
+        """Return an event that happens when a part is there; its replacement is ordered at once."""
+        self.env.process(self._give_at(self.spares[cluster], self.plan.rma_h))
+        return self.spares[cluster].take()
+
+    def _claim(self, claim: Claim, keys: Sequence[GroupKey]) -> None:
+        """Keep groups down; an outage counts from when those who came before are done."""
+        self.whole_down[claim.cluster, claim.node] += claim.group < 0
+        self.claims[claim.cluster, claim.node] += 1
+        self.nodes_down[claim.cluster] += self.claims[claim.cluster, claim.node] == 1
+        for key in keys:
+            self.held.setdefault(key, []).append(claim)
+            if self.held[key] == [claim]:
+                self._open(key)
+
+    def _open(self, key: GroupKey) -> None:
+        self.open[key] = OutageRow(self.held[key][0], self.now_h(), _NEVER, 1)
+        self.rows.append(self.open[key])
+
+    def _release(self, claim: Claim, keys: Sequence[GroupKey]) -> None:
+        """Let groups come back, unless another claim keeps them down."""
+        if claim.over:
+            return  # its node has left for good
+        claim.over = True
+        self.whole_down[claim.cluster, claim.node] -= claim.group < 0
+        for key in keys:
+            self.held[key].remove(claim)
+            if self.open[key].claim is claim:
+                self.open[key].end_h = self.now_h()
+                if self.held[key]:
+                    self._open(key)
+        self.claims[claim.cluster, claim.node] -= 1
+        if not self.claims[claim.cluster, claim.node]:
+            self.nodes_down[claim.cluster] -= 1
+            if self._back[claim.cluster].callbacks:  # somebody waits for it
+                self._back[claim.cluster].succeed()
+                self._back[claim.cluster] = self.env.event()
+
+    def next_back(self, cluster: int) -> simpy.Event:
+        """Return an event that happens when a node of a cluster comes back."""
+        return self._back[cluster]
+
+    def hold(self, cluster: int, node: int, cause: str, severity: str = "") -> Claim:
+        """Take a node out of service until :meth:`release`; it does not fail meanwhile."""
+        claim = Claim(cause, severity, cluster, node, begin_h=self.now_h())
+        self._claim(claim, self._keys(cluster, node))
+        return claim
+
+    def release(self, claim: Claim) -> None:
+        """Bring a node back that was held; one that is also broken stays down until it is repaired."""
+        self._release(claim, self._keys(claim.cluster, claim.node))
+
+    def nodes(self, cluster: int) -> list[int]:
+        """Return the nodes of a cluster that have entered service and are still there, down or not."""
+        now_h, retired = self.env.now, self.retired[cluster]
+        return [node for node, time_h in enumerate(self.service_h[cluster]) if time_h <= now_h and node >= retired]
+
+    def count(self, cluster: int) -> int:
+        """Return how many they are."""
+        return bisect_right(self.entered_h[cluster], self.env.now) - self.retired[cluster]
+
+    def is_there(self, cluster: int, node: int) -> bool:
+        """Say whether a node is among them."""
+        service_h = self.service_h[cluster]
+        return self.retired[cluster] <= node < len(service_h) and service_h[node] <= self.env.now
+
+    def up(self, cluster: int) -> list[int]:
+        """Return those of which nothing is down."""
+        return [node for node in self.nodes(cluster) if not self.claims[cluster, node]]
+
+    def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:  # noqa: ARG002 - as the kernel's
+        """End what keeps nodes down that leave for good, and its place in any queue; crews that they needed go too."""
+        before = self.staff.crews()
+        self.staff.on_site[cluster] -= last - first
+        self.crews.leave(before - max(1, self.staff.crews()))
+        self.retired[cluster] = last
+        for node in range(first, last):
+            keys = [key for key in self._keys(cluster, node) if key in self.held]
+            for claim in dict.fromkeys(claim for key in keys for claim in self.held[key]):
+                for pool in (self.crews, self.spares[cluster]):
+                    if claim.turn is not None and claim.turn in pool.waiting:
+                        pool.waiting.remove(claim.turn)
+                self._release(claim, [key for key in keys if claim in self.held[key]])

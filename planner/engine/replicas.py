@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import Floats
-from planner.elementwise import at_least, divisor, in_hours
-from planner.engine.failover import with_carried
-from planner.engine.hourly import Drag, WindowInput, WindowResult
-from planner.engine.hourly_replacement import OwnWork
-from planner.engine.replica_packing import Rates
-from planner.engine.router import ways_of
-from planner.engine.routing import Way
+from planner.arrays import Floats, Ints
+from planner.elementwise import Hours, in_hours, maximum, part_of, safe_denominator
+from planner.engine.dispatch import routes_of, with_carried
+from planner.engine.hourly import Route, Slowdown, WindowInput, WindowResult
+from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
-from planner.plan.pools import ROUNDING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ class PlacedWindow:
 
     window: WindowInput
     """With pools in place of clusters."""
-    ways: Sequence[Way]
+    routes: Sequence[Route]
     """Where each workload may go among them, and how fast it is served."""
     replicas: Floats
     """Placed, shape (deployments, hours); 0 on clusters where any share of a cluster may serve any model."""
@@ -48,13 +46,13 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
     )
     standing = whole_nodes(plan, window)
     share = _serving_share(window.nodes, standing)
-    ways = ways_of(placement.pools, window)
-    replicas = _placed(plan, placement, window, ways, standing, share)
+    routes = routes_of(placement.pools, window)
+    replicas = _placed(plan, placement, window, routes, standing, share)
     nodes, loading = _pool_nodes(placement, window, replicas, share)
     absent = _absent_requests(plan, placement, window, replicas)
     demand = window.demand_requests if absent is None else window.demand_requests - absent
-    pools = with_carried(placement.pools, dataclasses.replace(window, demand_requests=demand, nodes=nodes), ways)
-    return PlacedWindow(window=pools, ways=ways, replicas=replicas, loading_nodes=loading, absent_requests=absent)
+    pools = with_carried(placement.pools, dataclasses.replace(window, demand_requests=demand, nodes=nodes), routes)
+    return PlacedWindow(window=pools, routes=routes, replicas=replicas, loading_nodes=loading, absent_requests=absent)
 
 
 def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, share: Floats) -> tuple[Floats, Floats]:
@@ -66,7 +64,7 @@ def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, sha
     loading, before = np.zeros_like(replicas), window.replicas_before
     for pool, (c, d) in enumerate(zip(placement.pool_cluster, placement.pool_deployment, strict=True)):
         if d is None:
-            at_least(0.0, rest[c], out=nodes[pool])
+            maximum(0.0, rest[c], out=nodes[pool])
             continue
         deployment, held = placement.deployments[d], replicas[d]
         np.multiply(held, deployment.nodes_per_replica, out=nodes[pool])
@@ -109,7 +107,7 @@ def on_clusters(
 ) -> WindowResult:
     """Return a window's result, whose pools are added up, as one of clusters; ``served`` has what each pool serves."""
     owner = placement.pool_cluster
-    drags: dict[tuple[int, int], Drag] = {}
+    drags: dict[tuple[int, int], Slowdown] = {}
     for (pool, w), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
         before = drags.get((owner[pool], w))
         nodes = drag.nodes if before is None else before.nodes + drag.nodes
@@ -152,25 +150,23 @@ def _serving_share(nodes: Floats, standing: Floats) -> Floats:
 
     Nothing is placed on no nodes, at whatever speed it would be served there.
     """
-    share = nodes / divisor(standing)
+    share = nodes / safe_denominator(standing)
     share.reshape(-1)[np.flatnonzero(standing <= 0.0)] = 1.0
     return share
 
 
 def _placed(
-    plan: Plan, placement: Placement, window: WindowInput, ways: Sequence[Way], standing: Floats, share: Floats
+    plan: Plan, placement: Placement, window: WindowInput, routes: Sequence[Route], standing: Floats, share: Floats
 ) -> Floats:
     """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the pools' speeds."""
-    counts = np.diff(np.clip(plan.month_edges_h, window.hours.start, window.hours.stop)).astype(np.intp)
-    review = np.repeat(placement.review_requests, counts, axis=1)
-    came = window.demand_requests
+    months, came = plan.months.hour_periods[window.hours], window.demand_requests
     if window.lit_fraction is not None:
         came = np.stack([window.reached_requests(w) for w in range(len(plan.workloads))])
-    months = np.repeat(np.arange(float(counts.size)), counts)
     speeds = {id(speed): speed for speed in window.speed.values()}  # many are one series
     lit = () if window.lit_fraction is None else (window.lit_fraction,)
     first, stretch = _stretches(window.nodes, *(series[None] for series in (months, *lit, *speeds.values())))
-    own_work = OwnWork(placement, _rates(placement, ways, share), standing, came, review)
+    review = in_hours(placement.review_requests, months)
+    own_work = HourlyReplacement(placement, _rates(placement, routes, share), standing, came, review)
     reviewed = own_work.at_review(first)
     replicas = in_hours(reviewed.replicas, stretch)
     site = reviewed.without_work(own_work.rates, stretch, standing)
@@ -187,12 +183,12 @@ def _placed(
     return own_work.moved(replicas, site.spare, window.replicas_before, np.flatnonzero(may_lose[:-1]))
 
 
-def _rates(placement: Placement, ways: Sequence[Way], share: Floats) -> Rates:
+def _rates(placement: Placement, routes: Sequence[Route], share: Floats) -> Rates:
     """Return the rates of all workloads in the pools that serve them."""
     rates = {}
-    for w, way in enumerate(ways):
-        for pool, by in way.divisors.items():
-            rate, there = way.rates[pool], share[placement.pool_cluster[pool]]
+    for w, route in enumerate(routes):
+        for pool, by in route.divisors.items():
+            rate, there = route.rates[pool], share[placement.pool_cluster[pool]]
             served = rate * there
             rates[w, pool] = (served, served if by is rate else by * there)
     return rates
@@ -208,3 +204,342 @@ def _stretches(*series: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     for table in (table for table in series if table.shape[1] > 1):
         changed[1:] |= np.any(table[:, 1:] != table[:, :-1], axis=0)
     return np.flatnonzero(changed), np.cumsum(changed) - 1
+
+
+URGENT_USE = 0.75
+"""How busy replicas of work that cannot wait are left where work that can would load other models in the nodes beside
+them; assumption: at 85% chat is late by 0.12 points more than alone, at 75% by 0.08, and batch serves 1% less."""
+WORTH = 0.01
+"""Share of a workload's requests in an hour from which replicas are placed otherwise for it; assumption: on the
+reference an hour that so gains 0.6% of long context has more requests late beside it than it gains."""
+
+
+class HourlyReplacement:
+    """What the hours of a window have, and what they are asked for."""
+
+    def __init__(self, placement: Placement, rates: Rates, standing: Floats, came: Floats, review: Floats) -> None:
+        """Take the nodes among which replicas are placed, shape (clusters, hours), and requests, (workloads, hours).
+
+        Those that come in each hour, and those for which the review of its month places.
+        """
+        self.placement, self.rates, self.standing, self.came, self.review = placement, rates, standing, came, review
+        workloads, deployments = placement.pools.workloads, placement.deployments
+        self.waits = np.array([workload.deadline_h > 0 for workload in workloads])[:, None]
+        """Which work can wait, shape (workloads, 1)."""
+        self.load_nodes = np.array([[held.nodes_per_replica * held.load_h] for held in deployments])
+        """What loading takes of a replica's nodes, mean of the hour, shape (deployments, 1)."""
+        empty = np.zeros(0, dtype=np.intp)
+        nothing = ReplicaPacking(placement, rates, in_hours(standing, empty), empty)
+        self.orders, self.levels = nothing.orders(), nothing.levels
+        """In which pools are offered to workloads, the one to begin with first; and workloads by priority."""
+
+    def at_review(self, hours: Ints) -> ReplicaPacking:
+        """Return what the review has placed in some hours."""
+        site, review = self._site(hours), in_hours(self.review, hours)
+        site.place(review)
+        site.place_the_rest(review)
+        return site
+
+    def place(self, hours: Ints, replicas: Floats, order: int = 0) -> Ints:
+        """Place for the work of some hours in place of what is in ``replicas`` there.
+
+        Returns those of them in which another order may serve more.
+        """
+        if not hours.size:
+            return hours
+        site, came = self._site(hours, order, loads=True), in_hours(self.came, hours)
+        left = site.place(came * ~self.waits)
+        lacking = hours[(left > WORTH * came).any(axis=0)] if len(self.orders) > 1 else hours[:0]
+        if self.waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
+            site.place(came * np.where(self.waits, 1.0, 1.0 / URGENT_USE - 1.0))
+            site = site.with_room(replicas)
+            site.place_the_rest(in_hours(self.came, site.hours), waiting=True)
+        site = site.with_room(replicas)
+        site.place(maximum(0.0, in_hours(self.review, site.hours) - in_hours(self.came, site.hours)))
+        site = site.with_room(replicas)
+        site.place_the_rest(in_hours(self.came, site.hours))
+        replicas[:, site.hours] = site.replicas
+        return lacking
+
+    def moved(self, replicas: Floats, spare: Floats, before: Floats | None, look: Ints) -> Floats:
+        """Return replicas, placed otherwise where much is lost to loading or to the order in which they are placed.
+
+        ``spare`` has the nodes for which there is no work, of the same shape, ``before`` what the hour before the
+        window held, and ``look`` the hours to look at. What is loaded hangs on what the hour before holds: where that
+        has changed, the next is looked at again. That ends, since an hour stays as it is once the one before it does.
+        """
+        chosen = replicas.copy()
+        while look.size:
+            held, earlier = in_hours(replicas, look), in_hours(chosen, np.maximum(look - 1, 0))
+            if look[0] == 0:
+                earlier[:, 0] = held[:, 0] if before is None else before
+            loads = (held - earlier) * self.load_nodes
+            doubtful = np.flatnonzero((loads > in_hours(spare, look) + ROUNDING).any(axis=0))
+            held[:, doubtful] = self._best(look[doubtful], in_hours(held, doubtful), in_hours(earlier, doubtful))
+            changed = look[(held != in_hours(chosen, look)).any(axis=0)]
+            chosen[:, look] = held
+            look = changed[changed < replicas.shape[1] - 1] + 1
+        return chosen
+
+    def _best(self, hours: Ints, held: Floats, earlier: Floats) -> Floats:
+        """Return what is held in some hours, or what is placed for their own work in some order, if that serves more.
+
+        Shape (deployments, some hours), as ``held`` and what was held in the hour ``earlier``. Every candidate is
+        worked out on all of the hours that lose much, and taken where it leaves less undone than the best before it.
+        """
+        least = self._left(hours, held, earlier)
+        losing = np.flatnonzero((least > WORTH * in_hours(self.came, hours)).any(axis=0))
+        if not losing.size:
+            return held
+        hours, earlier, least, best = hours[losing], in_hours(earlier, losing), in_hours(least, losing), held[:, losing]
+        orders = range(len(self.orders))
+        # Work is routed in whichever order serves more: what is held stays the same, and may leave less undone.
+        candidates = [(best, order) for order in orders[1:]] + [(self._placed(hours, order), order) for order in orders]
+        for other, order in candidates:
+            left = self._left(hours, other, earlier, order)
+            better = self._is_less(left, least)
+            best, least = np.where(better, other, best), np.where(better, left, least)
+        held[:, losing] = best
+        return held
+
+    def _is_less(self, left: Floats, than: Floats) -> NDArray[np.bool_]:
+        """Say in which hours less is left of a workload, and no more of others of its priority or one before it.
+
+        Shape (workloads, hours) each. So nobody makes way for others of his own priority.
+        """
+        is_less, no_more = np.zeros(left.shape[1], dtype=np.bool_), np.ones(left.shape[1], dtype=np.bool_)
+        rounding = ROUNDING * than + ROUNDING
+        for level in map(list, self.levels):
+            no_more &= (left <= than + rounding)[level].all(axis=0)
+            is_less |= no_more & (left < than - rounding)[level].any(axis=0)
+        return is_less
+
+    def _placed(self, hours: Ints, order: int) -> Floats:
+        """Return what is placed for the work of some hours in an order, shape (deployments, some hours)."""
+        replicas = np.zeros((len(self.placement.deployments), self.came.shape[1]))
+        self.place(hours, replicas, order)
+        return in_hours(replicas, hours)
+
+    def _left(self, hours: Ints, held: Floats, earlier: Floats, order: int = 0) -> Floats:
+        """Return the requests that cannot wait and find no room beside what loads, shape (workloads, some hours)."""
+        site, left = self._site(hours, order), np.where(self.waits, 0.0, in_hours(self.came, hours))
+        site.spare = held * site.size[:, None] - maximum(0.0, held - earlier) * self.load_nodes
+        for w in (w for level in self.levels for w in level):
+            left[w] = site.take(w, left[w], add=False)
+        return left
+
+    def _site(self, hours: Ints, order: int = 0, *, loads: bool = False) -> ReplicaPacking:
+        """Return the nodes of some hours, which hold nothing yet; say whether what is placed is loaded within them."""
+        rates, standing = rates_in(self.rates, hours), in_hours(self.standing, hours)
+        site = ReplicaPacking(self.placement, rates, standing, hours, loads=loads)
+        site.pools = self.orders[order]
+        return site
+
+
+Rates = Mapping[tuple[int, int], tuple[Floats, Floats]]
+"""By workload and pool, the requests an hour of a node, those that are down for part of it counted whole, and what to
+divide requests by to have the nodes; shape (hours,) each."""
+Pools = list[list[tuple[int, int | None]]]
+"""By workload, the pools that serve it, in the order in which they are offered it, and what each holds."""
+_FEW = 0.15  # below this share of hours, working on the hours alone is cheaper than on whole arrays
+
+
+class ReplicaPacking:
+    """Clusters on which replicas are being placed, in some hours of a window."""
+
+    def __init__(
+        self, placement: Placement, rates: Rates, standing: Floats, hours: NDArray[np.intp], *, loads: bool = False
+    ) -> None:
+        """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
+        self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
+        self.hours = hours
+        orders = [workload.cluster_order for workload in self.workloads]
+        self.pools: Pools = [[(pool, placement.pool_deployment[pool]) for pool in order] for order in orders]
+        levels = itertools.groupby(placement.pools.by_priority, key=lambda w: self.workloads[w].priority)
+        self.levels = [tuple(members) for _, members in levels]
+        """Workloads by priority."""
+        self.members = [deployment.workloads for deployment in placement.deployments]
+        self.size = np.array([deployment.nodes_per_replica for deployment in placement.deployments])
+        """Nodes of a replica, shape (deployments,)."""
+        self.serving = self.size * [1.0 - deployment.load_h if loads else 1.0 for deployment in placement.deployments]
+        """Of those, what serves in the hour in which it is placed; of what loads for an hour, nothing."""
+        self.left = standing.copy()
+        """Nodes that hold nothing yet, shape (clusters, hours)."""
+        self.replicas = np.zeros((len(placement.deployments), standing.shape[1]))
+        self.spare = np.zeros_like(self.replicas)
+        """Of the replicas placed, the nodes for which there is no work yet."""
+
+    def without_work(self, rates: Rates, hours: NDArray[np.intp], standing: Floats) -> ReplicaPacking:
+        """Return the replicas placed, those of an hour in many hours, with no work yet; nothing is to be added."""
+        emptied = copy.copy(self)
+        emptied.rates, emptied.spare = rates, in_hours(self.replicas * self.size[:, None], hours)
+        emptied.left = standing.copy()  # of clusters on which any share of a replica will do: no other is asked for it
+        return emptied
+
+    def with_room(self, replicas: Floats) -> ReplicaPacking:
+        """Write down what is placed; return the hours in which a further replica may fit, to go on with those alone."""
+        replicas[:, self.hours] = self.replicas
+        room = np.zeros(self.left.shape[1], dtype=np.bool_)
+        smallest: dict[int, int] = {}  # of a cluster: what does not fit the smallest fits no other
+        for d in np.argsort(-self.size).tolist():
+            smallest[self.placement.deployments[d].cluster] = d
+        for c, d in smallest.items():
+            if self.placement.placed[c]:
+                room |= self._fitting(c, d) > 0.0
+        where, narrowed = np.flatnonzero(room), copy.copy(self)
+        narrowed.hours, narrowed.rates = self.hours[where], rates_in(self.rates, where)
+        narrowed.left = in_hours(self.left, where)
+        narrowed.replicas, narrowed.spare = in_hours(self.replicas, where), in_hours(self.spare, where)
+        return narrowed
+
+    def orders(self) -> list[Pools]:
+        """Return the orders in which pools may be offered to workloads, the one to begin with first.
+
+        Workloads are placed one after the other, each where it is offered first: one may fill nodes, or replicas, that
+        another needs who has none elsewhere. So it is also offered those first that fewest others of those that cannot
+        wait may use.
+        """
+        urgent = [w for w, workload in enumerate(self.workloads) if not workload.deadline_h]
+        clusters = {w: {self.placement.pool_cluster[pool] for pool, _ in self.pools[w]} for w in urgent}
+
+        def others(w: int, pool: int, d: int | None) -> tuple[int, int]:
+            there = [other for other in urgent if other != w and self.placement.pool_cluster[pool] in clusters[other]]
+            return len(there), len(there if d is None else set(there) & set(self.members[d]))
+
+        apart = [
+            [at for *_, at in sorted((*others(w, *at), place, at) for place, at in enumerate(self.pools[w]))]
+            for w in range(len(self.pools))
+        ]
+        return [self.pools] if all(apart[w] == self.pools[w] for w in urgent) else [self.pools, apart]
+
+    def place(self, requests: Floats) -> Floats:
+        """Place replicas for work of shape (workloads, hours), one priority after the other; return what is left of it.
+
+        Of a priority each model gets one replica where there is room before any gets a second, those that take least
+        first: a model that is not resident serves nobody.
+        """
+        left = np.empty_like(requests)
+        for level in self.levels:
+            for w in sorted(level, key=self._nodes_each):
+                self._seat(w, requests[w])
+            for w in level:
+                left[w] = self.take(w, requests[w], add=True)
+        return left
+
+    def _nodes_each(self, w: int) -> float:
+        """Return the nodes that a workload's smallest replica takes for each workload it serves."""
+        held = [self.placement.deployments[d] for _, d in self.pools[w] if d is not None]
+        holders = [deployment for deployment in held if w in deployment.workloads]
+        return min((deployment.least_nodes / len(deployment.workloads) for deployment in holders), default=0.0)
+
+    def _seat(self, w: int, requests: Floats) -> None:
+        """Place one replica for a workload in hours in which it is wanted and none is there that serves it."""
+        wanted = requests > 0.0
+        for _, d in self.pools[w]:
+            if d is None:
+                return  # it can do with a share of a cluster
+            wanted &= self.replicas[d] < 1.0
+        for pool, d in self.pools[w]:
+            if d is not None and w in self.members[d]:
+                if not wanted.any():
+                    return
+                self._add(self.placement.pool_cluster[pool], d, wanted.astype(np.float64))
+                wanted &= self.replicas[d] < 1.0
+
+    def _fitting(self, c: int, d: int, hours: Hours = slice(None)) -> Floats:
+        """Return how many more replicas of a deployment find room, shape (hours,)."""
+        room: Floats = part_of(self.left[c], hours) / self.size[d]
+        room += ROUNDING
+        np.floor(room, out=room)
+        return room
+
+    def _any_fits(self, c: int, some: Sequence[int]) -> bool:
+        """Say whether the smallest of some deployments of a cluster finds room for a replica in any hour."""
+        smallest = min((float(self.size[d]) for d in some), default=np.inf)
+        return bool(self.left[c].size and self.left[c].max() / smallest + ROUNDING >= 1.0)
+
+    def _add(self, c: int, d: int, wanted: Floats) -> None:
+        """Place as many more replicas of a deployment as are wanted and find room; part of one is wanted whole."""
+        is_wanted = wanted > 0.0
+        count = np.count_nonzero(is_wanted)
+        if not count:
+            return
+        least = self.placement.deployments[d].least_replicas
+        few = least > 1 or count < _FEW * wanted.size
+        hours: Hours = np.flatnonzero(is_wanted) if few else slice(None)
+        more = np.ceil(part_of(wanted, hours))
+        if least > 1:  # what holds all fine-tunes, or nothing
+            np.maximum(more, least - self.replicas[d][hours], out=more)
+        if not few:
+            maximum(0.0, more, out=more)
+        np.minimum(more, self._fitting(c, d, hours), out=more)
+        self.replicas[d][hours] += more
+        self.spare[d][hours] += more * self.serving[d]
+        more *= self.size[d]
+        self.left[c][hours] -= more
+
+    def take(self, w: int, requests: Floats, *, add: bool) -> Floats:
+        """Take a workload's requests, shape (hours,), into replicas with room, and add some; return what is left."""
+        if not requests.any():
+            return requests
+        for pool, d in self.pools[w]:
+            c, (rate, by) = self.placement.pool_cluster[pool], self.rates[w, pool]
+            need = requests / by
+            if d is not None:
+                if add and w in self.members[d]:
+                    lacking = need - self.spare[d]
+                    lacking /= max(self.serving[d], ROUNDING * self.size[d])
+                    lacking -= ROUNDING
+                    self._add(c, d, lacking)
+                used = np.minimum(need, self.spare[d], out=need)
+                self.spare[d] -= used
+            else:  # any share of it will do
+                used = np.minimum(need, self.left[c], out=need)
+                self.left[c] -= used
+            used *= rate
+            requests = requests - used
+        return requests
+
+    def place_the_rest(self, requests: Floats, *, waiting: bool = False) -> None:
+        """Place replicas on the nodes left over: in proportion to what is placed, one for each other, then by priority.
+
+        On a cluster that holds nothing, in proportion to what the work of shape (workloads, hours) would take there:
+        what stands by does so for all. Or, in proportion alone, replicas that serve work that can wait.
+        """
+        for c, placed in enumerate(self.placement.placed):
+            there = [d for d, deployment in enumerate(self.placement.deployments) if placed and deployment.cluster == c]
+            if waiting:
+                there = [d for d in there if any(self.workloads[w].deadline_h for w in self.members[d])]
+            if not self._any_fits(c, there):
+                continue
+            held = self.replicas[there] * self.size[there, None]
+            total = held.sum(axis=0)
+            empty = np.flatnonzero(total <= 0.0)
+            if empty.size:
+                for row, d in zip(held, there, strict=True):
+                    row[empty] = self._asked(d, requests, empty)
+                total = held.sum(axis=0)
+            share = held / safe_denominator(total)
+            for d, offered in zip(there, share * self.left[c], strict=True):
+                self._add(c, d, np.floor(offered / self.size[d] + ROUNDING))
+            if waiting or not self._any_fits(c, there):
+                continue
+            for d in there:  # of what is left one for each that has none, and then by priority
+                asked = requests[list(self.members[d])].any(axis=0)
+                self._add(c, d, (asked & (self.replicas[d] < 1.0)).astype(np.float64))
+            for d in there:
+                self._add(c, d, self._fitting(c, d))
+
+    def _asked(self, d: int, requests: Floats, hours: NDArray[np.intp]) -> Floats:
+        """Return the nodes of a deployment that the work of its workloads would take in some hours, shape (hours,)."""
+        pool, asked = self.placement.pool_deployment.index(d), np.zeros(hours.size)
+        for w in self.members[d]:
+            if (w, pool) in self.rates:
+                asked += in_hours(requests[w], hours) / in_hours(self.rates[w, pool][1], hours)
+        return asked
+
+
+def rates_in(rates: Rates, hours: NDArray[np.intp]) -> Rates:
+    """Return the rates of some of the hours."""
+    some = {pair: in_hours(rate, hours) for pair, (rate, _) in rates.items()}
+    return {pair: (some[pair], some[pair] if by is rate else in_hours(by, hours)) for pair, (rate, by) in rates.items()}

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import simpy
 
-from planner.engine.log import ChangeLog, SoftwareEvent
-from planner.engine.streams import Streams
+from planner.engine.log import ChangeLog, SoftwareEvent, Streams
+from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan
 from planner.plan.plan import Plan, WorkloadPlan
 from planner.plan.quantities import matured
-from planner.plan.software_plan import IncidentPlan, StackPlan, TeamPlan
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]
@@ -32,7 +31,7 @@ def open_gap(done: float) -> float:
     return (math.exp(-_CONSTANTS * done) - last) / (1.0 - last)
 
 
-class SoftwareDesk:
+class IncidentProcess:
     """Teams of engineers, and the processes that keep them busy."""
 
     def __init__(

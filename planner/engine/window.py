@@ -1,51 +1,77 @@
-"""What a window of hours yields: who is served where, what waits, what is shed, how much power it takes."""
+"""What a window of hours yields: who is served where, what waits, what is shed, how much power it takes.
+
+Workloads are routed by :mod:`planner.engine.dispatch`. Here the result is held to the site's power, and read against
+the plan's tables by load: which part of what is served is late, and which is refused at the door. A workload that has
+outgrown its objective and queues all the same is served late, and never beyond its share of the fleet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
-from planner.elementwise import Hours, added, at_most, in_hours, part_of, quotient
-from planner.engine.failover import with_carried
-from planner.engine.hourly import Drag, WindowInput, WindowResult
-from planner.engine.overload import beyond_share, with_overdue
-from planner.engine.power import awake, hold, it_kw, load_fraction, parked_kw
+from planner.arrays import Floats
+from planner.elementwise import added, at_most, in_hours, quotient
+from planner.engine.dispatch import TOLERANCE, Router, routes_of, with_carried
+from planner.engine.hourly import ALL, Slowdown, WindowInput, WindowResult
+from planner.engine.power import hold, it_kw, load_fraction, parked_kw, powered_nodes
 from planner.engine.replicas import on_clusters, place_window
-from planner.engine.router import Router
-from planner.plan.burst_tables import LITTLE_LATE, Between
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
-from planner.plan.power import allowed_it_kw, facility_kw
+from planner.plan.parts import LITTLE_LATE, Between
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, allowed_it_kw, facility_kw
 from planner.plan.sizes import at_sizes
 
-_CAP_TOLERANCE = 1e-9
-_LITTLE = 1e-9  # of what came: less is rounding
 _CELLS_PER_LOAD = LOAD_CELLS / MOST_LOAD
-_MOST = 0.6  # of all hours: from there on, working on whole arrays is cheaper than on some hours of them
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
-    """Route a window's demand; a workload that has outgrown its objective takes no more than its share."""
+    """Route a window's demand over its nodes, or, where whole replicas count, over the pools that these make.
+
+    A workload that has outgrown its objective takes no more than its share: what it has no share for is shed, and what
+    no batch can serve in time is late.
+    """
     plan = at_sizes(plan, window.sizes)
-    beyond = beyond_share(plan, window)
-    if beyond is None:
-        return _on_pools(plan, window)
-    within = replace(window, demand_requests=window.demand_requests - beyond)
-    return with_overdue(plan, window, beyond, _on_pools(plan, within))
-
-
-def _on_pools(plan: Plan, window: WindowInput) -> WindowResult:
-    """Route a window's demand over its nodes, or, where whole replicas count, over the pools that these make."""
-    window = with_carried(plan, window)
-    placement = plan.placement
+    beyond, placement = beyond_share(plan, window), plan.placement
+    within = window if beyond is None else replace(window, demand_requests=window.demand_requests - beyond)
+    within = with_carried(plan, within)
     if placement is None or not any(placement.placed):
-        return _evaluate(Router(plan, window), range(len(plan.clusters)))
-    placed = place_window(plan, placement, window)
-    router = Router(placement.pools, placed.window, placed.ways)
-    return on_clusters(placement, window, placed, _evaluate(router, placement.pool_cluster), router.served)
+        result = _evaluate(Router(plan, within), range(len(plan.clusters)))
+    else:
+        placed = place_window(plan, placement, within)
+        router = Router(placement.pools, placed.window, placed.routes)
+        result = on_clusters(placement, within, placed, _evaluate(router, placement.pool_cluster), router.served)
+    if beyond is None:
+        return result
+    late = result.late_requests.copy()
+    for w in range(len(plan.workloads)):
+        past = _overdue_share(plan, w, window.hours) > 0.0
+        late[w][past] = result.served_requests[:, w][:, past].sum(axis=0)
+    shed = result.shed_requests + beyond
+    return replace(result, demand_requests=window.demand_requests, shed_requests=shed, late_requests=late)
+
+
+def beyond_share(plan: Plan, window: WindowInput) -> Floats | None:
+    """Return the requests that workloads past their objective have no share for, shape (workloads, hours).
+
+    max(0, arrivals − share · Σ over its clusters of nodes · requests per node and hour), its share being of what the
+    fleet can serve of it; None where no workload is past its objective.
+    """
+    if all(workload.overdue_share is None for workload in plan.workloads):
+        return None
+    beyond, routes = np.zeros_like(window.demand_requests), routes_of(plan, window)
+    for w, workload in enumerate(plan.workloads):
+        share = _overdue_share(plan, w, window.hours)
+        most = sum((window.nodes[c] * routes[w].rate(c, ALL) for c in workload.cluster_order), start=0.0 * share)
+        beyond[w] = np.where(share > 0.0, np.maximum(window.demand_requests[w] - share * most, 0.0), 0.0)
+    return beyond
+
+
+def _overdue_share(plan: Plan, w: int, hours: slice) -> Floats:
+    """Return the share of the fleet that a workload past its objective is served within, shape (hours,); 0 before."""
+    months, share = plan.months.hour_periods[hours], plan.workloads[w].overdue_share
+    return np.zeros(months.size) if share is None else share[months]
 
 
 class Missed(NamedTuple):
@@ -91,10 +117,9 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
 def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
     """Route a window's demand over its nodes, within the site's power; add up what belongs to one owner.
 
-    Workloads are taken by priority; each is offered to its clusters by the routing policy; deferrable work fills what
-    all others left. Hours in which that leaves work undone, or crowds one cluster beside a free one, are planned anew
-    as a whole. What arrives while the site is dark is shed, or waits where it can. Where the power cap binds, nodes are
-    parked or clocked down and lower priorities give way.
+    Where the power cap binds, nodes are parked or clocked down and lower priorities give way. What then finds no room
+    is offered to the clusters all the same, as far as they are offered more than their capacity, and the tables say
+    what of it is late and what refused. Power comes last: what was refused at the door draws none.
     """
     plan, window = router.plan, router.window
     router.route()
@@ -103,7 +128,7 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
     if plan.site.cap_kw is not None:
         allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
         drawn = it_kw(plan, used, window.nodes).sum(axis=0)
-        over = np.flatnonzero(drawn > allowed * (1.0 + _CAP_TOLERANCE))
+        over = np.flatnonzero(drawn > allowed * (1.0 + TOLERANCE))
     if over.size:
         wanted = in_hours(router.wanted_nodes(), over)
         router.place(over, plan.by_priority, allowed[over])
@@ -111,18 +136,21 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         capacity = window.nodes.copy()
         capacity[:, over], _ = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
     on = window.nodes
-    parked = awake(plan, used, on, window.awake_before, over) if plan.site.parking is not None else None
+    parked = powered_nodes(plan, used, on, window.awake_before, over) if plan.site.parking is not None else None
     if parked is not None:
         on, capacity = parked.on, np.minimum(capacity, parked.serving)
     full = _overload(router)
     late = _late(router, capacity)
     for c, most in full.items():  # a node that is full is no fuller, and draws no more, for being offered more
         np.minimum(used[c], most, out=used[c])
-    # Power last: what was refused at the door draws none.
     power = it_kw(plan, used, on) if parked is None else parked_kw(plan, used, window.nodes, on)
     if over.size:
         _, power[:, over] = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
-    drags = _drags(router)
+    drags, drag_nodes = {}, np.zeros_like(throttled)
+    for (c, w), slowed in window.incidents.items():
+        nodes = router.routes[w].nodes(router.served[c, w].take(slowed.hours), c, slowed.hours)
+        drags[c, w] = Slowdown(hours=slowed.hours, nodes=nodes * slowed.lost_fraction)
+        drag_nodes[owner[c]][slowed.hours] += drags[c, w].nodes
     return WindowResult(
         first_hour=window.first_hour,
         demand_requests=window.demand_requests,
@@ -132,7 +160,7 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         waiting_requests=tuple(router.waiting),
         nodes=window.nodes,
         busy_nodes=added(used, owner),
-        drag_nodes=_drag_nodes(drags, owner, used.shape[1]),
+        drag_nodes=drag_nodes,
         drags=drags,
         throttled_nodes=throttled,
         it_kw=added(power, owner),
@@ -143,26 +171,6 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         woken_nodes=None if parked is None else added(parked.woken, owner),
         awake_after=None if parked is None else parked.last,
     )
-
-
-def _drag_nodes(drags: Mapping[tuple[int, int], Drag], owner: Sequence[int], hours: int) -> Floats:
-    """Return the node-equivalents that slow software costs, shape (owners, hours)."""
-    pools: dict[int, Floats] = {}
-    for (pool, _), lost in drags.items():
-        pools.setdefault(pool, np.zeros(hours))[lost.hours] += lost.nodes
-    total = np.zeros((max(owner) + 1, hours))
-    for pool in sorted(pools):
-        total[owner[pool]] += pools[pool]
-    return total
-
-
-def _drags(router: Router) -> dict[tuple[int, int], Drag]:
-    """Return the node-equivalents that slow software costs, by cluster and workload."""
-    drags = {}
-    for (c, index), slowed in router.window.incidents.items():
-        nodes = router.ways[index].nodes(router.served[c, index].take(slowed.hours), c, slowed.hours)
-        drags[c, index] = Drag(hours=slowed.hours, nodes=nodes * slowed.lost_fraction)
-    return drags
 
 
 def _overload(router: Router) -> dict[int, Floats]:
@@ -178,7 +186,7 @@ def _overload(router: Router) -> dict[int, Floats]:
         if plan.workloads[w].deadline_h:
             continue
         left = router.shed[w] - window.dark_requests(w)
-        hours = np.flatnonzero(left > _LITTLE * window.demand_requests[w])
+        hours = np.flatnonzero(left > TOLERANCE * window.demand_requests[w])
         if not hours.size:
             continue
         on = sorted(plan.workloads[w].cluster_order)
@@ -188,7 +196,7 @@ def _overload(router: Router) -> dict[int, Floats]:
         for c, more in zip(on, served, strict=True):
             before.setdefault(c, router.room.used[c].copy())
             router.served[c, w][hours] += more
-            router.room.used[c][hours] += router.ways[w].nodes(more, c, hours)
+            router.room.used[c][hours] += router.routes[w].nodes(more, c, hours)
         router.shed[w][hours] -= served.sum(axis=0)
     return before
 
@@ -199,89 +207,59 @@ def _late(router: Router, capacity: Floats) -> Floats:
     Lower priorities give way, so what a workload suffers from is the load of its own and higher ones. What is refused
     moves from what is served to what is shed, and frees the nodes that would have worked for it.
     """
-    plan, ways = router.plan, router.ways
-    late = np.zeros(router.shed.shape)
-    refusal_free = plan.refusal_free_load
-    together, rates = _loads_together(router, capacity), _rates(router)
+    plan, routes = router.plan, router.routes
+    late, together = np.zeros(router.shed.shape), _loads_together(router, capacity)
+    # Between which rates of its tables each hour of a workload lies: those of all clusters begin at the same.
+    tables = {w: by_rate for (_, w), by_rate in plan.burst_tables.items()}
+    rates = {w: by_rate.between(router.window.demand_requests[w]) for w, by_rate in tables.items()}
     for c in range(len(plan.clusters)):
-        hours = _at_work(router.room.used[c])
-        nodes = part_of(capacity[c], hours)
         busy, is_paid = np.zeros(1), not plan.clusters[c].is_paid_by_the_hour
         for level in _levels_on(router, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
-            served = {w: part_of(router.served[c, w], hours) for w in level}
             for w in level:
-                busy = busy + ways[w].nodes(served[w], c, hours)
-            load = load_fraction(busy, nodes)
+                busy = busy + routes[w].nodes(router.served[c, w], c, ALL)
+            load = load_fraction(busy, capacity[c])
             for w in level:
-                stands_by, by_rate = is_paid and w in together, plan.burst_tables.get((c, w))
-                at = _Loads(
-                    load=load,
-                    shared=np.minimum(part_of(together[w], hours), load) if stands_by else None,
-                    between=None if by_rate is None else rates[w].part(hours),
-                )
-                late[w][hours] += served[w] * _missed_share(plan, (0, c, w), at)
-                if by_rate is None or at.between is None:
-                    above = np.flatnonzero(load > refusal_free[c, w])
+                served, by_rate = router.served[c, w], plan.burst_tables.get((c, w))
+                bursts_at = np.minimum(together[w], load) if is_paid and w in together else load
+                between = None if by_rate is None else rates[w]
+                late[w] += served * _missed_share(plan, (0, c, w), load, bursts_at, between)
+                if by_rate is None or between is None:
+                    refusing = np.flatnonzero(load > plan.refusal_free_load[c, w])
                 else:
-                    above = by_rate.refusing(load * _CELLS_PER_LOAD, at.bursts_at * _CELLS_PER_LOAD, at.between)
-                if above.size:
-                    which = above if isinstance(hours, slice) else hours[above]
-                    refused = in_hours(served[w], above) * _missed_share(plan, (1, c, w), at.part(above))
-                    router.served[c, w][which] -= refused
-                    router.shed[w][which] += refused
-                    router.room.used[c][which] -= ways[w].nodes(refused, c, which)
+                    refusing = by_rate.refusing(load * _CELLS_PER_LOAD, bursts_at * _CELLS_PER_LOAD, between)
+                if refusing.size:
+                    share = _missed_share(plan, (1, c, w), load, bursts_at, between)
+                    refused = in_hours(served, refusing) * in_hours(share, refusing)
+                    served[refusing] -= refused
+                    router.shed[w][refusing] += refused
+                    router.room.used[c][refusing] -= routes[w].nodes(refused, c, refusing)
     return late
 
 
-class _Loads(NamedTuple):
-    """What decides the shares late and refused on a cluster, shape (hours,) each."""
-
-    load: Floats
-    shared: Floats | None
-    """That of all clusters which serve the work, where they stand by for one another's bursts and it is less."""
-    between: Between | None
-    """Rates between which the hour's lies, where bursts even out as it grows."""
-
-    @property
-    def bursts_at(self) -> Floats:
-        """Load at which bursts are borne."""
-        return self.load if self.shared is None else self.shared
-
-    def part(self, hours: Ints) -> _Loads:
-        """Return the same of some hours."""
-        return _Loads(
-            load=in_hours(self.load, hours),
-            shared=None if self.shared is None else in_hours(self.shared, hours),
-            between=None if self.between is None else self.between.part(hours),
-        )
-
-
-def _rates(router: Router) -> dict[int, Between]:
-    """Return by workload between which rates of its tables each hour lies: those of all clusters begin at the same."""
-    tables = {w: by_rate for (_, w), by_rate in router.plan.burst_tables.items()}
-    return {w: by_rate.between(router.window.demand_requests[w]) for w, by_rate in tables.items()}
-
-
-def _missed_share(plan: Plan, which: tuple[int, int, int], at: _Loads) -> Floats:
+def _missed_share(
+    plan: Plan, which: tuple[int, int, int], load: Floats, bursts_at: Floats, between: Between | None
+) -> Floats:
     """Return the share late (kind 0) or refused (1) by kind, cluster and workload, shape (hours,).
 
     A router sees a burst, and sends what a cluster has no room for to others that serve the work: so it is late as at
     the cluster's own load without bursts, and by as much more as bursts add where all of them are as full as together.
+    ``bursts_at`` is that load, and ``between`` has the rates between which the hour's lies, where bursts even out as it
+    grows.
     """
     kind, c, w = which
     table = (plan.late_tables, plan.refused_tables)[kind][c, w]
-    if plan.calm_tables is None or (at.shared is None and at.between is None):
-        return _read(table, at.load)
-    even = plan.calm_tables[which]
-    share = _read(even, at.load)
-    if at.between is None:
-        share += _read(table - even, at.bursts_at)
+    if plan.no_burst_tables is None or (bursts_at is load and between is None):
+        return _read(table, load)
+    even = plan.no_burst_tables[which]
+    share = _read(even, load)
+    if between is None:
+        share += _read(table - even, bursts_at)
         return np.clip(share, 0.0, 1.0, out=share)
     # Most hours are too slack for bursts to matter, and reading between rates takes twice as long.
-    by_rate, place = plan.burst_tables[c, w], at.bursts_at * _CELLS_PER_LOAD
-    hours = by_rate.adding(kind, place, at.between)
-    added = by_rate.read(kind, in_hours(place, hours), at.between.part(hours))
+    by_rate, place = plan.burst_tables[c, w], bursts_at * _CELLS_PER_LOAD
+    hours = by_rate.adding(kind, place, between)
+    added = by_rate.read(kind, in_hours(place, hours), between.part(hours))
     added += in_hours(share, hours)
     share[hours] = np.clip(added, 0.0, 1.0, out=added)
     return share
@@ -292,26 +270,26 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
 
     Of those that several serve and whom bursts make late; what is paid by the hour stands by for no burst.
     """
-    plan, ways = router.plan, router.ways
+    plan, routes = router.plan, router.routes
     together: dict[int, Floats] = {}
-    if plan.calm_tables is None:
+    if plan.no_burst_tables is None:
         return together
     preferred = plan.preferred_utilisation or 1.0  # beyond it work is spread, and clusters are as full as together
     upto = slice(round(preferred * _CELLS_PER_LOAD) + 1)
-    late, refused, even = plan.late_tables, plan.refused_tables, plan.calm_tables[..., upto]
+    late, refused, even = plan.late_tables, plan.refused_tables, plan.no_burst_tables[..., upto]
     added_by_bursts = late[..., upto] + refused[..., upto] - even.sum(axis=0)
     for pair, by_rate in plan.burst_tables.items():
         added_by_bursts[pair] = by_rate.added[:, 0, upto].sum(axis=0)  # at the lowest rate, where they are largest
     most = added_by_bursts.max(axis=2)
     for w in plan.by_priority:
-        paid = [c for c in ways[w].order if not plan.clusters[c].is_paid_by_the_hour]
+        paid = [c for c in routes[w].order if not plan.clusters[c].is_paid_by_the_hour]
         if plan.workloads[w].deadline_h or len(paid) < 2 or most[paid, w].max() < LITTLE_LATE:
             continue
         room = work = np.zeros(1)
         for c in paid:
-            rate = ways[w].rate(c, slice(None))
+            rate = routes[w].rate(c, ALL)
             busy = sum(
-                ways[other].nodes(router.served[c, other], c, slice(None))
+                routes[other].nodes(router.served[c, other], c, ALL)
                 for level in _levels_on(router, c)
                 for other in level
                 if plan.workloads[other].priority <= plan.workloads[w].priority
@@ -319,12 +297,6 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
             room, work = room + capacity[c] * rate, work + busy * rate
         together[w] = quotient(work, room)
     return together
-
-
-def _at_work(used: Floats) -> Hours:
-    """Return the hours in which a cluster works; all where it mostly does, as picking them out would take longer."""
-    busy = used > 0.0
-    return slice(None) if np.count_nonzero(busy) > _MOST * used.size else np.flatnonzero(busy)
 
 
 def _read(table: Floats, load: Floats) -> Floats:

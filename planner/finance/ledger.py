@@ -1,22 +1,279 @@
-"""The one ledger: each dollar once, by month, cluster, purchase cohort and account.
+"""The one ledger: each dollar once, in whole cents, by month, cluster, purchase cohort and account.
 
-Amounts are whole cents in 64-bit integers, rounded when posted and never again (:mod:`planner.finance.cents`
-states the rule), so every grouping sums to the same total exactly. The ledger is columnar and canonical: one
-row for each (month, cluster, cohort, account) that has an amount, in that order. Measures divide and discount
-its sums; nothing else in the planner adds up money.
+**Accounts.** The chart of accounts is ``accounts.csv``: every kind of dollar the planner knows, and the views that
+count it. Costs are positive, income is negative. Four views read the one ledger:
+
+* **cash**: money that changes hands, when it does.
+* **accrual**: the books: a purchase is spread over its life as depreciation, and the capital it ties up is
+  charged.
+* **economic**: cash, plus the value of what is still owned on the last day, as if sold then, less that of what is owned
+  on the first, as if bought then. Net present value, TCO and levelised cost read this view; without those values a
+  purchase late in the horizon would look like pure loss, and machines owned before it like a gift.
+* **financing**: what lenders give and take. With cash it is the cash flow of the statements. It is in no measure of a
+  plan's cost or value: the discount rate is the price of all capital, borrowed or own, and counts once.
+
+An account may be in several views, and every dollar is posted once. Cash and accrual differ only in time: for
+every cohort, capex − depreciation − book value disposed of = book value left. What is in no accrual view has
+its counter-entry in ``balance_sheet``, so the plain sum of ledger rows, however grouped, is accrued cost.
+
+**Rounding.** An amount becomes money when it is posted. It is then a whole number of cents in a 64-bit integer,
+and stays one: every table, total and file is a sum of those integers. Integer addition is exact and does not
+depend on order, so every grouping of the ledger has the same sum, and what a spreadsheet adds up from the two
+printed decimals is the ledger itself. (Micro-dollars would also add up exactly, but a file printed in cents
+would then disagree with its own total.) The largest sum, 2⁶³ cents, is 92 million billion dollars.
+
+A monthly series is rounded on its running total: cents[m] = round(S[m]) − round(S[m−1]), with
+S[m] = Σ_{k ≤ m} amount[k]. Each month is within one cent of the exact figure, every running total within half
+a cent, and a series whose exact total is a whole number of cents sums to it exactly.
+
+**Rows.** The ledger is columnar and canonical: one row for each (month, cluster, cohort, account) that has an amount,
+in that order. Measures divide and discount its sums; nothing else in the planner adds up money.
 """
 
 from __future__ import annotations
 
+import csv
+import functools
+import operator
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Flag, StrEnum
+from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from planner.arrays import Bools
+from planner.arrays import Bools, Floats
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_CODES, ACCOUNT_ORDER, CAPEX_ACCOUNTS, Account, View, codes_in
+
+CENTS_PER_USD = 100
+HALF_CENT = 0.5 + 1e-6
+"""Halves round away from zero, as a spreadsheet's ROUND does; the millionth of a cent keeps a half that a float holds
+as 0.4999999999 a half, so that a workbook that repeats the sum finds the same cent."""
+MAXIMUM_EXACT_CENTS = 2.0**50
+"""Above this a float can no longer round to the cent (11 thousand billion dollars)."""
+
+
+def cents(amount_usd: ArrayLike) -> NDArray[np.int64]:
+    """Round dollars to whole cents, each alone, halves away from zero; shape as given."""
+    return whole_cents(np.asarray(amount_usd, dtype=np.float64) * CENTS_PER_USD)
+
+
+def whole_cents(amount_cents: Floats) -> NDArray[np.int64]:
+    """Round fractional cents to whole cents, halves away from zero; shape as given."""
+    if amount_cents.size and not np.all(np.abs(amount_cents) < MAXIMUM_EXACT_CENTS):
+        raise ConservationError("an amount of money is not finite, or too large to hold to the cent")
+    return np.trunc(amount_cents + np.copysign(HALF_CENT, amount_cents)).astype(np.int64)
+
+
+def series_cents(amount_usd: ArrayLike, *, axis: int = 0) -> NDArray[np.int64]:
+    """Round a series of dollars to cents on its running total along ``axis``; shape as given."""
+    running = cents(np.cumsum(np.asarray(amount_usd, dtype=np.float64), axis=axis))
+    return np.diff(running, axis=axis, prepend=0)
+
+
+def split_cents(total_cents: NDArray[np.int64], shares: ArrayLike) -> NDArray[np.int64]:
+    """Split whole cents by shares that sum to one, losing none; shape (…,) to (…, shares)."""
+    edges = np.cumsum(np.asarray(shares, dtype=np.float64), axis=-1)
+    if not np.allclose(edges[..., -1], 1.0, rtol=0, atol=1e-9):
+        raise ConservationError("the shares of a split do not sum to one")
+    totals = np.asarray(total_cents, dtype=np.int64)[..., None]
+    running = whole_cents(totals * edges)
+    running[..., -1:] = totals
+    return np.diff(running, axis=-1, prepend=0)
+
+
+def usd(amount_cents: ArrayLike) -> Floats:
+    """Return dollars, for measures (ratios, discounting); never to be posted again. Shape as given."""
+    return np.asarray(amount_cents, dtype=np.float64) / CENTS_PER_USD
+
+
+class View(Flag):
+    """A way of reading the ledger."""
+
+    CASH = 1
+    ACCRUAL = 2
+    ECONOMIC = 4
+    FINANCING = 8
+
+
+class Category(StrEnum):
+    """The part of the statements an account belongs to (:mod:`planner.finance.statements`)."""
+
+    REVENUE = "revenue"
+    """Income statement, income."""
+    COST_OF_SERVING = "cost_of_serving"
+    """Income statement, what a gross margin takes off: machines, power, space, upkeep, what is rented or credited."""
+    OPERATING_EXPENSE = "operating_expense"
+    """Income statement, what an operating margin takes off besides: people, software, insurance, losses on what is
+    retired. With these and the charge for capital, accrued cost is complete."""
+    INTEREST = "interest"
+    """Income statement, below operating income: what a lender or lessor is paid besides what was lent."""
+    TAX = "tax"
+    """Income statement, below income before tax."""
+    LENDING = "lending"
+    """Cash flow alone: what is lent and paid back."""
+    INVESTING = "investing"
+    """Cash flow alone: purchases and sales of hardware."""
+    IMPUTED = "imputed"
+    """In no statement: charges and values that no one pays, for cost and value to the owner."""
+    COUNTER_ENTRY = "counter_entry"
+    """In no statement: what makes all rows of a month sum to accrued cost."""
+    TRANSFER = "transfer"
+    """Balance sheet alone: moves two of its lines, and no cash."""
+
+
+class Position(StrEnum):
+    """A line of the balance sheet besides cash and equity."""
+
+    HARDWARE = "hardware"
+    """Asset: book value of what is owned."""
+    RIGHT_OF_USE = "right_of_use"
+    """Asset: book value of what is had under finance leases, until it is bought out."""
+    BUILDING = "building"
+    """Asset: book value of an owned building and its land."""
+    DEPOSITS = "deposits"
+    """Asset: paid on orders ahead of delivery, less what is owed after it; negative where more is owed."""
+    LOANS = "loans"
+    """Liability: what is owed to lenders."""
+    LEASES = "leases"
+    """Liability: what is owed to lessors under finance leases."""
+    DEFERRED_TAX = "deferred_tax"
+    """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
+
+
+with Path(__file__).with_name("accounts.csv").open(encoding="utf-8", newline="") as _file:
+    _CHART = {line["account"]: line for line in csv.DictReader(_file)}
+
+
+class Account(StrEnum):
+    """An account of the ledger, in the order of the reports; new ones are added at the end, as codes are places."""
+
+    views: View
+    """The views that count it."""
+    category: Category
+    """The part of the statements it belongs to."""
+    cause: str
+    """The cause of a bridge that it belongs to; empty where it is no accrued cost."""
+    positions: tuple[tuple[Position, int], ...]
+    """Lines of the balance sheet that a posting moves besides cash and equity; +1 where it adds to a line, −1 where it
+    takes from it."""
+    description: str
+    """One sentence for the reference page and the workbook."""
+
+    def __new__(cls, name: str) -> Account:
+        """Make an account with all that its line of the chart says of it."""
+        account, line = str.__new__(cls, name), _CHART[name]
+        account._value_ = name
+        account.views = functools.reduce(operator.or_, (View[view.upper()] for view in line["views"].split()), View(0))
+        account.category, account.cause = Category(line["category"]), line["cause"]
+        account.positions = tuple((Position(moved[1:]), int(f"{moved[0]}1")) for moved in line["positions"].split())
+        account.description = line["description"]
+        return account
+
+    CAPEX_ACCELERATORS = "capex_accelerators"
+    CAPEX_HOSTS = "capex_hosts"
+    CAPEX_NETWORK = "capex_network"
+    CAPEX_STORAGE = "capex_storage"
+    DEPRECIATION = "depreciation"
+    RESALE = "resale"
+    DISPOSAL_LOSS = "disposal_loss"
+    RESIDUAL_VALUE = "residual_value"
+    COST_OF_CAPITAL = "cost_of_capital"
+    ENERGY = "energy"
+    COOLING = "cooling"
+    DEMAND_CHARGE = "demand_charge"
+    COLOCATION = "colocation"
+    OPERATIONS_STAFF = "operations_staff"
+    SOFTWARE_ENGINEERS = "software_engineers"
+    SUPPORT_CONTRACTS = "support_contracts"
+    LICENCES = "licences"
+    MAINTENANCE = "maintenance"
+    INSURANCE = "insurance"
+    SPARES = "spares"
+    RMA = "rma"
+    SLA_CREDITS = "sla_credits"
+    CARBON = "carbon"
+    BURST_RENTAL = "burst_rental"
+    REVENUE = "revenue"
+    TAX_CASH = "tax_cash"
+    TAX_DEFERRED = "tax_deferred"
+    BALANCE_SHEET = "balance_sheet"
+    TAX_ON_END_VALUE = "tax_on_end_value"
+    OPENING_VALUE = "opening_value"
+    RENT = "rent"
+    EXIT_FEES = "exit_fees"
+    LOAN_DRAWN = "loan_drawn"
+    LOAN_REPAID = "loan_repaid"
+    LOAN_INTEREST = "loan_interest"
+    TAX_ON_INTEREST = "tax_on_interest"
+    PROPERTY_TAX = "property_tax"
+    LEASE_STARTED = "lease_started"
+    LEASE_USED = "lease_used"
+    LEASE_PRINCIPAL = "lease_principal"
+    LEASE_INTEREST = "lease_interest"
+    OTHER_CAPITAL = "other_capital"
+    LEASE_OWED = "lease_owed"
+    ORDER_PAID = "order_paid"
+    ORDER_SETTLED = "order_settled"
+    ORDER_BALANCE = "order_balance"
+    CAPEX_BUILDING = "capex_building"
+    BUILDING_DEPRECIATION = "building_depreciation"
+    SPACE = "space"
+
+
+ACCOUNT_ORDER = tuple(Account)
+"""Accounts by code: the code of an account is its position here."""
+ACCOUNT_CODES = MappingProxyType({account: code for code, account in enumerate(ACCOUNT_ORDER)})
+
+
+def accounts_of(category: Category) -> tuple[Account, ...]:
+    """Return the accounts of a category, in the order of the reports."""
+    return tuple(account for account in Account if account.category is category)
+
+
+@functools.cache
+def codes_in(view: View) -> list[int]:
+    """Return the codes of the accounts a view counts."""
+    return [ACCOUNT_CODES[account] for account in Account if view in account.views]
+
+
+CAPEX_ACCOUNTS = (
+    Account.CAPEX_ACCELERATORS,
+    Account.CAPEX_HOSTS,
+    Account.CAPEX_NETWORK,
+    Account.CAPEX_STORAGE,
+)
+"""The accounts a cohort's cost is made of, in the order of a node's prices."""
+COST_OF_SERVING_ACCOUNTS = accounts_of(Category.COST_OF_SERVING)
+OPERATING_EXPENSE_ACCOUNTS = accounts_of(Category.OPERATING_EXPENSE)
+NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
+"""Left out of cost per token: income, and tax on it."""
+INCOME_ACCOUNTS = (
+    Account.REVENUE,
+    Account.RESALE,
+    Account.RESIDUAL_VALUE,
+    Account.LOAN_DRAWN,
+    Account.TAX_ON_INTEREST,
+    Account.ORDER_SETTLED,
+)
+"""What is gained: their amounts are negative in the ledger."""
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED, Account.ORDER_BALANCE)
+"""What would change hands on the last day if all that is owned were sold."""
+LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
+"""What a lessor is paid, at the end of each month of a lease."""
+DATED_ACCOUNTS = (
+    *CAPEX_ACCOUNTS,
+    Account.RESALE,
+    *END_ACCOUNTS,
+    Account.OPENING_VALUE,
+    *LEASE_PAYMENTS,
+    Account.ORDER_PAID,
+    Account.ORDER_SETTLED,
+    Account.CAPEX_BUILDING,
+)
+"""What counts on a day of its own; all else runs through its month."""
+
 
 NO_COHORT = -1
 """Cohort index of money that belongs to no purchase: energy, people, rent."""
@@ -65,7 +322,7 @@ class Ledger:
     cohort_index: NDArray[np.int32]
     """Position in ``labels.cohorts``, −1 for none."""
     account_code: NDArray[np.int16]
-    """Position in :data:`~planner.finance.accounts.ACCOUNT_ORDER`."""
+    """Position in :data:`~planner.finance.ledger.ACCOUNT_ORDER`."""
     amount_cents: NDArray[np.int64]
     """Cost in cents; income is negative."""
     posted_cents: tuple[int, ...] = field(repr=False)
@@ -108,24 +365,24 @@ class Ledger:
         """Return which rows a view counts, all of them for None; shape (rows,)."""
         if view is None:
             return np.ones(self.row_count, dtype=bool)
-        return self.rows_with(codes_in(view))
+        return self.rows_of(*(ACCOUNT_ORDER[code] for code in codes_in(view)))
 
-    def rows_with(self, codes: list[int]) -> Bools:
-        """Return which rows are of some accounts, by their codes; shape (rows,).
+    def rows_of(self, *accounts: Account) -> Bools:
+        """Return which rows are of some accounts; shape (rows,).
 
         Read from a table of all accounts: numpy's isin sorts, or looks for a range, each time.
         """
         is_meant = np.zeros(len(ACCOUNT_ORDER), dtype=bool)
-        is_meant[codes] = True
+        is_meant[[ACCOUNT_CODES[account] for account in accounts]] = True
         return is_meant[self.account_code]
 
     def monthly_cents(self, view: View, *, leave_out: tuple[Account, ...] = ()) -> NDArray[np.int64]:
         """Return a view's total of each month, without the accounts left out, shape (months,)."""
         return view_cents(self.totals_cents(Dimension.MONTH, Dimension.ACCOUNT), view, leave_out=leave_out)
 
-    def account_cents(self, account: Account) -> int:
-        """Return the total of one account."""
-        return int(self.amount_cents[self.account_code == ACCOUNT_CODES[account]].sum())
+    def account_cents(self, *accounts: Account) -> int:
+        """Return the total of some accounts."""
+        return int(self.amount_cents[self.rows_of(*accounts)].sum())
 
     def book_value_cents(self, opening_book_cents: ArrayLike = 0) -> NDArray[np.int64]:
         """Return each cohort's book value at each month's end, from the ledger; shape (cohorts, months).
@@ -218,9 +475,14 @@ class LedgerBuilder:
         """Keys of a table of months and clusters: most accounts are one, so they are worked out once."""
 
     def post(
-        self, account: Account, amount_cents: ArrayLike, *,
-        month: ArrayLike, cluster: ArrayLike = SHARED, cohort: ArrayLike = NO_COHORT,
-    ) -> None:  # fmt: skip
+        self,
+        account: Account,
+        amount_cents: ArrayLike,
+        *,
+        month: ArrayLike,
+        cluster: ArrayLike = SHARED,
+        cohort: ArrayLike = NO_COHORT,
+    ) -> None:
         """Post amounts in cents; the index arrays broadcast against the amounts."""
         self._require_places(account, (month, cluster, cohort))
         self._append(account, _row_keys(self._labels, (month, cluster, cohort, 0)), np.asarray(amount_cents))
@@ -228,8 +490,7 @@ class LedgerBuilder:
     def _append(self, account: Account, places: NDArray[np.int64], cents: NDArray[np.int64]) -> None:
         """Keep amounts under the keys of their places; what is in no accrual view gets its counter-entry."""
         if not np.issubdtype(cents.dtype, np.integer):
-            msg = f"{account}: money is posted in whole cents, not {cents.dtype}"
-            raise ConservationError(msg)
+            raise ConservationError(f"{account}: money is posted in whole cents, not {cents.dtype}")
         if not cents.any():
             return
         if account is not Account.BALANCE_SHEET and View.ACCRUAL not in account.views:
@@ -247,8 +508,7 @@ class LedgerBuilder:
         for column, low, labels in zip(columns, (0, SHARED, NO_COHORT), names, strict=True):
             places = np.asarray(column)
             if places.size and not (places.min() >= low and places.max() < len(labels)):
-                msg = f"{account}: an index is outside {low} to {len(labels) - 1}"
-                raise ConservationError(msg)
+                raise ConservationError(f"{account}: an index is outside {low} to {len(labels) - 1}")
 
     def post_clusters(self, account: Account, amount_cents: NDArray[np.int64]) -> None:
         """Post a table of shape (months, clusters)."""
@@ -264,9 +524,12 @@ class LedgerBuilder:
         """Post a table of shape (cohorts, months), each cohort to its cluster."""
         cohorts, months = amount_cents.shape
         self.post(
-            account, amount_cents,
-            month=np.arange(months), cluster=cluster_of_cohort[:, None], cohort=np.arange(cohorts)[:, None],
-        )  # fmt: skip
+            account,
+            amount_cents,
+            month=np.arange(months),
+            cluster=cluster_of_cohort[:, None],
+            cohort=np.arange(cohorts)[:, None],
+        )
 
     def build(self) -> Ledger:
         """Return the ledger: postings with the same key joined, rows by month, cluster, cohort, account."""

@@ -31,6 +31,12 @@ MAXIMUM_HORIZON_MONTHS = 600
 """Fifty years: beyond any hardware plan, so a longer horizon is a slip of the unit."""
 
 
+def _read_only(array: NDArray[NumberT]) -> NDArray[NumberT]:
+    """Return the array, locked."""
+    array.setflags(write=False)
+    return array
+
+
 def add_months(start: date, months: int) -> date:
     """Return the same day of the month ``months`` later, or that month's last day where it is shorter."""
     position = start.year * MONTHS_PER_YEAR + start.month - 1 + months
@@ -38,7 +44,7 @@ def add_months(start: date, months: int) -> date:
     return date(year, month, min(start.day, calendar.monthrange(year, month)[1]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for what is worked out once and kept
 class MonthGrid:
     """The calendar months of a horizon, each a half-open period [start, end)."""
 
@@ -62,20 +68,28 @@ class MonthGrid:
         """The first day after the horizon."""
         return add_months(self.start, self.horizon_months)
 
-    @property
+    # A study posts ten thousand ledgers over one calendar, so what only depends on the calendar is worked out once. The
+    # arrays are read-only, since all callers share them.
+
+    @functools.cached_property
     def edges(self) -> tuple[date, ...]:
         """The period boundaries: the start, each first of a month inside, the end; one more than periods."""
-        return _edges(self)
+        edges = [self.start]
+        first = add_months(self.start.replace(day=1), 1)
+        while first < self.end:
+            edges.append(first)
+            first = add_months(first, 1)
+        return (*edges, self.end)
 
     @property
     def period_count(self) -> int:
         """Number of calendar months touched: the horizon's months, plus one when it starts mid-month."""
         return len(self.edges) - 1
 
-    @property
+    @functools.cached_property
     def labels(self) -> tuple[str, ...]:
         """The periods as ``2026-03``: text that sorts in time order."""
-        return _labels(self)
+        return tuple(f"{edge.year:04d}-{edge.month:02d}" for edge in self.edges[:-1])
 
     def coordinate(self, day: date) -> float:
         """Return a date's month coordinate; dates before and after the horizon are welcome."""
@@ -86,10 +100,10 @@ class MonthGrid:
         """Return the month coordinates of several dates, shape (dates,)."""
         return np.array([self.coordinate(day) for day in days], dtype=np.float64)
 
-    @property
+    @functools.cached_property
     def edge_coordinates(self) -> Floats:
         """The month coordinates of the period boundaries, shape (periods + 1,)."""
-        return _edge_coordinates(self)
+        return _read_only(self.coordinates(self.edges))
 
     @property
     def month_fractions(self) -> Floats:
@@ -106,10 +120,24 @@ class MonthGrid:
         """Hours in each period, shape (periods,)."""
         return np.diff(self.edge_hours)
 
-    @property
+    @functools.cached_property
     def edge_hours(self) -> NDArray[np.int64]:
         """Hours since the start at which each period begins, and the horizon's end, shape (periods + 1,)."""
-        return _edge_hours(self)
+        hours = [(edge - self.start).days * int(HOURS_PER_DAY) for edge in self.edges]
+        return _read_only(np.array(hours, dtype=np.int64))
+
+    @functools.cached_property
+    def month_firsts(self) -> tuple[Floats, Floats]:
+        """Hours and coordinates of the firsts of months, fifty years before the horizon to its length after."""
+        months = np.arange(-MAXIMUM_HORIZON_MONTHS, 2 * self.horizon_months + 2)
+        firsts = (np.datetime64(self.start, "M") + months).astype("datetime64[D]")
+        hours = (firsts - np.datetime64(self.start, "D")).astype(np.float64) * HOURS_PER_DAY
+        return _read_only(hours), _read_only(months.astype(np.float64))
+
+    @functools.cached_property
+    def latest(self) -> Floats:
+        """The last coordinate before each boundary, and infinity, since nothing bounds what comes after all."""
+        return _read_only(np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf))
 
     @property
     def mid_years(self) -> Floats:
@@ -142,11 +170,11 @@ class MonthGrid:
         however it is reached, and h < edge hour ⇔ coordinate(h) < edge coordinate at every period boundary: no
         purchase can round out of its month.
         """
-        first_hours, coordinates = _month_firsts(self)
+        first_hours, coordinates = self.month_firsts
         month = np.clip(np.searchsorted(first_hours, hours, side="right") - 1, 0, first_hours.size - 2)
         share = (hours - first_hours[month]) / (first_hours[month + 1] - first_hours[month])
         # The last instants before a boundary round to it; they belong before it.
-        latest = _latest(self)[self.period_of_hour(hours) + 1]
+        latest = self.latest[self.period_of_hour(hours) + 1]
         return np.asarray(np.minimum(coordinates[month] + share, latest), dtype=np.float64)
 
     def months_after(self, hour: float, months: int) -> Floats:
@@ -158,59 +186,3 @@ class MonthGrid:
         first = self.start + timedelta(days=days)
         later = [(add_months(first, count) - self.start).days * HOURS_PER_DAY + of_day for count in range(months + 1)]
         return self.coordinate_of_hour(np.array(later, dtype=np.float64))
-
-
-# A study posts ten thousand ledgers over one calendar, so what only depends on the calendar is worked out once. The
-# arrays are read-only, since all callers share them.
-_CALENDARS = 64
-
-
-def _read_only(array: NDArray[NumberT]) -> NDArray[NumberT]:
-    """Return the array, locked."""
-    array.setflags(write=False)
-    return array
-
-
-@functools.lru_cache(maxsize=_CALENDARS)
-def _edges(grid: MonthGrid) -> tuple[date, ...]:
-    """Return the period boundaries."""
-    inside = [grid.start]
-    first = add_months(grid.start.replace(day=1), 1)
-    while first < grid.end:
-        inside.append(first)
-        first = add_months(first, 1)
-    return (*inside, grid.end)
-
-
-@functools.lru_cache(maxsize=_CALENDARS)
-def _labels(grid: MonthGrid) -> tuple[str, ...]:
-    """Return the periods as text."""
-    return tuple(f"{edge.year:04d}-{edge.month:02d}" for edge in grid.edges[:-1])
-
-
-@functools.lru_cache(maxsize=_CALENDARS)
-def _edge_coordinates(grid: MonthGrid) -> Floats:
-    """Return the month coordinates of the boundaries."""
-    return _read_only(grid.coordinates(grid.edges))
-
-
-@functools.lru_cache(maxsize=_CALENDARS)
-def _latest(grid: MonthGrid) -> Floats:
-    """Return the last coordinate before each boundary, and infinity, since nothing bounds what comes after all."""
-    return _read_only(np.append(np.nextafter(grid.edge_coordinates, -np.inf), np.inf))
-
-
-@functools.lru_cache(maxsize=_CALENDARS)
-def _edge_hours(grid: MonthGrid) -> NDArray[np.int64]:
-    """Return the hours of the boundaries."""
-    hours = [(edge - grid.start).days * int(HOURS_PER_DAY) for edge in grid.edges]
-    return _read_only(np.array(hours, dtype=np.int64))
-
-
-@functools.lru_cache(maxsize=_CALENDARS)
-def _month_firsts(grid: MonthGrid) -> tuple[Floats, Floats]:
-    """Return the hours and coordinates of the firsts of months, fifty years before the horizon to its length after."""
-    months = np.arange(-MAXIMUM_HORIZON_MONTHS, 2 * grid.horizon_months + 2)
-    firsts = (np.datetime64(grid.start, "M") + months).astype("datetime64[D]")
-    hours = (firsts - np.datetime64(grid.start, "D")).astype(np.float64) * HOURS_PER_DAY
-    return _read_only(hours), _read_only(months.astype(np.float64))

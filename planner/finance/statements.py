@@ -1,6 +1,6 @@
 """Income statement, cash flow and balance sheet, from the one ledger, by month, quarter and fiscal year.
 
-Every account says in :class:`~planner.finance.accounts.Account` what a posting moves: cash, where the cash or the
+Every account says in :class:`~planner.finance.ledger.Account` what a posting moves: cash, where the cash or the
 financing view counts it; equity, where it is a line of the income statement; and other lines of the balance sheet. For
 every account these balance, so that assets are liabilities and equity in every month and cluster:
 
@@ -19,7 +19,7 @@ what to move.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -28,10 +28,19 @@ import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.errors import ConservationError
-from planner.finance.accounts import ACCOUNT_ORDER, LEASE_PAYMENTS, Account, Category, Position, View
-from planner.finance.ledger import Dimension, Ledger, view_cents
+from planner.finance.ledger import (
+    ACCOUNT_ORDER,
+    LEASE_PAYMENTS,
+    Account,
+    Category,
+    Dimension,
+    Ledger,
+    Position,
+    View,
+    view_cents,
+)
 from planner.finance.months import MonthGrid
-from planner.finance.unit_costs import ratio
+from planner.finance.present_value import ratio
 from planner.units import MONTHS_PER_YEAR
 
 MONTHS_PER_QUARTER = 3
@@ -78,10 +87,7 @@ LINES = MappingProxyType(
     }
 )
 """The lines of the statements in order, and what each is."""
-BALANCES = (
-    "cash_usd", "hardware_usd", "right_of_use_usd", "building_usd", "deposits_usd", "assets_usd", "deferred_tax_usd",
-    "loans_usd", "leases_usd", "liabilities_usd", "equity_usd",
-)  # fmt: skip
+BALANCES = (*(f"{line}_usd" for line in Position), "cash_usd", "assets_usd", "liabilities_usd", "equity_usd")
 """Lines that hold at a period's end; all others but opening cash run through it."""
 
 
@@ -152,31 +158,23 @@ def line_weights() -> tuple[tuple[str, ...], Cents]:
 
     Positions give their monthly change. Worked out once: a study reads ten thousand ledgers.
     """
-
-    def column(chosen: Callable[[Account], bool], sign: Callable[[Account], int]) -> list[int]:
-        return [sign(account) if chosen(account) else 0 for account in ACCOUNT_ORDER]
-
-    def of(sign: int, *categories: Category) -> list[int]:
-        return column(lambda account: account.category in categories, lambda _: sign)
-
-    def flow(section: str) -> list[int]:
-        return column(lambda account: cash_flow_section(account) == section, lambda _: -1)
-
-    def moved(line: Position) -> list[int]:
-        return column(lambda a: line in dict(a.positions), lambda a: dict(a.positions)[line])
-
-    columns = {
-        "revenue_usd": of(-1, Category.REVENUE),
-        "cost_of_serving_usd": of(1, Category.COST_OF_SERVING),
-        "operating_expense_usd": of(1, Category.OPERATING_EXPENSE),
-        "tax_expense_usd": of(1, Category.TAX),
-        "interest_usd": of(1, Category.INTEREST),
-        **{f"{section}_cash_flow_usd": flow(section) for section in ("operating", "investing", "financing")},
-        "debt_service_usd": column(
-            lambda a: a in (Account.LOAN_INTEREST, Account.LOAN_REPAID, *LEASE_PAYMENTS), lambda _: 1
-        ),
-        **{f"{line}_usd": moved(line) for line in Position},
+    categories = {
+        "revenue_usd": (-1, Category.REVENUE),
+        "cost_of_serving_usd": (1, Category.COST_OF_SERVING),
+        "operating_expense_usd": (1, Category.OPERATING_EXPENSE),
+        "tax_expense_usd": (1, Category.TAX),
+        "interest_usd": (1, Category.INTEREST),
     }
+    columns = {
+        name: [sign * (account.category is category) for account in ACCOUNT_ORDER]
+        for name, (sign, category) in categories.items()
+    }
+    for section in ("operating", "investing", "financing"):
+        columns[f"{section}_cash_flow_usd"] = [-(cash_flow_section(account) == section) for account in ACCOUNT_ORDER]
+    service = (Account.LOAN_INTEREST, Account.LOAN_REPAID, *LEASE_PAYMENTS)
+    columns["debt_service_usd"] = [int(account in service) for account in ACCOUNT_ORDER]
+    for line in Position:
+        columns[f"{line}_usd"] = [dict(account.positions).get(line, 0) for account in ACCOUNT_ORDER]
     return tuple(columns), np.array(list(columns.values()), dtype=np.int64).T
 
 

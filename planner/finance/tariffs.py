@@ -1,18 +1,24 @@
-"""The price of energy hour by hour: flat or time-of-use, escalators, demand charges.
+"""What energy and its emissions cost: prices hour by hour, escalators, demand charges, carbon.
 
 A time-of-use tariff is a list of windows over the local calendar (months, weekdays, hours). Together they
 must cover every hour of the year exactly once: a gap or an overlap is refused, and named. Prices step up once
 a year, on the anniversary of the horizon's start, as supply contracts do.
+
+Operational emissions are location-based, energy at the meter times the grid's intensity. Embodied emissions
+are spread evenly over the service life, by exact days, whatever the books do: a shorter depreciation does not
+make a server dirtier.
 """
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from planner.arrays import Bools, Floats
 from planner.errors import Problem
@@ -20,9 +26,12 @@ from planner.finance import refusals
 from planner.finance.months import MonthGrid
 from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
 
-MONTH_NAMES = ("January", "February", "March", "April", "May", "June",
-               "July", "August", "September", "October", "November", "December")  # fmt: skip
-WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTH_NAMES = tuple(calendar.month_name[1:])
+ALL_MONTHS = frozenset(range(1, 13))
+ALL_WEEKDAYS = frozenset(range(7))
+WEEKDAY_NAMES = tuple(calendar.day_name)
+GRAMS_PER_KILOGRAM = 1000.0
+KILOGRAMS_PER_TONNE = 1000.0
 LONGEST_LIST = 3
 """Blocks named in full before the rest is counted."""
 
@@ -77,11 +86,6 @@ def describe_cells(cells: Bools) -> str:
     return f"{shown}; and {more} more blocks" if more > 0 else shown
 
 
-ALL_MONTHS = frozenset(range(1, 13))
-ALL_WEEKDAYS = frozenset(range(7))
-SECONDS_PER_HOUR = 3600
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TariffWindow:
     """One price over part of the local calendar."""
@@ -112,7 +116,7 @@ class TariffWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tariff:
+class EnergyTariff:
     """An electricity tariff; construction checks it whole."""
 
     windows: tuple[TariffWindow, ...]
@@ -163,9 +167,9 @@ class Tariff:
 
 def flat_tariff(
     price_usd_per_kwh: float, *, escalator_per_year: float = 0.0, demand_charge_usd_per_kw_month: float = 0.0
-) -> Tariff:
+) -> EnergyTariff:
     """Return a tariff with one energy price."""
-    return Tariff(
+    return EnergyTariff(
         windows=(TariffWindow(name="flat", price_usd_per_kwh=price_usd_per_kwh),),
         escalator_per_year=escalator_per_year,
         demand_charge_usd_per_kw_month=demand_charge_usd_per_kw_month,
@@ -200,7 +204,7 @@ def local_offsets_h(grid: MonthGrid, time_zone: str) -> Floats:
 
     def offset_h(hour: int) -> float:
         offset = (start + timedelta(hours=hour)).astimezone(zone).utcoffset() or timedelta(0)
-        return offset.total_seconds() / SECONDS_PER_HOUR
+        return offset / timedelta(hours=1)
 
     day_hours = int(HOURS_PER_DAY)
     daily = np.array([offset_h(hour) for hour in range(0, grid.hour_count + day_hours, day_hours)])
@@ -217,7 +221,7 @@ def escalation(grid: MonthGrid, escalator_per_year: float) -> Floats:
     return (1.0 + escalator_per_year) ** years
 
 
-def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | None = None) -> Floats:
+def hourly_prices_usd_per_kwh(tariff: EnergyTariff, grid: MonthGrid, time_zone: str | None = None) -> Floats:
     """Return the energy price of every hour of the horizon, shape (hours,).
 
     Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are
@@ -236,7 +240,7 @@ def hourly_prices_usd_per_kwh(tariff: Tariff, grid: MonthGrid, time_zone: str | 
     return np.asarray(tariff.price_table()[month, weekday, hour] * rise, dtype=np.float64)
 
 
-def demand_charges_of_peaks_usd(tariff: Tariff, grid: MonthGrid, peaks_kw: Floats) -> Floats:
+def demand_charges_of_peaks_usd(tariff: EnergyTariff, grid: MonthGrid, peaks_kw: Floats) -> Floats:
     """Return the demand charge of each period from its highest hour, shape (periods, …) both ways.
 
     charge × max(peak of the month, ratchet × highest peak of the eleven months before) × share of the month
@@ -250,3 +254,42 @@ def demand_charges_of_peaks_usd(tariff: Tariff, grid: MonthGrid, peaks_kw: Float
     rate = tariff.demand_charge_usd_per_kw_month * escalation(grid, tariff.escalator_per_year)
     per_period = rate * grid.month_fractions
     return billed * per_period.reshape(-1, *(1,) * (billed.ndim - 1))
+
+
+def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> Floats:
+    """Return kgCO2e = kWh · g/kWh / 1000; shapes broadcast (hourly, monthly, by cluster)."""
+    intensity = np.asarray(intensity_g_per_kwh, dtype=np.float64)
+    refusals.raise_problems([refusals.not_negative("carbon.intensity_g_per_kwh", float(intensity.min(initial=0.0)))])
+    return np.asarray(energy_kwh, dtype=np.float64) * intensity / GRAMS_PER_KILOGRAM
+
+
+def embodied_kg(
+    total_kg: ArrayLike,
+    service_months: tuple[ArrayLike, ArrayLike],
+    life_months: ArrayLike,
+    edge_coordinates: Floats,
+) -> Floats:
+    """Return the embodied kgCO2e charged to each period, shape (cohorts, periods).
+
+    ``service_months`` is (month coordinate in service, month coordinate retired or infinity). What is left of
+    the life on early retirement is charged in the period of retirement: it was emitted for nothing else.
+    """
+    total = np.atleast_1d(np.asarray(total_kg, dtype=np.float64))[:, None]
+    life = np.atleast_1d(np.asarray(life_months, dtype=np.float64))[:, None]
+    refusals.raise_problems(
+        [
+            refusals.not_negative("carbon.embodied_kg", float(total.min(initial=0.0))),
+            *(refusals.life_months("carbon.life_months", months) for months in sorted(set(life.ravel().tolist()))),
+        ]
+    )
+    start, retired = (np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months)
+    edges = edge_coordinates[None, :]
+    charged = np.clip((edges - start) / life, 0.0, 1.0)
+    return total * np.diff(np.where(edges > retired, 1.0, charged), axis=1)
+
+
+def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> Floats:
+    """Return what the emissions cost at a carbon price; shapes broadcast."""
+    price = np.asarray(price_usd_per_tonne, dtype=np.float64)
+    refusals.raise_problems([refusals.not_negative("carbon.price_usd_per_tonne", float(price.min(initial=0.0)))])
+    return np.asarray(emissions_kg, dtype=np.float64) / KILOGRAMS_PER_TONNE * price

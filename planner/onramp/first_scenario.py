@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Template
 from pydantic import TypeAdapter, ValidationError
 
 from planner.catalog.load import load_catalog
@@ -151,7 +152,14 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
         raise ScenarioError(Problem(file=str(path), message="is not UTF-8 text, so not a CSV to read")) from None
     reader = csv.reader(io.StringIO(text), delimiter=";" if ";" in text.partition("\n")[0] else ",")
     header = [word.strip().lower() for word in next(reader, [])]
-    problems = _header_problems(header, columns, needed)
+    problems = [
+        Problem(line=1, message=f"unknown column {word!r}", hint=nearest(word, columns) or f"of {', '.join(columns)}")
+        for word in header
+        if word not in columns
+    ]
+    twice = {word for word in header if header.count(word) > 1}
+    problems += [Problem(line=1, message=f"names the column {word!r} twice") for word in twice]
+    problems += [Problem(line=1, message=f"no column {word!r}") for word in needed if word not in header]
     rows: list[Row] = []
     for cells in reader if not problems else ():
         if not any(cell.strip() for cell in cells):
@@ -160,7 +168,12 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
             message = f"has {len(cells)} cells under {len(header)} columns"
             problems.append(Problem(line=reader.line_num, message=message, hint="put text with a comma in quotes"))
             continue
-        stated = {name: _cell(cell.strip()) for name, cell in zip(header, cells, strict=True) if cell.strip()}
+        words = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if cell.strip()}
+        # A cell is read as YAML reads a plain value; money may have its sign and its commas.
+        stated = {
+            name: parse_scalar(re.sub("[$,]", "", word) if _GROUPED.match(word) else word)
+            for name, word in words.items()
+        }
         problems += [
             Problem(line=reader.line_num, path=name, message="is required and is not there")
             for name in needed
@@ -172,23 +185,6 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
     if problems:
         raise ScenarioError([dataclasses.replace(problem, file=str(path)) for problem in problems])
     return tuple(rows)
-
-
-def _header_problems(header: list[str], columns: Mapping[str, str], needed: tuple[str, ...]) -> list[Problem]:
-    problems = [
-        Problem(line=1, message=f"unknown column {word!r}", hint=nearest(word, columns) or f"of {', '.join(columns)}")
-        for word in header
-        if word not in columns
-    ]
-    problems += [
-        Problem(line=1, message=f"names the column {word!r} twice") for word in {*header} if header.count(word) > 1
-    ]
-    return problems + [Problem(line=1, message=f"no column {word!r}") for word in needed if word not in header]
-
-
-def _cell(text: str) -> Any:
-    """Read a cell as YAML reads a plain value; money may have its sign and its commas."""
-    return parse_scalar(text.replace("$", "").replace(",", "") if _GROUPED.match(text) else text)
 
 
 def _cluster_name(row: Row, taken: Mapping[str, Row]) -> str:
@@ -307,64 +303,6 @@ def _quoted(value: Any) -> str:
     return value if plain else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-_TEXT = """\
-# yaml-language-server: $schema=scenario.schema.json
-# (by the line above your editor completes and checks this file; planner schema prints the schema anew)
-name: {name}
-start: {start}          # first day
-horizon_months: 36         # three years of depreciation
-
-{workloads}
-{clusters}
-site:
-  tariff: us-ohio          # planner catalog lists tariffs
-  pue_ratio: 1.25
-
-finance:
-  depreciation_months: 36
-  residual_fraction: 0.2
-  discount_rate_per_year: 0.1
-"""
-_WORKLOADS = """\
-workloads:                 # what arrives; add as many as you serve
-  chat:
-    model: llama-3.1-70b   # planner catalog lists models
-    precision: fp8
-    requests_per_s: 80     # mean on day one
-    growth: {kind: compound, per_year: 0.5}
-    shape: {timezone: America/New_York, peak_to_mean: 1.6, weekend_fraction: 0.7}
-    tokens:
-      input: {mean: 1200, p95: 4000}
-      output: {mean: 300, p95: 900}
-    slo: {ttft_s: 2.0, tpot_s: 0.05}
-    priority: interactive
-"""
-_CLUSTERS = """\
-clusters:                  # what you buy; prices come from the catalogue unless you state them
-  h200:
-    accelerator: H200
-    nodes: 16              # servers of eight
-    engine: vllm
-    discount_fraction: 0.10
-    # unit_price_usd: 35000
-    # price_source: quote of 2026-01-10
-  mi325x:
-    accelerator: MI325X
-    nodes: 16
-    engine: vllm
-    discount_fraction: 0.18
-    online: {online}     # first day of service
-
-# promise: {{in_time: 0.99}} # share of requests in time, each month and workload; 0.99 unless you say otherwise
-# choose:                  # planner size finds the cheapest of these that keep the promise
-#   clusters:
-#     h200: {{dates: [{start}, {later}], most_nodes: 100}}
-#     mi325x: {{dates: [{online}, {later}], most_nodes: 100}}
-#   power_kw: 1000
-#   review: {later}     # decide on what comes from then on by the demand seen until then
-"""
-
-
 def starter_text(
     name: str,
     start: datetime.date = datetime.date(2026, 1, 1),
@@ -380,10 +318,14 @@ def starter_text(
     except ValidationError as error:
         message = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ScenarioError(Problem(message=f"{name!r} will not do as a name: {message}")) from None
-    plain = isinstance(parse_scalar(name), str)
-    return _TEXT.format(
-        name=name if plain else f'"{name}"',  # a name such as 2026 or null needs its quotes
+    source = Path(__file__).with_name("starter.yaml.j2").read_text(encoding="utf-8")
+    # A name such as 2026 or null needs its quotes.
+    text: str = Template(source, trim_blocks=True, keep_trailing_newline=True).render(
+        name=name if isinstance(parse_scalar(name), str) else f'"{name}"',
         start=start,
-        workloads=workloads or _WORKLOADS,
-        clusters=clusters or _CLUSTERS.format(start=start, online=add_months(start, 2), later=add_months(start, 12)),
+        online=add_months(start, 2),
+        later=add_months(start, 12),
+        workloads=workloads,
+        clusters=clusters,
     )
+    return text

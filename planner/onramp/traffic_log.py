@@ -11,34 +11,44 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from planner.arrays import Bools, Floats, Ints
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
 ROLES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "arrived_at", "arrival_time", "arrival", "time", "ts", "t", "start_time", "created_at"),
     "input": (
-        "contexttokens", "input_tokens", "input_length", "prompt_tokens", "num_prefill_tokens", "in_tok", "prompt_len",
-        "input_len", "request_tokens",
+        "contexttokens",
+        "input_tokens",
+        "input_length",
+        "prompt_tokens",
+        "num_prefill_tokens",
+        "in_tok",
+        "prompt_len",
+        "input_len",
+        "request_tokens",
     ),
     "output": (
-        "generatedtokens", "output_tokens", "output_length", "completion_tokens", "num_decode_tokens", "out_tok",
-        "generated_tokens", "output_len", "response_tokens",
+        "generatedtokens",
+        "output_tokens",
+        "output_length",
+        "completion_tokens",
+        "num_decode_tokens",
+        "out_tok",
+        "generated_tokens",
+        "output_len",
+        "response_tokens",
     ),
     "cached": ("cached_tok", "cached_tokens", "cached_input_tokens", "cache_read_input_tokens"),
     "client": ("client", "client_id", "tenant", "user", "user_id", "api_key", "session_id", "trace"),
     "hashes": ("hash_ids",),
-}  # fmt: skip
+}
 """What each column may be called; case does not matter."""
 REQUIRED = ("timestamp", "input", "output")
 HASH_BLOCK_TOKENS = 512
@@ -118,8 +128,13 @@ def read_request_log(
         problems.append(Problem(file=str(path), path=names["timestamp"], message=message, hint="see --time-unit"))
     raise_all(problems)
     order = np.argsort(times_s, kind="stable")
-    clients = _client_numbers(table[names["client"]])[order] if "client" in names else None
-    one_clock = clients is None or not _every_client_starts_at_zero(times_s[order], clients)
+    clients, one_clock = None, True
+    if "client" in names:
+        clients = np.asarray(pd.factorize(table[names["client"]], use_na_sentinel=False)[0], dtype=np.int64)[order]
+        # Where all of several clients have their first request at time zero, each has a clock of its own.
+        first_s = np.full(int(clients.max()) + 1, np.inf)
+        np.minimum.at(first_s, clients, times_s[order])
+        one_clock = first_s.size == 1 or not bool(np.all(first_s == 0.0))
     back = np.flatnonzero(np.diff(times_s) < 0.0)
     if in_order and one_clock and back.size:
         row = int(back[0]) + 1
@@ -140,8 +155,6 @@ def read_request_log(
 
 def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
     """Read one column of an hourly series: a plain number per hour, with or without a column of dates."""
-    import pandas as pd  # noqa: PLC0415 - half a second, only where a file is read
-
     table = read_table(path)
     numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
     series = [name for name in numeric if not name.lower().startswith("hour")]
@@ -151,7 +164,9 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
         )
     chosen = column or series[0]
     if chosen not in series:
-        raise ScenarioError(Problem(file=str(path), message=f"no rate column {chosen!r}", hint=_near(chosen, series)))
+        near = difflib.get_close_matches(chosen, series, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(series)}"
+        raise ScenarioError(Problem(file=str(path), message=f"no rate column {chosen!r}", hint=hint))
     rates = _numbers(table[chosen])
     while rates.size and np.isnan(rates[-1]):
         rates = rates[:-1]
@@ -172,8 +187,6 @@ def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
 
 def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     """Read a CSV or JSON-lines file into columns, or say why it cannot be read."""
-    import pandas as pd  # noqa: PLC0415 - half a second, only where a file is read
-
     if not path.is_file():
         raise ScenarioError(Problem(file=str(path), message="there is no such file"))
     if path.stat().st_size > MAX_BYTES:
@@ -262,8 +275,6 @@ def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> di
 
 def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
     """Return times in seconds; dates become seconds since 1970 UTC, bad entries NaN."""
-    import pandas as pd  # noqa: PLC0415 - loaded by now
-
     numbers = _numbers(column)
     if np.isfinite(numbers).mean() < 0.5:
         dates = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601")
@@ -304,8 +315,6 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
 
 def _numbers(column: pd.Series) -> Floats:
     """Return a column as floats, what is no number as NaN."""
-    import pandas as pd  # noqa: PLC0415 - loaded by now
-
     return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
@@ -325,19 +334,6 @@ def _row_problems(path: Path, name: str, bad: Bools, column: pd.Series, first_ro
     if rows.size > _SHOWN_ROWS:
         problems.append(Problem(file=str(path), path=name, message=f"and {rows.size - _SHOWN_ROWS} more such rows"))
     return problems
-
-
-def _client_numbers(column: pd.Series) -> NDArray[np.int64]:
-    import pandas as pd  # noqa: PLC0415 - loaded by now
-
-    return np.asarray(pd.factorize(column, use_na_sentinel=False)[0], dtype=np.int64)
-
-
-def _every_client_starts_at_zero(times_s: Floats, clients: NDArray[np.int64]) -> bool:
-    """Return whether all of several clients have their first request at time zero: each has a clock of its own."""
-    first_s = np.full(int(clients.max()) + 1, np.inf)
-    np.minimum.at(first_s, clients, times_s)
-    return first_s.size > 1 and bool(np.all(first_s == 0.0))
 
 
 def _cached_tokens(table: pd.DataFrame, names: dict[str, str], tokens: dict[str, Floats], order: Ints) -> Floats | None:
@@ -382,8 +378,3 @@ def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> tuple[i
     if not seconds[0] >= _FIRST_DATED_S:
         return None, None
     return int(seconds[0] // 3600.0 + 72) % 168, float(seconds[0])
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"

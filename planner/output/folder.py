@@ -1,15 +1,177 @@
-"""Writing an output folder whole or not at all, and never over anything the planner did not write."""
+"""Output folders: what an answer's folder holds, written whole or not at all, and read again by one reader."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from planner.files import Staged, unwritable, writing
+from planner.errors import Problem, ScenarioError, raise_all
+from planner.files import MANIFEST, PRODUCT, Staged, is_inside, settle, sha256_of, unwritable, writing
+from planner.output.tables import FRICTIONLESS_TYPES, Column, ColumnKind, CsvFormat, Table, TableDescription, read_csv
 
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
+REPORT, SUMMARY, WORKBOOK, DICTIONARY = "report.html", "summary.json", "workbook.xlsx", "datapackage.json"
+NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})
+"""Tables of a size that no report shows row by row."""
+_CHANGED = "has changed since planner wrote it"
+_KINDS = {kind: column for column, kind in reversed(FRICTIONLESS_TYPES.items())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What an answer's folder holds, whether it was just made or read from the disk."""
+
+    manifest: Mapping[str, Any]
+    """What identifies the answer, without the list of files."""
+    tables: Mapping[str, Table]
+    """Its tables by name."""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    """What summary.json says."""
+    beside: tuple[str, ...] = ()
+    """Files that a reader may open, by name: tables, the workbook, a plan that was found."""
+    plan: str = ""
+    """Scenario whose rows alone are read, where tables hold those of several; empty for all."""
+
+    @property
+    def plans(self) -> list[str]:
+        """Scenarios whose timelines lie side by side in the folder; none for a single run."""
+        monthly = self.table("timeline_monthly")
+        return list(dict.fromkeys(monthly.texts("scenario"))) if monthly is not None and "scenario" in monthly else []
+
+    def of_plan(self, plan: str) -> Contents:
+        """Return the folder as one scenario's run would read."""
+        return replace(self, plan=plan)
+
+    @property
+    def anchor(self) -> str:
+        """What identifiers within the page begin with, so that several plans' charts are told apart."""
+        return f"plan-{replace(self, plan='').plans.index(self.plan) + 1}-" if self.plan else ""
+
+    @property
+    def kind(self) -> str:
+        """What wrote the folder: run, compare, montecarlo, sensitivity and so on."""
+        return str(self.manifest.get("kind", "run"))
+
+    @property
+    def name(self) -> str:
+        """What the folder is of: the scenario, the study, or the scenarios compared."""
+        if name := self.manifest.get("scenario") or self.manifest.get("name"):
+            return str(name)
+        scenarios = self.manifest.get("scenarios") or self.manifest.get("identity", {}).get("scenarios", ())
+        return ", ".join(map(str, scenarios)) or "plan"
+
+    def table(self, name: str) -> Table | None:
+        """Return a table by its name; None where there is none."""
+        table = self.tables.get(name)
+        return table.where("scenario", self.plan) if table is not None and self.plan and "scenario" in table else table
+
+
+@contextlib.contextmanager
+def fitting(place: str) -> Iterator[None]:
+    """Refuse files that may have been changed, hashes and all, where they do not fit together."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"its files do not fit together: {type(error).__name__}: {error}"
+        raise ScenarioError(Problem(file=place, message=message, hint="run again")) from None
+
+
+def openable(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files beside a report that people open, the workbook and a plan first."""
+    files = [name for name in names if name.endswith((".csv", ".xlsx", ".yaml")) and name not in NOT_READ]
+    return tuple(sorted(files, key=lambda name: (name.endswith(".csv"), name)))
+
+
+def read_contents(folder: Path) -> Contents:
+    """Read what a report is made of; refuse a folder that planner did not write or whose tables have changed since."""
+    settle(folder)
+    manifest = _read_manifest(folder)
+    hashes = manifest["files"]
+    files, problems = dict[str, bytes](), []
+    for name in (name for name in hashes if name.endswith((".csv", ".json", ".parquet"))):
+        try:
+            if name in NOT_READ or name.endswith(".parquet"):
+                digest = sha256_of(folder / name)
+            else:
+                files[name] = (folder / name).read_bytes()
+                digest = hashlib.sha256(files[name]).hexdigest()
+        except OSError as error:
+            problems.append(Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}"))
+            continue
+        if digest != hashes[name]:
+            problems.append(Problem(file=str(folder / name), message=_CHANGED, hint="run again"))
+    raise_all(problems)
+    identity = {key: value for key, value in manifest.items() if key not in ("product", "files")}
+    return contents_of(identity, files, openable(hashes))
+
+
+def contents_of(manifest: Mapping[str, Any], files: Mapping[str, bytes], beside: tuple[str, ...] = ()) -> Contents:
+    """Return what CSV and JSON files say."""
+    return Contents(manifest=manifest, tables=_tables(files), summary=_json(files, SUMMARY), beside=beside)
+
+
+def _tables(files: Mapping[str, bytes]) -> dict[str, Table]:
+    """Return the tables of CSV files as the data dictionary beside them describes them."""
+    described = {resource.get("path"): resource for resource in _json(files, DICTIONARY).get("resources", ())}
+    tables = {}
+    for file in (file for file in files if file.endswith(".csv")):
+        resource = described.get(file, {})
+        columns = tuple(
+            Column(
+                name=str(column.get("name")),
+                kind=_KINDS.get(column.get("type"), ColumnKind.TEXT),
+                description=str(column.get("description", "")),
+            )
+            for column in resource.get("schema", {}).get("fields", ())
+        )
+        name = file.removesuffix(".csv")
+        description = TableDescription(name=name, description=str(resource.get("description", "")), columns=columns)
+        form = CsvFormat(decimal_comma=resource.get("dialect", {}).get("delimiter") == ";")
+        tables[name] = read_csv(description, files[file], form)
+    return tables
+
+
+def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    """Return a JSON file; an absent one is empty."""
+    try:
+        content = json.loads(files.get(name, b"{}"))
+    except (ValueError, RecursionError):
+        raise ScenarioError(Problem(file=name, message="is not JSON")) from None
+    if not isinstance(content, dict):
+        raise ScenarioError(Problem(file=name, message="is not a JSON object"))
+    return content
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    hint = "give a folder that planner run wrote"
+    try:
+        manifest = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)) from None
+    except (ValueError, RecursionError):
+        raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
+    if (
+        not isinstance(manifest, dict)
+        or manifest.get("product") != PRODUCT
+        or not isinstance(manifest.get("files"), dict)
+    ):
+        raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
+    outside = [
+        Problem(file=str(path), message=f"names {name!r}, outside the folder")
+        for name in manifest["files"]
+        if not is_inside(name)
+    ]
+    if outside:
+        raise ScenarioError(outside)
+    return manifest
 
 
 def command_line(verb: str, files: Sequence[str], options: Sequence[str], overrides: Sequence[str] = ()) -> list[str]:
@@ -37,3 +199,13 @@ def place_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str
     finally:
         if staged is not None:
             staged.discard()
+
+
+def parquet_bytes(table: Table) -> bytes:
+    """Return a Parquet file of a table; the same table gives the same bytes."""
+    import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that only this format costs
+    from pyarrow import parquet  # noqa: PLC0415 - as above
+
+    sink = io.BytesIO()
+    parquet.write_table(pa.table(dict(table.columns)), sink, compression="zstd")
+    return sink.getvalue()

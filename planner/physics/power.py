@@ -1,4 +1,4 @@
-"""Board power by what the board does, and the throughput it loses under a power cap.
+"""Power of a board by what it does, what a power cap costs it, and the power of a whole node against its load.
 
 A board's power follows what it streams and what it multiplies, not a "utilisation": an H200 rests at 126 W, draws
 500 W while it decodes a single sequence, and from a batch of about 64 sits at its 700 W limit with its clock falling
@@ -17,21 +17,31 @@ caps (``throughput_fraction_at_cap``).
 ``planner.calibration.power_fit`` fits the five coefficients to ``planner/catalog/power_measurements.csv``; a test
 refits them. They are H200 measurements carried to other parts by fraction of TDP, which the B200 node rows
 bear out to 5%.
+
+A replica with little to do runs small batches, not fewer seconds: each of its decode steps still streams the weights.
+So power rises steeply from idle and flattens, it is concave in load, and half the load costs far more than half the
+power. ``NodePower`` holds that curve for one cluster and workload mix, as a table on an even grid.
+
+Wall power of a node with boards of power b_i::
+
+    host_idle + Σ b_i + ρ Σ (b_i − b_idle)
+
+ρ holds fans, power supplies and the host's own work. On ten MLPerf power logs ρ is 0.11 for air-cooled nodes and 0.02
+for liquid-cooled ones. A cubic law for the fans alone is not borne out: it asks twice as much of the air-cooled H200
+nodes (at 71% of their boards' limit) as of the air-cooled B200 nodes (at 100%).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[np.float64]
+from planner.arrays import Floats
+from planner.units import KILO
 
 _LOWEST_CLOCK_FRACTION = 0.17  # 345 of 1,980 MHz, the lowest clock seen on an H200
 _BISECTIONS = 40  # halves [0.17, 1] down to 1e-12
@@ -84,7 +94,7 @@ def power_fraction(
     compute_fraction: ArrayLike,
     clock_fraction: ArrayLike = 1.0,
     coefficients: PowerCoefficients = FITTED,
-) -> Array:
+) -> Floats:
     """Return power over TDP at a given clock, before any limit acts: p(m, c, f) of the module's formula."""
     clock = np.asarray(clock_fraction, dtype=np.float64)
     cores = (np.asarray(compute_fraction, dtype=np.float64) / clock) ** coefficients.compute_exponent
@@ -100,7 +110,7 @@ def board_power_w(
     compute_fraction: ArrayLike,
     busy_fraction: ArrayLike = 1.0,
     limit_w: float | None = None,
-) -> Array:
+) -> Floats:
     """Return mean board power for a share of time busy at an activity, and the rest of it idle.
 
     Activities are those measured while the board is busy; all arguments broadcast. A limit below the TDP clips what
@@ -114,7 +124,7 @@ def board_power_w(
     return np.asarray(rating.idle_w + busy_w * np.asarray(busy_fraction, dtype=np.float64))
 
 
-def clock_bound_fraction(memory_fraction: ArrayLike, compute_fraction: ArrayLike) -> Array:
+def clock_bound_fraction(memory_fraction: ArrayLike, compute_fraction: ArrayLike) -> Floats:
     """Return the share of a busy step that stretches as 1/clock.
 
     The time the matrix units need at the rate they can reach, over that plus the time the memory needs at the
@@ -131,7 +141,7 @@ def throttled_clock_fraction(
     compute_fraction: ArrayLike,
     cap_fraction: ArrayLike = 1.0,
     coefficients: PowerCoefficients = FITTED,
-) -> Array:
+) -> Floats:
     """Return the clock (over its maximum) to which firmware falls for work that takes m and c at full clock.
 
     Both activities thin out as the step stretches: T(f) = 1 − κ + κ/f with κ the clock-bound share.
@@ -139,7 +149,7 @@ def throttled_clock_fraction(
     memory, compute, cap = np.broadcast_arrays(memory_fraction, compute_fraction, cap_fraction)
     bound = clock_bound_fraction(memory, compute)
 
-    def over(clock: Array) -> NDArray[np.bool_]:
+    def over(clock: Floats) -> NDArray[np.bool_]:
         stretch = 1.0 - bound + bound / clock
         return np.asarray(power_fraction(memory / stretch, compute / stretch, clock, coefficients) > cap)
 
@@ -148,7 +158,7 @@ def throttled_clock_fraction(
 
 def throughput_fraction_at_cap(
     memory_fraction: ArrayLike, compute_fraction: ArrayLike, cap_fraction: ArrayLike
-) -> Array:
+) -> Floats:
     """Return throughput under a board cap, over throughput at the board's own limit.
 
     ``cap_fraction`` is the cap over TDP. With d what the board draws uncapped, and floor and n fitted to measurements::
@@ -163,7 +173,7 @@ def throughput_fraction_at_cap(
     return np.asarray(1.0 - (1.0 - np.clip(headroom, 0.0, 1.0)) ** CAP_EXPONENT)
 
 
-def largest_clock(over: Callable[[Array], NDArray[np.bool_]], shape: tuple[int, ...]) -> Array:
+def largest_clock(over: Callable[[Floats], NDArray[np.bool_]], shape: tuple[int, ...]) -> Floats:
     """Return by bisection the largest clock that is not over the limit, or the lowest clock where none is."""
     lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)
     fits = ~over(upper)
@@ -172,3 +182,264 @@ def largest_clock(over: Callable[[Array], NDArray[np.bool_]], shape: tuple[int, 
         high = over(middle)
         lower, upper = np.where(high, lower, middle), np.where(high, middle, upper)
     return np.where(fits, 1.0, lower)
+
+
+# Output of planner.calibration.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
+HOST_SLOPE_AIR = 0.1055
+# Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
+HOST_IDLE_W = 1800.0
+# Prefill of 2,048 tokens on an H200 (shipped table): all but pure arithmetic, at the board's limit.
+PREFILL_MEMORY_FRACTION = 0.08
+_H200_PREFILL_COMPUTE_FRACTION = 0.59
+_LOADS = np.linspace(0.0, 1.0, 8193)
+_CAP_POINTS = 65
+_FRONTIER_STEPS = 5  # four straight lines are within 0.3% of a clock curve
+_BLOCK = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRating:
+    """A node: its boards, and what stands around them."""
+
+    board: BoardRating
+    boards: int = 8
+    host_idle_w: float = HOST_IDLE_W
+    """Processors, memory, NICs, disks and fans at rest."""
+    host_slope: float = HOST_SLOPE_AIR
+    """ρ: watts of fans, supply losses and host per watt of boards above idle."""
+
+    def wall_w(self, board_w: ArrayLike) -> Floats:
+        """Return wall power for boards that each draw ``board_w``."""
+        drawn_w = np.asarray(board_w, dtype=np.float64)
+        wall_w = drawn_w - self.board.idle_w
+        wall_w *= self.host_slope
+        wall_w += drawn_w
+        wall_w *= self.boards
+        wall_w += self.host_idle_w
+        return np.asarray(wall_w)
+
+    def board_w(self, wall_w: ArrayLike) -> Floats:
+        """Return the power of each board for a wall power: the inverse of ``wall_w``."""
+        boards_w = np.asarray(wall_w, dtype=np.float64) - self.host_idle_w
+        return np.asarray((boards_w / self.boards + self.host_slope * self.board.idle_w) / (1.0 + self.host_slope))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMix:
+    """What each board of a replica does at full load: one decode step, and the share of time that prefill takes.
+
+    A step of b sequences takes T(b) = t₀ + t₁ b. Its work is stated in seconds at the datasheet's peak, so that the
+    precision served is in it: M(b) = m₀ + m₁ b streaming at full bandwidth, and κ b computing at the dense rate of that
+    precision.
+    """
+
+    batch: float
+    """Sequences decoded together at full load."""
+    stream_fixed_s: float
+    """m₀: weights read in every step."""
+    stream_per_sequence_s: float
+    """m₁: cache of one sequence, and the experts that it alone brings in."""
+    compute_per_sequence_s: float
+    """κ: operations of one token over the dense rate at the precision served."""
+    step_fixed_s: float
+    step_per_sequence_s: float
+    prefill_time_fraction: float = 0.0
+    """Share of a fully loaded replica's time spent in prefill."""
+    prefill_compute_fraction: float = _H200_PREFILL_COMPUTE_FRACTION
+    """Operations of prefill over its time and the dense rate at the precision served: what the part reaches of it."""
+
+    def __post_init__(self) -> None:
+        """Refuse loads that no replica can carry."""
+        seconds = (
+            self.stream_fixed_s,
+            self.stream_per_sequence_s,
+            self.compute_per_sequence_s,
+            self.step_per_sequence_s,
+        )
+        is_finite = all(np.isfinite(size) and size >= 0.0 for size in (*seconds, self.batch, self.step_fixed_s))
+        if not (is_finite and self.batch > 0.0 and self.step_fixed_s > 0.0):
+            raise ValueError(f"not a serving mix: {self}")
+        if not 0.0 <= self.prefill_time_fraction < 1.0:
+            raise ValueError(f"prefill_time_fraction must be in [0, 1): {self.prefill_time_fraction}")
+        if not 0.0 <= self.prefill_compute_fraction <= 1.0:
+            raise ValueError(f"prefill_compute_fraction must be in [0, 1]: {self.prefill_compute_fraction}")
+
+    @property
+    def prefill_activity(self) -> tuple[float, float]:
+        """Shares of bandwidth and of dense rate that prefill takes."""
+        return PREFILL_MEMORY_FRACTION, self.prefill_compute_fraction
+
+    def step_s(self, batch: ArrayLike) -> Floats:
+        """Return the time of a decode step."""
+        return np.asarray(self.step_fixed_s + np.asarray(batch, dtype=np.float64) * self.step_per_sequence_s)
+
+    def decode_activity(self, batch: ArrayLike) -> tuple[Floats, Floats]:
+        """Return the fractions of datasheet bandwidth and rate that a decode step of a batch takes."""
+        sequences = np.asarray(batch, dtype=np.float64)
+        step_s = self.step_s(sequences)
+        memory, compute = sequences * self.stream_per_sequence_s, sequences * self.compute_per_sequence_s
+        memory += self.stream_fixed_s
+        memory /= step_s
+        compute /= step_s
+        # A step time taken from a fitted model can be a little shorter than the datasheet allows.
+        return np.minimum(memory, 1.0), np.minimum(compute, 1.0)
+
+    def hottest_batch(self, coefficients: PowerCoefficients = FITTED) -> float:
+        """Return the batch beyond which the formula for boards would have power fall; infinity for never.
+
+        Where steps lengthen faster than traffic grows (m₀ t₁ > m₁ t₀), memory's share a m thins out with the batch
+        while the share of arithmetic k c^g rises ever more slowly. T² dp/db = a (m₁ t₀ − m₀ t₁) + k g c^(g−1) κ t₀
+        changes sign once, where c^(1−g) = k g κ t₀ / (a (m₀ t₁ − m₁ t₀)), or where c has reached 1; before that
+        only m at its own limit of 1 does not thin. A board that is not empty decodes at least one sequence.
+        """
+        thinning = self.stream_fixed_s * self.step_per_sequence_s - self.stream_per_sequence_s * self.step_fixed_s
+        if thinning <= 0.0 or self.stream_per_sequence_s >= self.step_per_sequence_s:
+            return math.inf
+        slack_s = self.step_per_sequence_s - self.stream_per_sequence_s
+        saturated = (self.stream_fixed_s - self.step_fixed_s) / slack_s  # up to here m is 1 and does not thin
+        exponent = coefficients.compute_exponent
+        arithmetic = coefficients.compute * exponent * self.compute_per_sequence_s * self.step_fixed_s
+        compute = min(arithmetic / (coefficients.memory * thinning), 1.0) ** (1.0 / (1.0 - exponent))
+        rest = self.compute_per_sequence_s - compute * self.step_per_sequence_s
+        if compute > 0.0 and rest <= 0.0:
+            return math.inf
+        peak = compute * self.step_fixed_s / rest if compute > 0.0 else 0.0
+        return max(peak, saturated, 1.0)
+
+    def sequences_at(self, load_fraction: ArrayLike) -> Floats:
+        """Return the mean number of sequences in flight at a load.
+
+        Little's law with a step that grows with the batch: tokens/s at load u are u (1 − φ) B / T(B), and must
+        come from the share 1 − φu of time left by prefill, so b / T(b) = r and b = r t₀ / (1 − r t₁).
+        """
+        load = np.asarray(load_fraction, dtype=np.float64)
+        share = self.prefill_time_fraction
+        full_rate = (1.0 - share) * self.batch / float(self.step_s(self.batch))
+        rate = load * full_rate
+        rate /= 1.0 - share * load
+        left = 1.0 - rate * self.step_per_sequence_s
+        rate *= self.step_fixed_s
+        rate /= left
+        return np.asarray(rate)
+
+
+def board_power_at_load_w(rating: BoardRating, mix: ServingMix, load_fraction: ArrayLike) -> Floats:
+    """Return mean board power over an hour at a load, as a fraction of the replica's full throughput.
+
+    Prefill takes the share φu of time. Of the rest, requests in flight number b on average and come and go
+    independently, so the replica is empty with probability exp(−b) and otherwise decodes b / (1 − exp(−b)) together.
+    It never falls with load: b and the time not empty rise with u, and prefill, which takes time from decode, is taken
+    to draw no less than it. Batches beyond the hottest draw what that one does, since what lengthens their steps is
+    work that the formula does not count: no measured board draws less with a larger batch.
+    """
+    load = np.asarray(load_fraction, dtype=np.float64)
+    sequences = mix.sequences_at(load)
+    busy = np.asarray(np.expm1(-sequences))
+    busy *= -1.0
+    batch = np.divide(sequences, busy, out=np.ones_like(sequences), where=busy > 0.0)
+    activity = mix.decode_activity(np.minimum(batch, mix.hottest_batch(), out=batch))
+    decode_w = board_power_w(rating, *activity, busy_fraction=busy)
+    power_w = np.maximum(board_power_w(rating, *mix.prefill_activity), decode_w)
+    prefill = mix.prefill_time_fraction * load
+    power_w *= prefill
+    decode_w *= 1.0 - prefill
+    power_w += decode_w
+    return np.asarray(power_w)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePower:
+    """Node power against load and throughput against cap, tabulated once for a cluster and its workload mix."""
+
+    idle_kw: float
+    full_kw: float
+    load_kw: Floats
+    """Wall power on an even grid of load fractions 0 to 1, fine enough to be read at the nearest point; never falls,
+    so that a load can be found from a power."""
+    cap_kw: Floats
+    """Wall caps, rising from idle to full power."""
+    cap_throughput_fraction: Floats
+    """Throughput kept at each cap, over uncapped throughput."""
+
+    def __post_init__(self) -> None:
+        """Refuse power that falls as load rises: a search for the load that a power allows would go astray."""
+        if np.any(self.load_kw[1:] < self.load_kw[:-1]):
+            raise ValueError("node power falls as load rises")
+
+    def node_kw(self, load_fraction: Floats) -> Floats:
+        """Return node power for loads of any shape, such as (hours,) or (hours, clusters); clipped to [0, 1].
+
+        The nearest point of a fine table, since interpolating costs twice the time; off by at most 0.3%, near no load.
+        """
+        load = np.asarray(load_fraction, dtype=np.float64).ravel()
+        node_kw = np.empty_like(load)
+        # In blocks, so that the arrays between stay in the cache: fresh memory would cost thrice the arithmetic.
+        for start in range(0, load.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            nearest = load[block] * (len(self.load_kw) - 1)
+            nearest += 0.5
+            self.load_kw.take(nearest.astype(np.intp), mode="clip", out=node_kw[block])
+        return node_kw.reshape(np.shape(load_fraction))
+
+    def throughput_fraction(self, cap_kw: ArrayLike) -> Floats:
+        """Return the share of full throughput that a node keeps under a wall cap."""
+        return np.asarray(
+            np.interp(np.asarray(cap_kw, dtype=np.float64), self.cap_kw, self.cap_throughput_fraction, left=0.0)
+        )
+
+    def frontier(self) -> tuple[Floats, Floats]:
+        """Return the least power for work, both per node of a cluster whose nodes may be parked or clocked down.
+
+        A straight line from (0, 0), where all nodes are off, to the clock of most work per watt; from there on all are
+        on and clocks rise. In between lies a mixture: some nodes at one clock and some at the next. Shares of full
+        throughput and kW at the ends of the lines, each of shape (steps,).
+        """
+        work, power_kw = [0.0], [0.0]
+        for share, kw in zip(self.cap_throughput_fraction.tolist(), self.cap_kw.tolist(), strict=True):
+            # The upper hull: what lies under a line between two others is served better by a mixture of them.
+            while len(work) > 1 and (share - work[-1]) * (kw - power_kw[-2]) >= (share - work[-2]) * (
+                kw - power_kw[-1]
+            ):
+                work.pop()
+                power_kw.pop()
+            if share > work[-1]:
+                work.append(share)
+                power_kw.append(kw)
+        ends = np.linspace(work[1], 1.0, _FRONTIER_STEPS)
+        return ends, np.interp(ends, work, power_kw)
+
+
+def load_table_kw(node: NodeRating, mix: ServingMix) -> Floats:
+    """Return a node's wall power on the even grid of loads of :class:`NodePower`."""
+    load_kw = node.wall_w(board_power_at_load_w(node.board, mix, _LOADS))
+    load_kw /= KILO
+    # At the boards' limit the curve is level but for the last digit of its sums, which must not fall either.
+    return np.maximum.accumulate(load_kw)
+
+
+def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
+    """Tabulate a node's power for one workload mix; done once per cluster, not per hour."""
+    load_kw = load_table_kw(node, mix)
+    idle_kw, full_kw = float(load_kw[0]), float(load_kw[-1])
+    cap_kw = np.linspace(idle_kw, full_kw, _CAP_POINTS)
+    cap_fraction = node.board_w(cap_kw * KILO) / node.board.tdp_w
+    kept = _mix_throughput(mix, cap_fraction)
+    # Where the board's own limit never binds, a cap at full power costs nothing; the table says exactly that.
+    kept[-1] = 1.0
+    return NodePower(
+        idle_kw=idle_kw,
+        full_kw=full_kw,
+        load_kw=load_kw,
+        cap_kw=cap_kw,
+        cap_throughput_fraction=np.maximum.accumulate(kept),
+    )
+
+
+def _mix_throughput(mix: ServingMix, cap_fraction: Floats) -> Floats:
+    """Return throughput kept under board caps by a replica that spends φ of its time in prefill."""
+    decode = throughput_fraction_at_cap(*mix.decode_activity(mix.batch), cap_fraction)
+    prefill = throughput_fraction_at_cap(*mix.prefill_activity, cap_fraction)
+    share = mix.prefill_time_fraction
+    works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))
+    safe_decode, safe_prefill = np.where(works, decode, 1.0), np.where(prefill > 0.0, prefill, 1.0)
+    return np.where(works, 1.0 / (share / safe_prefill + (1.0 - share) / safe_decode), 0.0)

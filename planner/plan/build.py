@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.catalog.load import Catalog
-from planner.demand.calendar import Horizon
-from planner.demand.plan import DemandPlan, WorkloadDemand, build_demand_plan
+from planner.demand.plan import build_demand_plan
+from planner.demand.shape import Horizon
 from planner.finance.months import MonthGrid
 from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table
-from planner.plan.cluster_sizes import sizes_of
 from planner.plan.clusters import cluster_plan, reliability_plan
 from planner.plan.contradictions import contradictions, slower_drafts
-from planner.plan.load_tables import load_tables
-from planner.plan.placement import deployments_of, services_of, sharing_notes
-from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, WorkloadPlan
-from planner.plan.pools import with_placement
-from planner.plan.power import full_load_kw
-from planner.plan.prices_and_rates import money_plan
+from planner.plan.money import money_plan
+from planner.plan.parts import ParkingPlan, SitePlan, as_stated
+from planner.plan.placement import deployments_of, services_of, sharing_notes, with_placement
+from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, WorkloadPlan, full_load_kw
 from planner.plan.reuse import Reuse
-from planner.plan.site_plan import ParkingPlan, SitePlan
-from planner.plan.slo_target import Promise
+from planner.plan.sizes import load_tables, sizes_of
 from planner.plan.software import software_plan
 from planner.plan.workloads import demand_of, queue_outgrown, workload_plan
 from planner.scenario.scenario import Scenario
-from planner.scenario.site import Parking
 from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
 
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
@@ -69,19 +62,14 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         clusters=clusters,
         demand=demand,
         requests_per_node_h=capacity,
-        late_tables=by_load.late_tables,
-        refused_tables=by_load.refused_tables,
-        calm_tables=by_load.calm_tables,
-        burst_tables=by_load.burst_tables,
-        most_loads=by_load.most_loads,
-        alone_s=by_load.alone_s,
+        **by_load._asdict(),
         preferred_utilisation=0.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, clusters, services, reuse),
         site=_site(scenario, clusters, reuse),
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),
-        promise=promise_plan(scenario),
+        promise=scenario.promise,
         warnings=(),
         notes=(),
         sizes=sizes_of(scenario, services, throughput_factors or {}, demand, reuse),
@@ -93,21 +81,8 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
 
 
-@functools.lru_cache(maxsize=1)
-def _demand_plan(demands: tuple[WorkloadDemand, ...], horizon: Horizon) -> DemandPlan:
-    """Return the traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
-    return build_demand_plan(demands, horizon)
-
-
-def promise_plan(scenario: Scenario) -> Promise:
-    """Return what a scenario promises."""
-    stated = scenario.promise
-    return Promise(
-        in_time_fraction=stated.in_time,
-        each_month=stated.each == "month",
-        of_workload=stated.of == "workload",
-        in_replications_fraction=stated.in_replications,
-    )
+_demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)
+"""The traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
 
 
 def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:
@@ -124,22 +99,22 @@ def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple
     return tuple(sorted(range(len(workloads)), key=key))
 
 
-def _season(start: datetime.date, hours: int) -> Floats:
-    """Return the yearly wave of the cooling load, from −1 to 1, shape (hours,)."""
-    day = start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
-    return np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)
-
-
 def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -> SitePlan:
     site = scenario.site
     hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
-    wave = reuse.once(("season", scenario.start, hours), lambda: _season(scenario.start, hours))
-    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * wave)
+    day = scenario.start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
+    season = np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)  # the yearly wave of the cooling load
+    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * season)
     full_kw = full_load_kw(clusters, hours)
+    parking, parked_kw = site.parking, reuse.catalog.prior("parked_node_power").base
+    if parking and parking.parked_kw is not None:
+        parked_kw = parking.parked_kw
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
     most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest
-    return SitePlan(
+    return as_stated(
+        SitePlan,
+        site,
         cap_kw=_cap_kw(scenario, hours, full_kw * site.pue_ratio),
         overhead_ratio=overhead,
         fixed_fraction=site.pue_fixed_fraction,
@@ -148,20 +123,8 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
         throttle_order=tuple([cluster.name for cluster in clusters].index(name) for name in site.throttle_order),
         block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
         block_kw=np.cumsum([block.it_kw for block in blocks]),
-        outages_per_year=site.outages_per_year,
-        outage_h=site.outage_h,
-        commissioning_crews=site.commissioning_crews,
         commissioning_h=site.commissioning_h_per_node,
-        parking=_parking(site.parking, reuse.catalog) if site.parking else None,
-    )
-
-
-def _parking(stated: Parking, catalog: Catalog) -> ParkingPlan:
-    return ParkingPlan(
-        headroom_fraction=stated.headroom_fraction,
-        wake_h=stated.wake_h,
-        parked_kw=catalog.prior("parked_node_power").base if stated.parked_kw is None else stated.parked_kw,
-        wake_usd=stated.wake_usd,
+        parking=parking and as_stated(ParkingPlan, parking, parked_kw=parked_kw),
     )
 
 
@@ -185,22 +148,21 @@ def _cap_kw(scenario: Scenario, hours: int, rated_facility_kw: float) -> Floats 
 def _expansion(scenario: Scenario) -> ExpansionPlan:
     names = list(scenario.clusters)
     stated = scenario.expansion
-    return ExpansionPlan(
+    return as_stated(
+        ExpansionPlan,
+        stated,
         rules=tuple(
-            RulePlan(
-                when=rule.when,
+            as_stated(
+                RulePlan,
+                rule,
                 threshold=rule.threshold_fraction,
-                months=rule.months,
                 watched=names.index(rule.watch or rule.cluster),
                 cluster=names.index(rule.cluster),
-                nodes=rule.nodes,
                 most_nodes=rule.most_nodes or np.inf,
                 lead_h=rule.lead_weeks * HOURS_PER_WEEK,
-                cooldown_months=rule.cooldown_months,
             )
             for rule in stated.rules
         ),
         budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
         power_envelope_kw=np.inf if stated.power_envelope_kw is None else stated.power_envelope_kw,
-        price_change_per_year=stated.price_change_per_year,
     )

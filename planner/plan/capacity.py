@@ -1,28 +1,39 @@
-"""What one node of each cluster sustains for each workload, from the throughput model."""
+"""What one node of each cluster sustains for each workload: the layouts it may serve in, and the best of them."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.catalog.load import Catalog
+from planner.catalog.load import Catalog, part_of, shape_of
+from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError, Problem, ScenarioError
-from planner.physics.coefficients import SERVING, Calibration
-from planner.physics.memory import memory_fit
-from planner.physics.operating import at_concurrency, at_objective
-from planner.physics.replica import ReplicaSpec, ReplicaWork
-from planner.plan.disaggregation import apart_point
-from planner.plan.layouts import layout_in_words, layouts_of
+from planner.physics.coefficients import SERVING, Calibration, Doubt, roofline_calibration
+from planner.physics.model_on_part import ModelShape, Part, candidate_degrees, memory_fit, smallest_fit, wider_precision
+from planner.physics.operating import OperatingPoint, at_concurrency, at_objective
+from planner.physics.replica import (
+    Replicas,
+    ReplicaSpec,
+    ReplicaWork,
+    describe,
+    price_replicas,
+    price_work,
+    taken,
+)
+from planner.plan.parts import as_stated
 from planner.plan.quantities import matured
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
 from planner.plan.slo_capacity import (
     POOL_STEPS,
+    Apart,
     Candidates,
+    apart_point,
     in_time_point,
     mean_point,
     pooled_nodes,
@@ -32,7 +43,170 @@ from planner.plan.slo_capacity import (
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
-from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """How a cluster serves a workload on day one."""
+
+    tensor_parallel: int
+    accelerators_per_node: int
+    requests_per_s: float
+    """Of one node, stack and user multipliers included."""
+    yearly: tuple[float, ...]
+    """The same after 0, 1, 2, ... years of growth in tokens per request."""
+    outgrown_years: float
+    """When its requests have grown so long that no batch meets the objective any more; infinity for never."""
+    batch: float
+    tpot_s: float
+    single_tpot_s: float
+    prefill_fraction: float
+    """Share of a loaded replica's time spent in prefill."""
+    single_stream_s: float
+    """Bytes that one board moves in the step of a single sequence, over its bandwidth."""
+    stream_s: float
+    """The same in a step of the full batch."""
+    compute_s_per_token: float
+    """Operations of one token on one board, over its dense rate at the precision served."""
+    prefill_compute_fraction: float
+    """Operations of prefill over its time and the dense rate at the precision served."""
+    wide_factor: float
+    """Speed in the next wider precision over this one; 0 where it does not fit."""
+    roofline_factor: float = 1.0
+    """Throughput of the same replica under perfect software over the formula's."""
+    spec: ReplicaSpec | None = None
+    """The replica that serves it; None where a cluster serves nothing."""
+    speed: float = 1.0
+    """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
+    held_tpot_s: float = 0.0
+    """The mean time per token up to which a router that refuses admits requests, at the formula's speed."""
+    lateness: Lateness = SHARP
+    """The shares of requests late and refused by load over capacity, without bursts."""
+    layout: str = ""
+    """How a replica is laid out, in words."""
+    is_apart: bool = False
+    """Whether prompts are prefilled by accelerators of their own."""
+    doubt: Doubt | None = None
+    """How far the throughput may be off; None where the calibration knows nothing of it."""
+
+
+Services = dict[tuple[str, str], Service]
+"""By cluster and workload."""
+
+
+class Layouts(NamedTuple):
+    """Layouts of one model on one part; arrays have one element for each."""
+
+    specs: list[ReplicaSpec]
+    work: ReplicaWork
+    replicas: Replicas
+    roofline: Replicas
+    """The same under perfect software."""
+    wide: Replicas
+    """The same in the next wider precision."""
+    wider: str
+    """That precision."""
+
+
+def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reuse: Reuse) -> Layouts:
+    """Return the layouts in which a cluster may serve requests of some tokens; raise CapacityError where none holds it.
+
+    Workloads of one model mostly share them, whatever is asked, and one of them that is tried by itself is among all.
+    """
+    catalog = reuse.catalog
+    part = reuse.once(("part", cluster.accelerator), lambda: part_of(cluster.accelerator, catalog))
+    shape = reuse.once(("model", model), lambda: shape_of(model, catalog))
+    stated = (cluster.accelerator, cluster.engine, model, precision, cluster.max_sequences, cluster.speculation)
+
+    def widths(specs: Sequence[ReplicaSpec]) -> tuple[tuple[int, int, int], ...]:
+        """Return what layouts of a model on a part of a cluster differ by."""
+        return tuple((spec.accelerators, spec.attention_data_parallel, spec.drafted_tokens) for spec in specs)
+
+    def priced(specs: list[ReplicaSpec]) -> Layouts:
+        work = describe(specs)
+        wider = wider_precision(part, shape, precision)
+        return Layouts(
+            specs=specs,
+            work=work,
+            replicas=price_work(work, specs, reuse.calibration),
+            roofline=price_work(work, specs, roofline_calibration()),
+            wide=price_replicas([dataclasses.replace(spec, precision=wider) for spec in specs], reuse.calibration),
+            wider=wider,
+        )
+
+    every = candidates(
+        cluster.model_copy(update={"tensor_parallel": None, "attention": "auto"}), part, shape, precision, tokens
+    )
+    known = reuse.once(("layouts", stated, widths(every)), lambda: priced(every))
+    if cluster.tensor_parallel is None and cluster.attention == "auto":
+        return known
+    wanted = widths(candidates(cluster, part, shape, precision, tokens))
+    places = [place for place, wide in enumerate(widths(every)) if wide in wanted]
+    return Layouts(
+        specs=[known.specs[place] for place in places],
+        work=taken(known.work, places),
+        replicas=taken(known.replicas, places),
+        roofline=taken(known.roofline, places),
+        wide=taken(known.wide, places),
+        wider=known.wider,
+    )
+
+
+def candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str, tokens: float) -> list[ReplicaSpec]:
+    """Return the layouts a cluster may serve a model in; raise CapacityError where none holds it."""
+    smallest = smallest_fit(part, shape, precision, tokens).accelerators
+    degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
+    if cluster.tensor_parallel is not None:
+        if cluster.tensor_parallel not in degrees:
+            raise CapacityError(
+                f"{shape.name} at {precision} runs on {', '.join(map(str, degrees))} x {cluster.accelerator}, "
+                f"not on {cluster.tensor_parallel}"
+            )
+        degrees = [cluster.tensor_parallel]
+    layouts = [(degree, 1) for degree in degrees if cluster.attention != "data-parallel" or not shape.experts]
+    if shape.experts and cluster.attention != "tensor-parallel":
+        # Each of the groups holds its own sequences: one must fit in a group's share of the cache.
+        layouts += [
+            (degree, degree)
+            for degree in degrees
+            if degree > 1 and memory_fit(part, shape, precision, degree, degree).kv_capacity_tokens >= degree * tokens
+        ]
+    if not layouts:
+        raise CapacityError(
+            f"{shape.name} at {precision} does not fit with attention in data parallel on {max(degrees)} x "
+            f"{cluster.accelerator}; tensor-parallel would hold it"
+        )
+    drafts = [(0, 1.0)] if cluster.speculation is None or cluster.speculation.use == "auto" else []
+    drafts += [(cluster.speculation.drafted_tokens, cluster.speculation.accepted_tokens)] if cluster.speculation else []
+    return [
+        ReplicaSpec(
+            part=part,
+            shape=shape,
+            precision=precision,
+            accelerators=degree,
+            engine=cluster.engine,
+            attention_data_parallel=groups,
+            expert_parallel=groups > 1,
+            max_sequences=cluster.max_sequences,
+            drafted_tokens=drafted,
+            accepted_tokens=accepted,
+        )
+        for drafted, accepted in drafts
+        for degree, groups in layouts
+    ]
+
+
+def layout_in_words(spec: ReplicaSpec, apart: Apart | None) -> str:
+    """Say how a replica is laid out, for those who set it up."""
+    words = f"{counted(spec.accelerators, 'accelerator')} a replica"
+    if spec.attention_data_parallel > 1:
+        words += f", attention in {spec.attention_data_parallel} groups"
+    if apart is not None:
+        words += f", prompts on a pool of {apart.prefill_share:.0%} in replicas of {apart.prefill_accelerators}"
+    if spec.drafted_tokens:
+        words += f", {spec.drafted_tokens} tokens drafted"
+    return words
 
 
 def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> str:
@@ -55,9 +229,7 @@ Factors = Mapping[tuple[str, str, str], float]
 """Throughput over the model's, by accelerator, engine and model; an empty accelerator or model stands for any."""
 
 
-def build_services(
-    scenario: Scenario, reuse: Reuse, factors: Factors
-) -> tuple[dict[tuple[str, str], Service], list[str]]:
+def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[Services, list[str]]:
     """Return the service of each (cluster, workload) that works, and why others do not.
 
     A workload that no cluster can serve is an error.
@@ -66,7 +238,6 @@ def build_services(
     refused: list[str] = []
     problems: list[Problem] = []
     bought = [as_first_bought(scenario, name) for name in scenario.clusters]
-    reuse.work_out(dict(_to_serve(c, w, scenario, reuse) for c in bought for w in scenario.workloads.values()))
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         for cluster_name, cluster in zip(scenario.clusters, bought, strict=True):
@@ -185,17 +356,10 @@ def service_of(
 
     ``replicas`` are the most among which a router chooses.
     """
-    return reuse.once(*_to_serve(cluster, workload, scenario, reuse, replicas))
-
-
-def _to_serve(
-    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, replicas: float = math.inf
-) -> tuple[Hashable, Callable[[], Service | CapacityError]]:
-    """Return the figures that decide a service, and what works it out."""
 
     def serve() -> Service | CapacityError:
         try:
-            return _serve(cluster, workload, reuse, scenario.horizon_months, (scenario.router_pool, replicas))
+            return _serve(cluster, workload, scenario, reuse, replicas)
         except CapacityError as error:
             return error
 
@@ -205,31 +369,34 @@ def _to_serve(
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     pool = (scenario.router_pool, replicas, pooled_nodes(cluster.nodes))
     late = (workload.priority == "deferrable", workload.on_overload)
-    return ("service", hardware, stated, traffic, scenario.horizon_months, pool, late), serve
+    return reuse.once(("service", hardware, stated, traffic, scenario.horizon_months, pool, late), serve)
 
 
-def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: int, pool: tuple[str, float]) -> Service:
-    """Choose the layout that serves most per accelerator within the objective.
-
-    ``pool`` says what a router chooses between: what the scenario states, and how many replicas there are at most.
-    """
-    catalog, calibration = reuse.catalog, reuse.calibration
+def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, most_replicas: float) -> Service:
+    """Choose the layout that serves most per accelerator within the objective, of at most some replicas."""
+    catalog, horizon_months, slo = reuse.catalog, scenario.horizon_months, workload.slo
     tokens = workload.tokens.input.mean + workload.tokens.output.mean
     layouts = layouts_of(cluster, workload.model, served_precision(cluster, workload, catalog), tokens, reuse)
-    specs, work, replicas, slo = layouts.specs, layouts.work, layouts.replicas, workload.slo
-    part, shape = specs[0].part, specs[0].shape
-    point = at_objective(layouts.beside_others, np.arange(3 * len(specs)), traffic_of(workload), slo.ttft_s, slo.tpot_s)
-    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0).reshape(3, -1)
-    rate, roofline, wide = rates / replicas.accelerators
+    specs, work, replicas = layouts.specs, layouts.work, layouts.replicas
+    part, shape, every = specs[0].part, specs[0].shape, np.arange(len(specs))
+
+    def at_slo(priced: Replicas) -> tuple[OperatingPoint, Floats]:
+        """Return the points at the objective, and their requests per second and accelerator."""
+        point = at_objective(priced, every, traffic_of(workload), slo.ttft_s, slo.tpot_s)
+        rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+        return point, rate
+
+    point, rate = at_slo(replicas)
+    (_, roofline), (_, wide) = at_slo(layouts.roofline), at_slo(layouts.wide)
     best = int(np.argmax(rate))
-    single = at_concurrency(replicas, np.arange(len(specs)), traffic_of(workload), 1.0)
+    single = at_concurrency(replicas, every, traffic_of(workload), 1.0)
     candidates = Candidates(
         replicas=replicas,
         mean_rates=rate,
-        router_pool=pool[0],
+        router_pool=scenario.router_pool,
         nodes=cluster.nodes,
         accelerators_per_node=part.accelerators_per_node,
-        most_replicas=pool[1],
+        most_replicas=most_replicas,
     )
     claim = stated_over_formula(cluster, workload, candidates)
     speed = _multiplier(cluster, workload, catalog) if claim is None else claim
@@ -238,10 +405,10 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
     if workload.priority == "deferrable":
         held = mean_point(replicas, best, workload, point, horizon_months, speed)
     else:
-        best, held = in_time_point(candidates, workload, horizon_months, speeds)
+        best, held = in_time_point(candidates, workload, horizon_months, *speeds)
     apart = None
     if cluster.pools != "shared":
-        apart, pooled = apart_point(candidates, specs, workload, horizon_months, speeds)
+        apart, pooled = apart_point(candidates, specs, workload, horizon_months, *speeds)
         if cluster.pools == "auto" and pooled.yearly[0] <= held.yearly[0]:
             apart = None
         else:
@@ -258,18 +425,16 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
     compute_s = float(work.flops_s_per_token[best])
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
     wide_fits = memory_fit(part, shape, layouts.wider, spec.accelerators, spec.attention_data_parallel).fits
-    return Service(
+    return as_stated(
+        Service,
+        held,
         spec=spec,
         speed=speed,
         tensor_parallel=spec.accelerators,
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
         yearly=tuple(yearly.tolist()),
-        outgrown_years=held.outgrown_years,
-        batch=held.batch,
-        tpot_s=held.tpot_s,
         single_tpot_s=float(single.tpot_s[best]),
-        prefill_fraction=held.prefill_fraction,
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=compute_s,
@@ -278,8 +443,7 @@ def _serve(cluster: Cluster, workload: Workload, reuse: Reuse, horizon_months: i
         roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
         layout=layout_in_words(spec, apart),
         is_apart=apart is not None,
-        doubt=calibration.doubt(spec.groups(SERVING), shape.experts > 0),
-        held_tpot_s=held.held_tpot_s,
+        doubt=reuse.calibration.doubt(spec.groups(SERVING), shape.experts > 0),
         # The formula serves more than what keeps the objective, and more of it late; of a stated throughput nobody
         # knows what it would take beyond: it is a ceiling.
         lateness=held.lateness if claim is None else held.lateness.up_to_capacity(),
@@ -308,7 +472,7 @@ def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float
     return maturity
 
 
-def capacity_table(scenario: Scenario, services: dict[tuple[str, str], Service], month_mid_years: Floats) -> Floats:
+def capacity_table(scenario: Scenario, services: Services, month_mid_years: Floats) -> Floats:
     """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where it cannot serve.
 
     So a workload that has outgrown its objective on a cluster is refused there and takes no share of it.

@@ -10,34 +10,39 @@ import numpy as np
 from planner.catalog.entries import Accelerator
 from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
-from planner.physics.node_power import (
+from planner.physics.power import (
     HOST_IDLE_W,
+    BoardRating,
     NodePower,
     NodeRating,
     ServingMix,
     build_node_power,
 )
-from planner.physics.power import BoardRating
-from planner.plan.contracts import last_day, lease_terms, rent_plan
-from planner.plan.money import PriceBook
+from planner.plan.capacity import Service, Services
+from planner.plan.money import last_day, lease_terms, rent_plan
+from planner.plan.parts import (
+    INTERRUPTION,
+    CausePlan,
+    DomainPlan,
+    Headcount,
+    PlannedWork,
+    PriceBook,
+    ReliabilityPlan,
+    as_stated,
+)
 from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Triangle
-from planner.plan.reliability_plan import INTERRUPTION, CausePlan, DomainPlan, PlannedWork, ReliabilityPlan
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
 from planner.plan.software import headcount, stack_name
-from planner.plan.software_plan import Headcount
-from planner.scenario.cluster import Cluster, Order, Owned
-from planner.scenario.contract import ON_SITE, Spot
+from planner.scenario.cluster import ON_SITE, Cluster, Order, Owned, Spot
 from planner.scenario.fields import PerThousand
-from planner.scenario.prices import dated_quotes, standing_price
-from planner.scenario.reliability import Reliability
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Reliability, Scenario
+from planner.scenario.site import dated_quotes, standing_price
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 Prices = tuple[float, float, float, float]
 
 
-def cluster_plan(scenario: Scenario, name: str, services: dict[tuple[str, str], Service], reuse: Reuse) -> ClusterPlan:
+def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse) -> ClusterPlan:
     """Compile one cluster."""
     catalog = reuse.catalog
     cluster = scenario.clusters[name]
@@ -87,31 +92,27 @@ def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd:
         weights = prices_usd if sum(prices_usd) else (1.0, 0.0, 0.0, 0.0)
         accelerators, host, network, storage = (cost_usd / nodes * part / sum(weights) for part in weights)
         prices_usd = (accelerators, host, network, storage)
-    return OwnedPlan(
+    return as_stated(
+        OwnedPlan,
+        stated,
         bought_h=(stated.bought - scenario.start).days * HOURS_PER_DAY,
         prices_usd=prices_usd,
         book_value_usd=None if stated.book_value_usd is None else stated.book_value_usd / max(nodes, 1),
-        remaining_months=stated.remaining_months,
     )
 
 
 def _order(scenario: Scenario, order: Order) -> OrderPlan:
-    return OrderPlan(
+    slip, week = order.slip_weeks, HOURS_PER_WEEK
+    return as_stated(
+        OrderPlan,
+        order,
         placed_h=(order.placed - scenario.start).days * HOURS_PER_DAY,
-        lead_h=order.lead_weeks * HOURS_PER_WEEK,
-        slip_h=Triangle(
-            low=order.slip_weeks.low * HOURS_PER_WEEK,
-            mode=order.slip_weeks.base * HOURS_PER_WEEK,
-            high=order.slip_weeks.high * HOURS_PER_WEEK,
-        ),
-        deliveries=order.deliveries,
-        interval_h=order.delivery_interval_weeks * HOURS_PER_WEEK,
-        acceptance_failure_fraction=order.acceptance_failure_fraction,
+        lead_h=order.lead_weeks * week,
+        slip_h=Triangle(low=slip.low * week, mode=slip.base * week, high=slip.high * week),
+        interval_h=order.delivery_interval_weeks * week,
         payments=tuple(
-            PaymentPlan(
-                fraction=payment.fraction, from_order=payment.when == "order", after_h=payment.weeks * HOURS_PER_WEEK
-            )
-            for payment in order.payments
+            as_stated(PaymentPlan, stated, from_order=stated.when == "order", after_h=stated.weeks * week)
+            for stated in order.payments
         ),
     )
 
@@ -149,25 +150,33 @@ def _scaled(prices_usd: Prices, factor: float) -> Prices:
 
 def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Service], reuse: Reuse) -> NodePower:
     """Tabulate node power for the cluster's mean mix."""
-    rating, mix = _rating(entry), _mix(scenario, services)
+    boards, mix = entry.accelerators_per_node.value, _mix(scenario, services)
+    rating = NodeRating(
+        board=BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value),
+        boards=boards,
+        host_idle_w=HOST_IDLE_W * boards / 8.0,
+    )
     return reuse.once(("power", rating, mix), lambda: build_node_power(rating, mix))
 
 
-def _rating(entry: Accelerator) -> NodeRating:
-    """Return a node's boards and host."""
-    return NodeRating(
-        board=BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value),
-        boards=entry.accelerators_per_node.value,
-        host_idle_w=HOST_IDLE_W * entry.accelerators_per_node.value / 8.0,
-    )
+_IDLE = ServingMix(
+    batch=1.0,
+    stream_fixed_s=1e-4,
+    stream_per_sequence_s=0.0,
+    compute_per_sequence_s=1e-6,
+    step_fixed_s=0.01,
+    step_per_sequence_s=0.0,
+    prefill_compute_fraction=0.5,
+)
+"""Of a cluster that serves nothing: it idles."""
 
 
 def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
     """Return a cluster's mean mix: each workload by the node-hours it would take."""
-    if not services:  # serves nothing: it idles
-        services = {"": _IDLE}
-    needs = {name: scenario.workloads[name].requests_per_s if name else 1.0 for name in services}
-    weights = np.array([max(needs[name], 1e-9) / service.requests_per_s for name, service in services.items()])
+    if not services:
+        return _IDLE
+    needs = [max(scenario.workloads[name].requests_per_s, 1e-9) for name in services]
+    weights = np.array(needs) / [service.requests_per_s for service in services.values()]
     weights /= weights.sum()
 
     def mean(field: str) -> float:
@@ -193,13 +202,6 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
     )
 
 
-_IDLE = Service(
-    tensor_parallel=1, accelerators_per_node=8, requests_per_s=1.0, yearly=(1.0,), outgrown_years=np.inf, batch=1.0,
-    tpot_s=0.01, single_tpot_s=0.01, prefill_fraction=0.0, single_stream_s=1e-4, stream_s=1e-4,
-    compute_s_per_token=1e-6, prefill_compute_fraction=0.5, wide_factor=1.0,
-)  # fmt: skip
-
-
 def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
     """Compile failures, crews and spares."""
     stated = scenario.reliability
@@ -216,11 +218,10 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
     # Of no rate of its own: a spot contract says how often, and for its own nodes alone.
     taken_back = CausePlan(name=INTERRUPTION, per_node_h=0.0, whole_node=True, soft_fraction=1.0, medium_fraction=0.0)
     spot = any(isinstance(cluster.contract, Spot) for cluster in scenario.clusters.values())
-    return ReliabilityPlan(
+    return as_stated(
+        ReliabilityPlan,
+        stated,
         causes=(*causes, taken_back) if spot else causes,
-        lemon_fraction=stated.lemon_fraction,
-        lemon_multiplier=stated.lemon_multiplier,
-        early_life_multiplier=stated.early_life_multiplier,
         early_life_h=stated.early_life_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
         repair_h=(stated.soft_repair_h, stated.medium_repair_h, stated.hard_repair_h),
         repair_cv=stated.repair_cv_ratio,

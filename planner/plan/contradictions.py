@@ -7,26 +7,22 @@ meant, such as a power cap that binds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 
 import numpy as np
 
-from planner.demand.growth import TableGrowth
-from planner.demand.plan import WorkloadDemand
-from planner.errors import Problem, raise_all
+from planner.demand.plan import TableGrowth, WorkloadDemand
+from planner.errors import CapacityError, Problem, raise_all
 from planner.finance.months import add_months
-from planner.plan.capacity import served_precision, service_of
+from planner.plan.capacity import Services, served_precision, service_of
 from planner.plan.clusters import order_date
-from planner.plan.events import refuse_floods
-from planner.plan.plan import ClusterPlan, Plan
-from planner.plan.power import allowed_it_kw, full_load_kw, on_site_kw
+from planner.plan.plan import Plan, allowed_it_kw, full_load_kw, on_site_kw
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
-from planner.plan.software import release_delay_h
-from planner.scenario.plausible import implausible
-from planner.scenario.prices import dated_quotes, window_zone
+from planner.plan.software import MOST_EVENTS, expected_events, release_delay_h
+from planner.scenario.consistency import implausible
 from planner.scenario.scenario import Scenario
+from planner.scenario.site import dated_quotes, window_zone
 from planner.scenario.workload import Steps
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, SECONDS_PER_HOUR, rounded_up
 from planner.yaml_io import KeyPath
@@ -45,21 +41,22 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
         problems.append(scenario.document.problem(path, message))
 
     for cluster in plan.clusters:
-        late = _arrival(cluster, plan)
-        if late is not None:
-            earliest, latest = late
-            if earliest >= plan.hours:
-                message = (
-                    f"arrives {earliest / 24:,.0f} days after the start at the earliest; "
-                    f"the horizon is {plan.hours / 24:,.0f}"
-                )
-                refuse(("clusters", cluster.name, "order"), message)
-            elif latest >= plan.hours:
-                warnings.append(
-                    f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
-                    f"of {plan.hours / 24:,.0f}"
-                )
-    refuse_floods(plan, refuse)
+        if (order := cluster.order) is None:
+            continue
+        promised = order.placed_h + order.lead_h + plan.site.commissioning_h
+        earliest = promised + order.slip_h.low
+        latest = promised + order.slip_h.high + (order.deliveries - 1) * order.interval_h
+        if earliest >= plan.hours:
+            when = f"arrives {earliest / 24:,.0f} days after the start at the earliest"
+            refuse(("clusters", cluster.name, "order"), f"{when}; the horizon is {plan.hours / 24:,.0f}")
+        elif latest >= plan.hours:
+            warnings.append(
+                f"cluster {cluster.name} may arrive after the horizon: up to {latest / 24:,.0f} days in, "
+                f"of {plan.hours / 24:,.0f}"
+            )
+    for path, what, count in expected_events(plan):
+        if count > MOST_EVENTS:
+            refuse(path, f"about {count:,.0f} {what} are to be expected in this run; at most {MOST_EVENTS:,} are kept")
     notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan), *_bound(plan)]
     warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
     warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
@@ -73,39 +70,25 @@ def hardly_meant(scenario: Scenario, plan: Plan) -> list[str]:
     return [*(str(problem) for problem in implausible(scenario)), *plan.warnings]
 
 
-def _arrival(cluster: ClusterPlan, plan: Plan) -> tuple[float, float] | None:
-    """Return the earliest and the latest arrival of an order's first shipment."""
-    order = cluster.order
-    if order is None:
-        return None
-    promised = order.placed_h + order.lead_h + plan.site.commissioning_h
-    return promised + order.slip_h.low, promised + order.slip_h.high + (order.deliveries - 1) * order.interval_h
-
-
-def _came_before(plan: Plan) -> list[str]:
+def _came_before(plan: Plan) -> Iterator[str]:
     """Say which orders arrive before the start: they are owned then, and no capital of the horizon."""
-    orders = [(cluster.name, cluster.order) for cluster in plan.clusters if cluster.order is not None]
-    return [
-        f"cluster {name} is ordered long before the start and may arrive before it: what has arrived by then counts as "
-        "owned, its price is no capital of the horizon"
-        for name, order in orders
-        if order.placed_h + order.lead_h + order.slip_h.low < 0
-    ]
+    for cluster in plan.clusters:
+        if (order := cluster.order) is not None and order.placed_h + order.lead_h + order.slip_h.low < 0:
+            yield (
+                f"cluster {cluster.name} is ordered long before the start and may arrive before it: what has arrived "
+                "by then counts as owned, its price is no capital of the horizon"
+            )
 
 
-def _bound(plan: Plan) -> list[str]:
+def _bound(plan: Plan) -> Iterator[str]:
     """Say what terms bind after the horizon: it makes a long one signed late look as free to leave as a short one."""
-    bound = [
-        (cluster.name, cluster.nodes * cluster.accelerators_per_node * cluster.rent.bound_usd_per_accelerator)
-        for cluster in plan.clusters
-        if cluster.rent is not None
-    ]
-    return [
-        f"cluster {name}: its term runs on after the horizon and binds {usd:,.0f} USD of rent by then, which no figure "
-        "counts"
-        for name, usd in bound
-        if usd > 0
-    ]
+    for cluster in plan.clusters:
+        usd = cluster.rent.bound_usd_per_accelerator if cluster.rent is not None else 0.0
+        if (bound := cluster.nodes * cluster.accelerators_per_node * usd) > 0:
+            yield (
+                f"cluster {cluster.name}: its term runs on after the horizon and binds {bound:,.0f} USD of rent by "
+                "then, which no figure counts"
+            )
 
 
 def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
@@ -143,15 +126,16 @@ def _blocks(plan: Plan) -> list[str]:
     return [f"power blocks energise {has:,.0f} kW in all; the clusters' nameplate is {most:,.0f} kW at once, so {so}"]
 
 
-def _all_drained(plan: Plan) -> list[str]:
+def _all_drained(plan: Plan) -> Iterator[str]:
     """Name the clusters of which planned work may take every node at once."""
     work = plan.reliability
-    small = [c for c in plan.clusters if 0 < c.nodes <= work.reserve(c.nodes) and (work.maintenance or work.firmware)]
-    return [
-        f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the reserve "
-        f"(reliability.reserve_nodes) is {work.reserve(cluster.nodes)}"
-        for cluster in small
-    ]
+    for cluster in plan.clusters:
+        reserve = work.reserve(cluster.nodes)
+        if 0 < cluster.nodes <= reserve and (work.maintenance or work.firmware):
+            yield (
+                f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the "
+                f"reserve (reliability.reserve_nodes) is {reserve}"
+            )
 
 
 def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
@@ -289,11 +273,11 @@ def _outgrown(plan: Plan) -> list[str]:
 
 def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Name the workloads of which no cluster keeps the promised share of first tokens in time, however idle it is."""
-    assert plan.calm_tables is not None  # a compiled plan has both
+    assert plan.no_burst_tables is not None  # a compiled plan has both
     assert plan.alone_s is not None
     for w, workload in enumerate(plan.workloads):
         slo = scenario.workloads[workload.name].slo
-        too_long, best = min((float(plan.calm_tables[0, c, w, 0]), c) for c in workload.cluster_order)
+        too_long, best = min((float(plan.no_burst_tables[0, c, w, 0]), c) for c in workload.cluster_order)
         if too_long > 1.0 - slo.percentile + 1e-9:
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
@@ -337,7 +321,7 @@ def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
     return warnings
 
 
-def slower_drafts(scenario: Scenario, services: Mapping[tuple[str, str], Service], reuse: Reuse) -> list[str]:
+def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> list[str]:
     """Return a warning for each pair that a stated speculation serves less of than plain decoding would."""
     warnings = []
     for name, workload in services:
@@ -346,11 +330,9 @@ def slower_drafts(scenario: Scenario, services: Mapping[tuple[str, str], Service
             continue
         both = [cluster, cluster.model_copy(update={"speculation": None})]
         drafted, plain = (service_of(one, scenario.workloads[workload], scenario, reuse) for one in both)
-        if (
-            isinstance(drafted, Service)
-            and isinstance(plain, Service)
-            and drafted.requests_per_s < plain.requests_per_s
-        ):
+        if isinstance(drafted, CapacityError) or isinstance(plain, CapacityError):
+            continue
+        if drafted.requests_per_s < plain.requests_per_s:
             warnings.append(
                 f"clusters.{name}.speculation: {workload} is served worse with it, {drafted.requests_per_s:.3g} "
                 f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "

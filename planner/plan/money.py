@@ -1,194 +1,300 @@
-"""Prices and rates that turn a run into dollars, compiled."""
+"""Prices, rates and contracts, compiled: what everything costs, month by month."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import date
+import datetime
+from dataclasses import replace
+
+import numpy as np
 
 from planner.arrays import Floats
-from planner.finance.depreciation import ResaleCurve
-from planner.finance.loan import LoanTerms
-from planner.finance.present_value import Timing
-from planner.finance.purchase import Quote, choose_quote
-from planner.finance.tariffs import Tariff
-from planner.finance.tax import TaxRules
+from planner.catalog.load import Catalog
+from planner.errors import ScenarioError
+from planner.finance.depreciation import LossRule, ResaleCurve, TaxRules
+from planner.finance.financing import (
+    Amortisation,
+    LeaseTerms,
+    LoanTerms,
+    left_of_term_usd,
+    mean_price_usd_per_h,
+    term_prices_usd_per_h,
+)
+from planner.finance.months import MonthGrid, add_months
+from planner.finance.present_value import CashFlowTiming, price_path
+from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
+from planner.plan.parts import (
+    BuildingPlan,
+    BurstPlan,
+    CapitalPlan,
+    MarketPlan,
+    MoneyPlan,
+    PowerPricePlan,
+    PricePath,
+    RentPlan,
+    UpkeepPlan,
+    as_stated,
+)
+from planner.plan.plan import ClusterPlan
+from planner.plan.software import SUPPORT_USD
+from planner.scenario.cluster import Cluster, FinanceLease, OnDemand, OperatingLease, Reserved, Spot
+from planner.scenario.finance import Finance, TokenPrice
+from planner.scenario.scenario import Scenario
+from planner.scenario.site import tariff_of, window_zone
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
+
+_DECLINING = "declining-balance"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildingPlan:
-    """A building that the site owns."""
-
-    cost_usd: float
-    land_usd: float
-    """Never written off."""
-    opened_h: float
-    """When it is paid and in service; below zero for one owned before the start."""
-    life_months: int
-    upkeep_fraction_per_year: float
-    property_tax_fraction_per_year: float
+def money_plan(
+    scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats
+) -> MoneyPlan:
+    """Compile everything about money; ``rates`` is the plan's requests per node and hour."""
+    return MoneyPlan(
+        capital=_capital(scenario, catalog),
+        power=_power(scenario, catalog, grid),
+        upkeep=_upkeep(scenario, clusters),
+        market=_market(scenario, catalog, clusters, grid, rates),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapitalPlan:
-    """How purchases are written off, and what they are worth."""
-
-    depreciation_months: tuple[int, ...]
-    """Book life, by cluster."""
-    declining_factor: float
-    """0 for straight line."""
-    residual_fraction: tuple[float | None, ...]
-    """Book value left at the end of book life, as a share of cost, by cluster; None for what the resale curve gives."""
-    resale: tuple[ResaleCurve, ...]
-    """What used servers fetch, by cluster."""
-    components: tuple[tuple[tuple[int, float | None], ...] | None, ...] = ()
-    """Book life and residual of accelerators, hosts, network and storage, by cluster; None or nothing at all where they
-    share the cluster's."""
-    end_value: str
-    """market or none: what is still owned on the last day counts at resale value, or at nothing."""
-    discount_rate_per_year: float
-    timing: Timing
-    """When what runs through a month counts."""
-    inflation_per_year: float
-    """By which nominal dollars are turned into those of the first day."""
-    fiscal_year_start_month: int
-    opening_cash_usd: float
-    property_tax_fraction_per_year: float
-    loan: LoanTerms | None
-    building: BuildingPlan | None
-
-    def has_components(self, cluster: int) -> bool:
-        """Return whether the parts of a cluster have books of their own."""
-        return bool(self.components) and self.components[cluster] is not None
-
-    def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
-        """Return book life and residual of a cluster's parts of one kind, or of all of them (−1)."""
-        parts = self.components[cluster] if self.components else None
-        return (
-            (self.depreciation_months[cluster], self.residual_fraction[cluster]) if parts is None else parts[component]
-        )
+def _resale(finance: Finance, catalog: Catalog, cluster: Cluster) -> ResaleCurve:
+    """Return the cluster's own resale curve or the catalogue's, under both multipliers; nothing for what goes back."""
+    lease = lease_terms(cluster)
+    stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
+    points = stated or catalog.resale_fractions(cluster.accelerator)
+    return ResaleCurve(
+        age_months=tuple(points),
+        fractions=tuple(points.values()),
+        multiplier=finance.resale_multiplier * cluster.resale_multiplier * (lease is None or lease.is_bought),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RentPlan:
-    """What a cluster's machines cost where they are not bought."""
-
-    usd_per_accelerator_h: Floats
-    """Rent of an hour by month, shape (months,)."""
-    when_used: bool
-    """Whether only hours at work are paid, or all of them."""
-    is_hosted: bool
-    """Whether the provider pays power, space, repairs and those who run the site."""
-    exit_usd_per_accelerator: float = 0.0
-    """What is owed when the cluster is retired before its term ends."""
-    bound_usd_per_accelerator: float = 0.0
-    """What the term that runs on the last day binds after it, which no figure counts."""
-    interruptions_per_h: float = 0.0
-    """How often a node in service is taken back."""
-    interruption_h: float = 0.0
-    """Mean time until another takes its place."""
+def _book_life(finance: Finance, cluster: Cluster) -> tuple[int, float | None]:
+    """Return a cluster's book life in months and its residual; what goes back is written off to nothing by then."""
+    lease = lease_terms(cluster)
+    if lease is not None and not lease.is_bought:
+        return lease.term_months, 0.0
+    common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
+    residual = common if cluster.residual_fraction is None else cluster.residual_fraction
+    return cluster.depreciation_months or finance.depreciation_months, residual
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerPricePlan:
-    """What energy, space and emissions cost."""
-
-    tariff: Tariff
-    """For the demand charge and its ratchet."""
-    monthly_usd_per_kwh: Floats
-    """Energy price by month where it does not depend on the hour, shape (months,)."""
-    hourly_usd_per_kwh: Floats | None
-    """Energy price of every hour, shape (hours,); None where the monthly price says it all."""
-    colocation_usd_per_kw_month: float
-    colocation_escalator_per_year: float
-    grid_carbon_g_per_kwh: float
-    carbon_usd_per_tonne: Floats
-    """Price of emissions by month, shape (months,)."""
-    embodied_kg: Floats
-    """Emissions of making one node, shape (clusters,); NaN where nobody has published any."""
-    service_life_months: float
+def _components(finance: Finance, cluster: Cluster) -> tuple[tuple[int, float | None], ...] | None:
+    """Return book life and residual of accelerators, hosts, network and storage; None where all have the cluster's."""
+    if (parts := cluster.components) is None:
+        return None
+    life, residual = _book_life(finance, cluster)
+    return tuple(
+        (part.depreciation_months or life, residual if part.residual_fraction is None else part.residual_fraction)
+        for part in (parts.accelerators, parts.hosts, parts.network, parts.storage)
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpkeepPlan:
-    """People, contracts and parts."""
-
-    operations_fraction_per_year: float
-    insurance_fraction_per_year: float
-    engineer_usd_per_year: float
-    staff_per_accelerator: float
-    staff_usd_per_year: float
-    crew_usd_per_year: float
-    support_usd_per_accelerator_year: float
-    licence_usd_per_accelerator_year: float
-    escalator_per_year: float
-    """Yearly rise of salaries, support and licences."""
-    part_usd: Floats
-    """Price of a spare part for the stock, shape (clusters,)."""
-    rma_usd: float
-    """Freight and handling of each hard failure."""
-    replacement_usd: Floats
-    """Price of a part after the warranty, shape (clusters,)."""
-    warranty_h: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricePath:
-    """Prices of tokens by month, shape (months,) each."""
-
-    input_usd_per_million_tokens: Floats
-    """Of prompt tokens that have to be computed."""
-    cached_input_usd_per_million_tokens: Floats
-    """Of prompt tokens found in the prefix cache."""
-    output_usd_per_million_tokens: Floats
+def _capital(scenario: Scenario, catalog: Catalog) -> CapitalPlan:
+    finance, clusters, building = scenario.finance, scenario.clusters.values(), scenario.site.building
+    lives, residuals = zip(*(_book_life(finance, cluster) for cluster in clusters), strict=True)
+    # The discount rate has inflation in it (Fisher): (1 + r)·(1 + π) − 1 where r is a real one.
+    inflation = finance.inflation_per_year if finance.discount_rate_basis == "real" else 0.0
+    return as_stated(
+        CapitalPlan,
+        finance,
+        depreciation_months=lives,
+        declining_factor=finance.declining_balance_ratio if finance.depreciation_method == _DECLINING else 0.0,
+        residual_fraction=residuals,
+        components=tuple(_components(finance, cluster) for cluster in clusters),
+        resale=tuple(_resale(finance, catalog, cluster) for cluster in clusters),
+        discount_rate_per_year=finance.discount_rate_per_year + inflation * (1.0 + finance.discount_rate_per_year),
+        timing=CashFlowTiming(finance.cash_flow_timing),
+        loan=finance.loan
+        and as_stated(
+            LoanTerms,
+            finance.loan,
+            share_fraction=finance.loan.share_of_purchases_fraction,
+            amortisation=Amortisation(finance.loan.amortisation),
+        ),
+        building=building
+        and as_stated(BuildingPlan, building, opened_h=(building.opened - scenario.start).days * HOURS_PER_DAY),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BurstPlan:
-    """Accelerators rented by the hour for what would be shed."""
-
-    usd_per_accelerator_h: float
-    most_accelerators: float
-    accelerator_h_per_request: Floats
-    """Accelerator-hours a request takes, shape (workloads, months or 1)."""
+def _rise(finance: Finance, stated: float | None) -> float:
+    """Return the yearly rise of a price: as stated, or with all others."""
+    return finance.inflation_per_year if stated is None else stated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarketPlan:
-    """What the plan sells, promises, and is held against."""
+def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> PowerPricePlan:
+    site, finance = scenario.site, scenario.finance
+    entry = catalog.tariff(site.tariff)
+    flat = entry.energy_usd_per_kwh.value if site.electricity_usd_per_kwh is None else site.electricity_usd_per_kwh
+    tariff = replace(tariff_of(site, flat), escalator_per_year=_rise(finance, site.electricity.escalator_per_year))
+    by_hour = hourly_prices_usd_per_kwh(tariff, grid, window_zone(site, entry)) if site.electricity.windows else None
+    stated_g = site.grid_carbon_g_per_kwh
+    embodied = []
+    for cluster in scenario.clusters.values():
+        published = catalog.accelerator(cluster.accelerator).embodied_kg_per_node
+        unstated = published.value if published else np.nan
+        embodied.append(unstated if cluster.embodied_kg_per_node is None else cluster.embodied_kg_per_node)
+    rise = escalation(grid, _rise(finance, finance.carbon_change_per_year))
+    return PowerPricePlan(
+        tariff=tariff,
+        monthly_usd_per_kwh=flat * escalation(grid, tariff.escalator_per_year),
+        hourly_usd_per_kwh=by_hour,
+        colocation_usd_per_kw_month=site.colocation_usd_per_kw_month,
+        colocation_escalator_per_year=_rise(finance, site.colocation_escalator_per_year),
+        grid_carbon_g_per_kwh=entry.grid_carbon_g_per_kwh.value if stated_g is None else stated_g,
+        carbon_usd_per_tonne=finance.carbon_usd_per_tonne * rise,
+        embodied_kg=np.array(embodied),
+        service_life_months=float(finance.service_life_months),
+    )
 
-    token_price: PricePath | None
-    api_price: PricePath | None
-    rental_usd_per_accelerator_h: Floats | None
-    """Rent elsewhere by month, shape (months,)."""
-    burst: BurstPlan | None
-    sla_objective_fraction: float
-    sla_credit_usd_per_million_tokens: float
-    tax: TaxRules | None
+
+def _upkeep(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> UpkeepPlan:
+    finance, software = scenario.finance, scenario.software
+    support = software.support_usd_per_accelerator_year
+    accelerator_usd = np.array([cluster.upkeep_prices_usd[0] / cluster.accelerators_per_node for cluster in clusters])
+    return as_stated(
+        UpkeepPlan,
+        finance,
+        engineer_usd_per_year=software.engineer_usd_per_year,
+        staff_per_accelerator=finance.operations_staff_per_1000_accelerators / 1000.0,
+        staff_usd_per_year=finance.operations_staff_usd_per_year,
+        crew_usd_per_year=finance.repair_crew_usd_per_year,
+        support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
+        escalator_per_year=_rise(finance, finance.people_escalator_per_year),
+        part_usd=accelerator_usd * finance.spare_part_price_fraction,
+        rma_usd=finance.rma_usd_per_repair,
+        replacement_usd=accelerator_usd * finance.replacement_price_fraction,
+        warranty_h=finance.warranty_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoneyPlan:
-    """Everything about money that does not change between replications."""
+def _path(price: TokenPrice | None, catalog: Catalog, grid: MonthGrid) -> PricePath | None:
+    """Return a price of tokens by month; cached prompt tokens at the catalogue's share where no price is stated."""
+    if price is None:
+        return None
+    cached = price.cached_input_usd_per_million_tokens
+    if cached is None:
+        cached = catalog.prior("cached_input_price_ratio").base * price.input_usd_per_million_tokens
+    stated = (price.input_usd_per_million_tokens, cached, price.output_usd_per_million_tokens)
+    plain, kept, output = (price_path(usd, -price.change_per_year, grid.offset_months) for usd in stated)
+    return PricePath(
+        input_usd_per_million_tokens=plain,
+        cached_input_usd_per_million_tokens=kept,
+        output_usd_per_million_tokens=output,
+    )
 
-    capital: CapitalPlan
-    power: PowerPricePlan
-    upkeep: UpkeepPlan
-    market: MarketPlan
+
+def _market(
+    scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats
+) -> MarketPlan:
+    finance = scenario.finance
+    rental, tax = finance.rental, finance.tax
+    return as_stated(
+        MarketPlan,
+        finance,
+        token_price=_path(finance.token_price, catalog, grid),
+        api_price=_path(finance.api_price, catalog, grid),
+        rental_usd_per_accelerator_h=rental
+        and price_path(rental.usd_per_accelerator_h, -rental.change_per_year, grid.offset_months),
+        burst=_burst(finance, clusters, rates),
+        tax=tax and as_stated(TaxRules, tax, losses=LossRule(tax.losses.replace("-", "_"))),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceBook:
-    """What orders of one cluster's accelerators cost, by date and size."""
+def _burst(finance: Finance, clusters: tuple[ClusterPlan, ...], rates: Floats) -> BurstPlan | None:
+    """Let rented accelerators serve like the best cluster of the plan."""
+    if finance.burst_rental is None:
+        return None
+    per_node = np.array([cluster.accelerators_per_node for cluster in clusters])
+    best = (np.nan_to_num(rates) / per_node[:, None, None]).max(axis=0)
+    return BurstPlan(
+        usd_per_accelerator_h=finance.burst_rental.usd_per_accelerator_h,
+        most_accelerators=float(finance.burst_rental.most_accelerators),
+        accelerator_h_per_request=np.divide(1.0, best, out=np.full(best.shape, np.inf), where=best > 0),
+    )
 
-    start: date
-    list_price: Quote
-    """The standing price, always there; it moves with the market."""
-    quotes: tuple[Quote, ...]
-    """Offers that hold for some dates; they do not move."""
 
-    def accelerator_usd(self, order_date: date, accelerators: int, list_factor: float = 1.0) -> float:
-        """Return the price of one accelerator in an order; of the offers that hold, the one that began last counts."""
-        holding = [quote for quote in self.quotes if quote.holds_on(order_date)]
-        if holding:
-            return choose_quote(holding, order_date).order_cents(accelerators) / 100 / accelerators
-        return self.list_price.order_cents(accelerators) / 100 / accelerators * list_factor
+_TERM_PRIORS = {12: "1yr", 36: "3yr"}
+"""Terms in months for which the catalogue may have rents, by the word in its names."""
+
+
+def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan | None:
+    """Compile the contract of a cluster that is rented; None for others."""
+    cluster, grid = scenario.clusters[name], MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+    contract = cluster.contract
+    if contract is None or isinstance(contract, FinanceLease):
+        return None
+    rent = _rent_usd_per_h(scenario, name, catalog)
+    match contract:
+        case Reserved() | OperatingLease():
+            return _term(cluster, contract, rent, grid)
+        case OnDemand() | Spot():
+            path = price_path(rent, -contract.change_per_year, grid.offset_months)
+            by_the_hour = RentPlan(usd_per_accelerator_h=path, when_used=True, is_hosted=True)
+            if isinstance(contract, OnDemand):
+                return by_the_hour
+            per_h = contract.interruptions_per_year / HOURS_PER_YEAR
+            return replace(by_the_hour, interruptions_per_h=per_h, interruption_h=contract.interruption_h)
+
+
+def lease_terms(cluster: Cluster) -> LeaseTerms | None:
+    """Compile the contract of a cluster under a finance lease; None for others."""
+    lease = cluster.contract
+    if not isinstance(lease, FinanceLease):
+        return None
+    return as_stated(LeaseTerms, lease, is_bought=lease.at_end == "buy")
+
+
+def last_day(cluster: Cluster, start: datetime.date) -> datetime.date | None:
+    """Return the day on which a cluster leaves service: as stated, or as its lease ends and it goes back."""
+    lease = cluster.contract
+    if not isinstance(lease, FinanceLease) or lease.at_end == "buy":
+        return cluster.retire
+    ends = add_months(cluster.online or start, lease.term_months)
+    return min(ends, cluster.retire or ends)
+
+
+def _rent_usd_per_h(scenario: Scenario, name: str, catalog: Catalog) -> float:
+    """Return the rent stated, or the catalogue's for the part and kind of contract."""
+    cluster = scenario.clusters[name]
+    contract = cluster.contract
+    assert isinstance(contract, Reserved | OperatingLease | OnDemand | Spot)
+    if contract.usd_per_accelerator_h is not None:
+        return contract.usd_per_accelerator_h
+    prior = rent_prior(cluster)
+    if prior not in catalog.priors:
+        message = f"the catalogue has no rent of {cluster.accelerator} for this contract (prior {prior})"
+        place = ("clusters", name, "contract")
+        raise ScenarioError(scenario.document.problem(place, message, "state usd_per_accelerator_h"))
+    return catalog.priors[prior].base
+
+
+def rent_prior(cluster: Cluster) -> str:
+    """Return the name under which the catalogue has the rent of a cluster's contract, if at all."""
+    match cluster.contract:
+        case Reserved(term_months=months):
+            span = _TERM_PRIORS.get(months, f"{months}m")
+        case OnDemand():
+            span = "ondemand"
+        case _:
+            span = "spot"
+    return f"rent_{span}_{cluster.accelerator.lower()}"
+
+
+def _term(cluster: Cluster, contract: Reserved | OperatingLease, rent: float, grid: MonthGrid) -> RentPlan:
+    """Compile a term: its price by month, renewals included, and the price of leaving."""
+    signed = cluster.online or grid.start
+    edges = [signed]
+    while edges[-1] <= max(grid.end, cluster.retire or grid.end):
+        edges.append(add_months(signed, len(edges) * contract.term_months))
+    edge_h = np.array([(day - grid.start).days * HOURS_PER_DAY for day in edges], dtype=np.float64)
+    prices = term_prices_usd_per_h(rent, contract.change_per_year, edge_h[:-1])
+    leaves = min(cluster.retire or grid.end, grid.end)
+    left = left_of_term_usd((leaves - grid.start).days * HOURS_PER_DAY, edge_h, prices)
+    return RentPlan(
+        usd_per_accelerator_h=mean_price_usd_per_h(grid.edge_hours.astype(np.float64), edge_h, prices),
+        when_used=False,
+        is_hosted=isinstance(contract, Reserved),
+        exit_usd_per_accelerator=left * contract.exit_fee_fraction if leaves < grid.end else 0.0,
+        bound_usd_per_accelerator=left if leaves == grid.end else 0.0,
+    )

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import Floats
+from planner.arrays import Floats, Ints
 from planner.demand.plan import DemandPlan
-from planner.finance.lease import LeaseTerms
+from planner.finance.financing import LeaseTerms
 from planner.finance.months import MonthGrid
-from planner.physics.node_power import NodePower
-from planner.plan.burst_tables import BurstTables
-from planner.plan.money import MoneyPlan, PriceBook, PricePath, RentPlan
-from planner.plan.reliability_plan import ReliabilityPlan
-from planner.plan.site_plan import SitePlan
-from planner.plan.slo_target import Promise
-from planner.plan.software_plan import SoftwarePlan, TeamPlan
+from planner.physics.power import NodePower
+from planner.plan.parts import (
+    BurstTables,
+    MoneyPlan,
+    PriceBook,
+    PricePath,
+    ReliabilityPlan,
+    RentPlan,
+    SitePlan,
+    SoftwarePlan,
+    TeamPlan,
+)
+from planner.scenario.scenario import SloTarget
 from planner.units import HOURS_PER_YEAR, MILLION
 
 LOAD_CELLS = 256
@@ -279,7 +285,7 @@ class ClusterSize:
     late_table: Floats
     """As the plan's, shape (workloads, cells + 1)."""
     refused_table: Floats
-    calm_tables: Floats
+    no_burst_tables: Floats
     """Shape (2, workloads, cells + 1)."""
     most_loads: Floats
     """Shape (workloads,)."""
@@ -320,12 +326,12 @@ class Plan:
     site: SitePlan
     expansion: ExpansionPlan
     money: MoneyPlan
-    promise: Promise
+    promise: SloTarget
     warnings: tuple[str, ...]
     """What is hardly meant: contradictions that are not errors, with their numbers."""
     notes: tuple[str, ...]
     """What follows from the plan and may well be meant, with its numbers."""
-    calm_tables: Floats | None = None
+    no_burst_tables: Floats | None = None
     """Late and refused tables without bursts, shape (2, clusters, workloads, cells + 1); None where the tables have
     none."""
     burst_tables: Mapping[tuple[int, int], BurstTables] = field(default_factory=dict)
@@ -396,3 +402,43 @@ class Plan:
         """Load below which fewer than a millionth of requests are refused, shape (clusters, workloads)."""
         cells = (self.refused_tables < 1e-6).sum(axis=2)  # tables rise with load
         return np.asarray(np.maximum(cells - 1, 0) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
+
+
+def on_site_kw(clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[ClusterPlan], float]) -> list[float]:
+    """Return what the machines on site draw by some figure of a node, each time that a cluster comes, and at the end.
+
+    A cluster is there from its first day, at the earliest, until it is retired.
+    """
+    here = [cluster for cluster in clusters if cluster.nodes and not cluster.is_hosted]
+    begins = [
+        max(c.order.placed_h + c.order.lead_h + c.order.slip_h.low, 0.0) if c.order else c.online_h or 0.0 for c in here
+    ]
+    return [
+        sum(c.nodes * kw(c) for c, begin_h in zip(here, begins, strict=True) if begin_h <= at_h < c.retire_h)
+        for at_h in (*begins, hours - 1.0)
+    ]
+
+
+def full_load_kw(clusters: Iterable[ClusterPlan], hours: int) -> float:
+    """Return the most IT power that the machines on site draw at full load: those that are there together."""
+    return max(on_site_kw(clusters, hours, lambda cluster: cluster.node_power.full_kw))
+
+
+def facility_kw(plan: Plan, it: Floats, hours: slice | Ints) -> Floats:
+    """Return facility power, shape (hours,): IT + (PUE − 1)·s(h)·(f·rated + (1 − f)·IT).
+
+    s is the season, rated the IT power for which the cooling is built and f the share of overhead that does not fall
+    with load, so that PUE is the stated one at rated load in a mean season and rises as load falls.
+    """
+    overhead = plan.site.overhead_ratio[hours]
+    fixed = plan.site.fixed_fraction
+    power: Floats = it + overhead * (fixed * plan.site.rated_kw + (1.0 - fixed) * it)
+    return power
+
+
+def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | Ints) -> Floats:
+    """Return the IT power at which facility power meets the cap: the inverse of :func:`facility_kw`."""
+    overhead = plan.site.overhead_ratio[hours]
+    fixed = plan.site.fixed_fraction
+    allowed: Floats = (cap_kw - overhead * fixed * plan.site.rated_kw) / (1.0 + overhead * (1.0 - fixed))
+    return np.maximum(allowed, 0.0)

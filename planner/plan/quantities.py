@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.finance.unit_costs import ratio
+from planner.finance.present_value import ratio
 
 
 def in_service(present: Floats, failed: Floats) -> Floats:

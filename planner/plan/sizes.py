@@ -1,4 +1,4 @@
-"""Clusters that rules enlarge or reduce: what a node of them sustains at each size.
+"""The tables of a plan by load, and what they and a node's capacity are at each size that rules give a cluster.
 
 A router over many replicas keeps each busier for the same waits, so what a node sustains, and how late requests are at
 a load, follow the number of nodes. They are worked out for a few sizes; between two, the smaller's figures hold.
@@ -6,16 +6,25 @@ a load, follow the number of nodes. They are worked out for a few sizes; between
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
-from planner.elementwise import lengthened
-from planner.plan.plan import Plan
+from planner.arrays import Bools, Floats, Ints
+from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
+from planner.demand.plan import DemandPlan, Rates
+from planner.elementwise import pad_edge
+from planner.plan.capacity import PREFERRED_UTILISATION, Factors, Services, as_first_bought
+from planner.plan.parts import LITTLE_LATE, BurstTables
+from planner.plan.placement import figures_in_pools, laid_out
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD, ClusterSize, Plan, load_grid
+from planner.plan.reuse import Reuse
+from planner.plan.slo_capacity import POOL_STEPS, pooled_nodes
+from planner.scenario.scenario import Scenario
+from planner.units import SECONDS_PER_HOUR
 
 
 def sizes_by_hour(plan: Plan, present: Floats) -> Ints:
@@ -52,21 +61,21 @@ def _sized(plan: Plan, which: tuple[int, ...]) -> Plan:
     most = max(plan.late_tables.shape[-1], *(size.late_table.shape[-1] for size in chosen.values()))
     rows: dict[str, Any] = {
         "requests_per_node_h": plan.requests_per_node_h.copy(),
-        "late_tables": lengthened(plan.late_tables, most),
-        "refused_tables": lengthened(plan.refused_tables, most),
-        "calm_tables": None if plan.calm_tables is None else lengthened(plan.calm_tables, most),
+        "late_tables": pad_edge(plan.late_tables, most),
+        "refused_tables": pad_edge(plan.refused_tables, most),
+        "no_burst_tables": None if plan.no_burst_tables is None else pad_edge(plan.no_burst_tables, most),
         "most_loads": plan.most_loads.copy(),
         "burst_tables": {pair: by_rate for pair, by_rate in plan.burst_tables.items() if pair[0] not in chosen},
     }
     for c, size in chosen.items():
         rows["requests_per_node_h"][c] *= size.speed[:, None]
-        rows["late_tables"][c] = lengthened(size.late_table, most)
-        rows["refused_tables"][c] = lengthened(size.refused_table, most)
+        rows["late_tables"][c] = pad_edge(size.late_table, most)
+        rows["refused_tables"][c] = pad_edge(size.refused_table, most)
         rows["most_loads"][c] = size.most_loads
         rows["burst_tables"] |= {(c, w): by_rate for w, by_rate in size.burst_tables.items()}
-        if plan.calm_tables is not None:
-            rows["calm_tables"][:, c] = lengthened(size.calm_tables, most)
-    rows["burst_tables"] = {pair: by_rate.lengthened(most) for pair, by_rate in rows["burst_tables"].items()}
+        if plan.no_burst_tables is not None:
+            rows["no_burst_tables"][:, c] = pad_edge(size.no_burst_tables, most)
+    rows["burst_tables"] = {pair: by_rate.pad_edge(most) for pair, by_rate in rows["burst_tables"].items()}
     sized = replace(plan, **rows)
     if (placement := plan.placement) is None:
         return sized
@@ -74,16 +83,190 @@ def _sized(plan: Plan, which: tuple[int, ...]) -> Plan:
     return replace(sized, placement=replace(placement, pools=pools))
 
 
-def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> dict[str, Any]:
-    """Return a plan's figures by pool in place of cluster; their speed has shape (pools, workloads, months or 1)."""
-    at = list(pool_cluster)
-    return {
-        "requests_per_node_h": plan.requests_per_node_h[at] * speed,
-        "late_tables": plan.late_tables[at],
-        "refused_tables": plan.refused_tables[at],
-        "most_loads": plan.most_loads[at],
-        "calm_tables": None if plan.calm_tables is None else plan.calm_tables[:, at],
-        "burst_tables": {
-            (pool, w): by_rate for pool, c in enumerate(at) for (on, w), by_rate in plan.burst_tables.items() if on == c
-        },
-    }
+_STEP = 2  # sizes are at least so many times the one before
+_SAME = 1.005  # what a node may sustain at one size over another that is as good as it
+
+
+def sizes_of(
+    scenario: Scenario, services: Services, factors: Factors, demand: DemandPlan, reuse: Reuse
+) -> dict[int, tuple[ClusterSize, ...]]:
+    """Return the sizes of each cluster that a rule enlarges or reduces, rising; of others, and where it is alike, none.
+
+    Its models keep the layouts they begin with. From the size on at which a node does as well as in the largest, no
+    more are worked out.
+    """
+    sizes = {}
+    for c, name in enumerate(scenario.clusters):
+        known: Services = {pair: service for pair, service in services.items() if pair[0] == name}
+        steps = _steps(scenario, name) if known and scenario.router_pool == "cluster" else []
+        begins = pooled_nodes(as_first_bought(scenario, name).nodes)
+        largest = resized(scenario, known, steps[-1], factors, reuse) if steps[1:] else known
+        worked_out: list[ClusterSize] = []
+        now = known
+        for nodes in steps:
+            if nodes > begins and all(_over(largest, now, pair) <= _SAME for pair in known):
+                break
+            now = known if nodes == begins else resized(scenario, known, nodes, factors, reuse)
+            speed = np.array([_over(now, known, (name, w)) if (name, w) in known else 1.0 for w in scenario.workloads])
+            alone = scenario.model_copy(update={"clusters": {name: scenario.clusters[name]}})
+            worked_out.append(_size(nodes, speed, load_tables(alone, now, demand, reuse)))
+        if worked_out[1:]:
+            sizes[c] = tuple(worked_out)
+    return sizes
+
+
+def _steps(scenario: Scenario, name: str) -> list[int]:
+    """Return the sizes to which rules may bring a cluster, as figures are worked out for them."""
+    rules = [rule for rule in scenario.expansion.rules if rule.cluster == name]
+    begins = pooled_nodes(as_first_bought(scenario, name).nodes)
+    enlarging = [rule.most_nodes or math.inf for rule in rules if rule.enlarges]
+    least = begins if len(enlarging) == len(rules) else 1
+    most = max(begins, max(enlarging, default=begins))
+    steps: list[int] = []
+    for step in POOL_STEPS:
+        if least <= step <= most and (not steps or step >= _STEP * steps[-1] or step == begins):
+            steps.append(step)
+    return steps if rules else []
+
+
+def resized(scenario: Scenario, known: Services, nodes: int, factors: Factors, reuse: Reuse) -> Services:
+    """Return how a cluster of some nodes serves its workloads in its layouts; as it does where it could not so."""
+    services = {}
+    for (name, workload), service in known.items():
+        groups = 1 if service.spec is None else service.spec.attention_data_parallel
+        attention = "data-parallel" if groups > 1 else "tensor-parallel"
+        layout = {"nodes": nodes, "tensor_parallel": service.tensor_parallel, "attention": attention}
+        services[name, workload] = laid_out(scenario, factors, reuse, name, workload, layout) or service
+    return services
+
+
+def _over(one: Services, other: Services, pair: tuple[str, str]) -> float:
+    """Return what a node sustains of a workload in one size over another."""
+    return one[pair].requests_per_s / other[pair].requests_per_s
+
+
+def _size(nodes: int, speed: Floats, tables: LoadTables) -> ClusterSize:
+    """Return a size's figures from its speed over the size that the cluster begins with, and its tables alone."""
+    return ClusterSize(
+        nodes=nodes,
+        speed=speed,
+        late_table=tables.late_tables[0],
+        refused_table=tables.refused_tables[0],
+        no_burst_tables=tables.no_burst_tables[:, 0],
+        most_loads=tables.most_loads[0],
+        burst_tables={w: by_rate for (_, w), by_rate in tables.burst_tables.items()},
+    )
+
+
+_MOST_OCTAVES = 12  # between slackest and busiest hour: a four-thousandth of the busiest's requests fills no machine
+_NOBODY_REFUSED = 1e-6  # share of requests
+_FURTHEST = 8 * MOST_LOAD  # where work queues and a replica could take more: nothing of it is in time
+
+
+class LoadTables(NamedTuple):
+    """The tables of a plan by load, as its fields of these names are."""
+
+    late_tables: Floats
+    refused_tables: Floats
+    no_burst_tables: Floats
+    most_loads: Floats
+    alone_s: Floats
+    burst_tables: dict[tuple[int, int], BurstTables]
+
+
+def load_tables(scenario: Scenario, services: Services, demand: DemandPlan, reuse: Reuse) -> LoadTables:
+    """Return the shares of requests late and refused at each load, with and without bursts, and the most offered."""
+    shape = (len(scenario.clusters), len(scenario.workloads))
+    furthest = max((_most_load(service.lateness) for service in services.values()), default=MOST_LOAD)
+    grid = load_grid(math.ceil(furthest / MOST_LOAD) * LOAD_CELLS)
+    tables, most, alone_s = np.zeros((2, 2, *shape, grid.size)), np.ones(shape), np.full(shape, np.nan)
+    by_rate = {}
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        if workload.requests_per_s <= 0 or workload.priority == "deferrable":
+            continue
+        rates, bursts = demand.rates(name), workload.bursts
+        for c, cluster in enumerate(scenario.clusters):
+            if (service := services.get((cluster, name))) is not None:
+                ends = _most_load(service.lateness)
+                upto = grid[: math.ceil(max(ends, MOST_LOAD) / MOST_LOAD) * LOAD_CELLS + 1]
+                pair = _Pair(service.lateness, bursts, upto, reuse)
+                for table, shares in zip(tables[:, :, c, w], (pair.bursty(bursts), pair.without_bursts()), strict=True):
+                    table[:] = pad_edge(shares, grid.size)  # where it is not known, as at the end of its own loads
+                most[c, w] = ends
+                alone_s[c, w] = service.lateness.alone_s
+                known = pair.by_rate(rates, 1.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION)
+                if known is not None:
+                    by_rate[c, w] = known.pad_edge(grid.size)
+    return LoadTables(tables[0, 0], tables[0, 1], tables[1], most, alone_s, by_rate)
+
+
+class _Pair(NamedTuple):
+    """A workload on a cluster: what becomes of it without bursts, its bursts, and the loads to know it at."""
+
+    lateness: Lateness
+    bursts: Bursts
+    loads: Floats
+    reuse: Reuse
+
+    def without_bursts(self) -> Floats:
+        """Return the shares late and refused without bursts, shape (2, loads)."""
+        return self.reuse.once(("calm", self.lateness), lambda: np.array(self.lateness.at(self.loads)))
+
+    def bursty(self, bursts: Bursts) -> Floats:
+        """Return the same with bursts."""
+        key = ("bursts", self.lateness, bursts)
+        return self.reuse.once(key, lambda: np.array(shares_with_bursts(self.lateness, bursts, self.loads)))
+
+    def by_rate(self, rates: Rates, filled: float) -> BurstTables | None:
+        """Return what bursts add at rates that are powers of two, from the slackest hour's to the busiest's.
+
+        None where it is the same at any rate, and where it is next to nothing up to the load to which clusters are
+        filled: at the mean of the slackest week, since its slackest hours leave machines idle.
+        """
+        if self.bursts.follow == "traffic" or not rates.busiest_hour > 0.0:
+            return None
+        if self.add_little(self.bursts.at(rates.slackest_week), round(filled * LOAD_CELLS / MOST_LOAD) + 1):
+            return None
+        last = math.ceil(math.log2(rates.busiest_hour))
+        first = max(math.floor(math.log2(rates.slackest_hour)), last - _MOST_OCTAVES)
+        key = ("by rate", self.lateness, self.bursts.at(2.0**first), last)
+        return self.reuse.once(key, lambda: self.at_octaves(first, last))
+
+    def add_little(self, bursts: Bursts, cells: int) -> bool:
+        """Return whether bursts add next to nothing in the first cells of a table."""
+
+        def add_little() -> bool:
+            late, refused = shares_with_bursts(self.lateness, bursts, self.loads[:cells])
+            return bool((late + refused - self.without_bursts()[:, :cells].sum(axis=0)).max() < LITTLE_LATE)
+
+        return self.reuse.once(("add little", self.lateness, bursts, cells), add_little)
+
+    def at_octaves(self, first: int, last: int) -> BurstTables:
+        """Return what bursts add at powers of two."""
+        added = np.stack([self.added(2.0**power) for power in range(first, last + 1)], axis=1)
+        makes_late, refuses = np.abs(added[0]) > LITTLE_LATE, added[1] + self.without_bursts()[1] > _NOBODY_REFUSED
+        return BurstTables(
+            first_requests=2.0**first * SECONDS_PER_HOUR,
+            added=added,
+            calm_cells=np.stack([_cells_before(makes_late), _cells_before(refuses)]),
+            even_cells=float(_cells_before(self.without_bursts()[1] > _NOBODY_REFUSED)),
+        )
+
+    def added(self, requests_per_s: float) -> Floats:
+        """Return what bursts add to the shares late and refused at a rate, shape (2, loads)."""
+        return self.bursty(self.bursts.at(requests_per_s)) - self.without_bursts()
+
+
+def _cells_before(many: Bools) -> Floats:
+    """Return the last cell before the first of a table that has many, infinity where none has; tables lie last."""
+    return np.where(many.any(axis=-1), many.argmax(axis=-1) - 1.0, np.inf)
+
+
+def _most_load(lateness: Lateness) -> float:
+    """Return the load up to which work is offered: to the last at which is known what becomes of it.
+
+    Work that queues is offered up to :data:`MOST_LOAD`, or to what a replica can take at all where that is more.
+    """
+    if lateness.refuses:
+        return lateness.loads[-1]
+    return max(MOST_LOAD, min(lateness.loads[-2], _FURTHEST))

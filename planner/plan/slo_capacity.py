@@ -1,23 +1,26 @@
-"""What a node sustains with the stated share of requests in time, and the share late at any load."""
+"""What a node sustains with the stated share of requests in time, and the shares late and refused at any load.
+
+Prompts may be prefilled by accelerators of their own: two pools in balance, by mean times and at a percentile. A worker
+that only prefills is one whose replies have a single token, and one that only decodes finds every prompt in its cache:
+the late shares of both are those of a replica (``planner.physics.slo_model``).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
-from planner.physics.operating import OperatingPoint, Traffic, at_objective
-from planner.physics.replica import Replicas
-from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
+from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
+from planner.physics.replica import Asked, Lengths, Replicas, ReplicaSpec, ReplicaTimes
 from planner.physics.slo_model import Curve, late_curve, refusing, sustains_more, too_long_fraction
-from planner.plan import overload
+from planner.plan.plan import MOST_LOAD
 from planner.scenario.cluster import Cluster
 from planner.scenario.workload import Length, Workload
 
@@ -105,63 +108,36 @@ class Candidates:
             pooled_replicas=float(np.clip(min(pooled, self.most_replicas) * self.share, 1.0, _MOST_POOLED)),
         )
 
-    def curve(self, index: int, speed: float, workload: Workload, lengths: Lengths) -> Curve:
-        """Return the late share of one layout."""
-        return late_curve(ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload))
-
     def best(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
         """Return the layout that keeps most requests a second and accelerator in time, its curve and that rate.
 
-        A layout on which more prompts than may be late are too long, however idle it is, keeps no objective. It is
-        taken only where all are so, and then the one on which fewest are: until then none of these is worked out.
+        Mean times say in which order layouts are tried, so that few curves are worked out, and no more: they may rank
+        the best of them far below another. A layout on which more prompts than may be late are too long, however idle
+        it is, keeps no objective. It is taken only where all are so, and then the one on which fewest are: until then
+        none of these is worked out.
         """
-        order = np.argsort(-self.mean_rates, kind="stable").tolist()
-        layouts = [
-            _Layout(index, ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload))
-            for index in order
-        ]
-        chosen = _best_of([layout for layout in layouts if layout.may_keep], self.replicas.accelerators)
-        if chosen is None or not chosen[2] > 0.0:
-            chosen = _best_of(layouts, self.replicas.accelerators)
+        trials = []
+        for index in np.argsort(-self.mean_rates, kind="stable").tolist():
+            times, asked = ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload)
+            may_keep = too_long_fraction(times, asked) <= 1.0 - asked.percentile + _ROUNDING
+            trials.append((index, times, asked, may_keep))
+        chosen: tuple[int, Curve, float] | None = None
+        for tried in ([trial for trial in trials if trial[3]], trials):
+            chosen, best = None, (False, -1.0)
+            for index, times, asked, may_keep in tried:
+                count = float(self.replicas.accelerators[index])
+                if best[0] and not sustains_more(times, asked, best[1] * count):
+                    continue
+                curve = late_curve(times, asked)
+                rate = curve.capacity_requests_per_s / count
+                keeps = rate > 0.0 and may_keep
+                worth = (keeps, rate if keeps else -curve.too_long_fraction if rate > 0.0 else -1.0)
+                if chosen is None or worth > best:
+                    chosen, best = (index, curve, rate), worth
+            if chosen is not None and chosen[2] > 0.0:
+                break
         assert chosen is not None  # there is always a layout: none at all is an error before
         return chosen
-
-
-class _Layout(NamedTuple):
-    """A layout under trial."""
-
-    place: int
-    times: ReplicaTimes
-    asked: Asked
-
-    @property
-    def may_keep(self) -> bool:
-        """Whether no more prompts are too long for it than may be late."""
-        return too_long_fraction(self.times, self.asked) <= 1.0 - self.asked.percentile + _ROUNDING
-
-
-def _best_of(layouts: Iterable[_Layout], accelerators: Floats) -> tuple[int, Curve, float] | None:
-    """Return the best of some layouts, its curve and its rate; None where there is none.
-
-    Mean times say in which order layouts are tried, so that few curves are worked out, and no more: they may rank the
-    best of them far below another.
-    """
-    chosen: tuple[int, Curve, float] | None = None
-    best = (False, -1.0)
-    for layout in layouts:
-        keeps, most = best
-        count = float(accelerators[layout.place])
-        if keeps and not sustains_more(layout.times, layout.asked, most * count):
-            continue
-        curve = late_curve(layout.times, layout.asked)
-        rate = curve.capacity_requests_per_s / count
-        if rate > 0.0 and layout.may_keep:
-            worth = (True, rate)
-        else:
-            worth = (False, -curve.too_long_fraction if rate > 0.0 else -1.0)
-        if chosen is None or worth > best:
-            chosen, best = (layout.place, curve, rate), worth
-    return chosen
 
 
 def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candidates) -> float | None:
@@ -239,46 +215,38 @@ def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[floa
 
 
 def in_time_point(
-    candidates: Candidates, workload: Workload, horizon_months: int, speeds: tuple[float, float]
+    candidates: Candidates, workload: Workload, horizon_months: int, speed: float, factor: float
 ) -> tuple[int, Point]:
     """Return the layout, and the point, at which the stated share of requests is in time.
 
-    ``speeds`` are that of the steps and a factor on the rates that come of it.
+    ``speed`` is that of the steps, and ``factor`` one on the rates that come of it.
     """
-    speed, factor = speeds
-    best, curve, rate = candidates.best(speed, workload, lengths_of(workload))
-    accelerators = float(candidates.replicas.accelerators[best])
+    lengths, replicas = lengths_of(workload), candidates.replicas
+    best, curve, rate = candidates.best(speed, workload, lengths)
+    accelerators = float(replicas.accelerators[best])
+    times, asked = ReplicaTimes(replicas, best, speed, lengths), candidates.asked(best, workload)
 
     def after(growth: float) -> float:
-        later = curve if growth == 1.0 else candidates.curve(best, speed, workload, lengths_of(workload, growth))
-        return later.capacity_requests_per_s / accelerators
+        if growth == 1.0:
+            return curve.capacity_requests_per_s / accelerators
+        later = ReplicaTimes(replicas, best, speed, lengths_of(workload, growth))
+        return late_curve(later, asked).capacity_requests_per_s / accelerators
 
     yearly, outgrown_years = as_tokens_grow(workload, horizon_months, after)
     batch, tpot_s = curve.at(rate * accelerators)
     _, peak_tpot_s = curve.at(curve.most_in_time_requests_per_s())
     # Above the pace at capacity fewer are in time than is promised; above that of the peak, fewer at all.
     held_s = 0.5 * (tpot_s + peak_tpot_s)
+    queues = workload.on_overload == "queue"
     return best, Point(
         yearly=yearly * factor,
         outgrown_years=outgrown_years,
         batch=batch,
         tpot_s=tpot_s * speed,
-        prefill_fraction=_prefill_fraction(candidates.replicas, best, workload, rate * accelerators / speed),
+        prefill_fraction=_prefill_fraction(replicas, best, workload, rate * accelerators / speed),
         held_tpot_s=held_s * speed,
-        lateness=_lateness(candidates, (best, speed), workload, curve, held_s),
+        lateness=queueing(curve) if queues else refusing_lateness(curve, times, asked, held_s),
     )
-
-
-def _lateness(
-    candidates: Candidates, chosen: tuple[int, float], workload: Workload, curve: Curve, held_s: float
-) -> Lateness:
-    """Return the shares late and refused by load over capacity, for what becomes of late requests by the scenario."""
-    if workload.on_overload == "queue":
-        return overload.queueing(curve)
-    (index, speed), lengths, replicas = chosen, lengths_of(workload), candidates.replicas
-    times = ReplicaTimes(replicas, index, speed, lengths)
-    refuse = functools.partial(refusing, times, candidates.asked(index, workload))
-    return overload.refusing(curve, refuse, (times, lengths, held_s))
 
 
 def mean_point(
@@ -311,3 +279,275 @@ def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, request
     prefill_s = prompt * replicas.prefill_s_per_token[best]
     prefill_s += prompt * workload.tokens.input.mean * replicas.attention_s_per_token2[best]
     return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
+
+
+_OVERLOADS = (1.05, 1.1, 1.2, 1.35, 1.5, 1.75, MOST_LOAD)  # loads beyond capacity at which refusals are worked out
+_FAR_BEYOND = (2.5, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)  # the same where few are missed at the last of those
+_BY_PACE = 3  # of those, at which the pace alone is worked out where more are missed: there the best choice is unknown
+_FEW_MISSED = 0.025
+"""Share missed at twice the capacity, beyond what is too long on an idle replica, up to which capacity says little of
+what a replica can do: a few long prompts that nothing may delay make it small. Held against the zoom."""
+_MANY_MISSED = 0.1  # of the same: from there on no more is offered
+_EVEN = 5.0
+"""A request is refused in proportion to this times the share refused, and its prompt over the mean prompt, where the
+pace is held: the more are refused, the less it hangs on their length. Fitted to the zoom's routers at 120 to 300% load
+on 33 pairs of traffic and machines, which they match by 3 points of requests missed."""
+_REFUSED = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares refused between which that at a load is interpolated."""
+_BATCHES = np.linspace(0.0, 1.0, 200)[1:]  # over the largest, between which that of a pace is interpolated
+
+
+def queueing(curve: Curve) -> Lateness:
+    """Return the shares late where requests queue."""
+    if curve.capacity_requests_per_s <= 0.0:
+        return SHARP
+    return without_end(*_up_to_all(curve), curve)
+
+
+def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
+    """Return late shares by load that end where a replica takes no more: beyond, all queue up and nothing is in time.
+
+    ``curve`` is that of the replica on which a first token waits.
+    """
+    return Lateness(
+        loads=(*loads.tolist(), float(loads[-1]) * (1.0 + 1e-6)),
+        late_fractions=(*late.tolist(), 1.0),
+        refused_fractions=(0.0,) * (loads.size + 1),
+        too_long_fraction=curve.too_long_fraction,
+        alone_s=curve.alone_s,
+        refuses=False,
+    )
+
+
+def refusing_lateness(curve: Curve, times: ReplicaTimes, asked: Asked, held_s: float) -> Lateness:
+    """Return the shares late and refused where a router refuses what would be late.
+
+    Beyond capacity as many are missed as by the best choice of whom to refuse, or more, where a router that holds the
+    pace of its replicas, a mean time per token, has to refuse more.
+    """
+    capacity = curve.capacity_requests_per_s
+    if capacity <= 0.0:
+        return SHARP
+    loads, late = _up_to_all(curve)
+    # What is refused counts as missed as much as what is late, and more load never leaves fewer missed.
+    at_capacity = float(np.interp(1.0, loads, late))
+    rates, admitted = _admitted_by_pace(times, held_s)
+
+    def by_pace(overloads: tuple[float, ...]) -> Floats:
+        rate = capacity * np.array(overloads)
+        return np.asarray(np.maximum(1.0 - np.interp(rate, rates, admitted) / rate, 0.0))
+
+    def beyond_capacity(overloads: tuple[float, ...]) -> tuple[Floats, Floats]:
+        refused, beyond = refusing(times, asked, capacity * np.array(overloads))
+        best = np.maximum(refused + (1.0 - refused) * beyond, at_capacity)
+        missed = np.maximum.accumulate(np.maximum(best, by_pace(overloads)))
+        return np.minimum(np.maximum.accumulate(np.maximum(refused, by_pace(overloads))), missed), missed
+
+    overloads: tuple[float, ...] = _OVERLOADS
+    refused, missed = beyond_capacity(overloads)
+    if missed[-1] - curve.too_long_fraction < _FEW_MISSED:
+        refused, missed = beyond_capacity(overloads + _FAR_BEYOND)
+        kept = min(int((missed - curve.too_long_fraction < _MANY_MISSED).sum()) + 1, missed.size)
+        overloads, refused, missed = (overloads + _FAR_BEYOND)[:kept], refused[:kept], missed[:kept]
+    else:
+        further = _FAR_BEYOND[:_BY_PACE]
+        overloads += further
+        refused, missed = (np.append(share, np.maximum(share[-1], by_pace(further))) for share in (refused, missed))
+    below = loads < 1.0
+    return Lateness(
+        loads=(*loads[below].tolist(), 1.0, *overloads),
+        late_fractions=(*late[below].tolist(), at_capacity, *(missed - refused).tolist()),
+        refused_fractions=(0.0,) * (int(below.sum()) + 1) + tuple(refused.tolist()),
+        too_long_fraction=curve.too_long_fraction,
+        alone_s=curve.alone_s,
+    )
+
+
+def _up_to_all(curve: Curve) -> tuple[Floats, Floats]:
+    """Return loads over capacity and the late share at each, from none to what a replica takes at most."""
+    loads = np.append(0.0, curve.requests_per_s / curve.capacity_requests_per_s)
+    return loads, np.append(curve.too_long_fraction, curve.late_fraction)
+
+
+def _admitted_by_pace(times: ReplicaTimes, held_s: float) -> tuple[Floats, Floats]:
+    """Return rates of requests, rising, and those that a router admits of each to hold a mean time per token.
+
+    It admits a request where the batch with it keeps the pace, whoever comes, so that with a share q refused the rate
+    admitted, λ·(1 − q), is the one whose batch B has TPOT(B) = held. Long prompts wait longer for their first token and
+    are refused more often, and what is left is faster: q is refused at λ = B / (E[output]·held) / (1 − q).
+    """
+    lengths = times.lengths
+    relative = lengths.prompt_tokens / (lengths.prompt_weights @ lengths.prompt_tokens)
+    rates, admitted = [], []
+    for share in _REFUSED:
+        even = _EVEN * share
+        left = lengths.prompt_weights * (1.0 - np.minimum(share * (even + relative) / (even + 1.0), 1.0))
+        thinned = times.weighted(left / left.sum())
+        batches = max(thinned.most_batch, 1.0) * _BATCHES
+        batch = np.interp([held_s], thinned.tpot_s(batches), batches)
+        admitted.append(float(thinned.requests_per_s(batch)[0]))
+        rates.append(admitted[-1] / float(left.sum()))
+    return np.maximum.accumulate(rates), np.array(admitted)
+
+
+_TO_FIRST_TOKENS = 0.8
+"""Of the requests that may be late, those left to first tokens: the time per token hardly varies where no prompt is
+computed beside it, so little room is enough for it (assumption)."""
+_PROMPTS_AT_ONCE = 10.0  # up to which the curve of a worker that only prefills is worked out
+_NO_OBJECTIVE_S = 60.0  # to the first token of a worker that computes no prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """A prefill pool and a decode pool in balance."""
+
+    rate: float
+    """Requests per second and accelerator of both together."""
+    decode: int
+    """The decode workers' layout, by its place among the candidates."""
+    prefill_accelerators: int
+    """Accelerators of one prefill worker."""
+    prefill_share: float
+    """Share of the accelerators that prefill."""
+    transfer_s: float
+    """Time in which a prompt's cache moves from one pool to the other."""
+    point: OperatingPoint
+    """Of the decode workers, by layout."""
+    mean_rates: tuple[Floats, Floats]
+    """Requests per second and accelerator of prefill and of decode workers by mean times, shape (layouts,) each."""
+
+
+def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, growth: float = 1.0) -> Apart:
+    """Balance the best prefill workers with the best decode workers by mean times.
+
+    1/rate = 1/prefill rate + 1/decode rate.
+    """
+    traffic = traffic_of(workload, growth)
+    prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
+    cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
+    moved = np.array([s.shape.kv_bytes_per_token(width) * prompt for s, width in zip(specs, cached, strict=True)])
+    network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
+    pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
+    prefill = pools.prefill_requests_per_s / replicas.accelerators
+    decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
+    decode = decoded / replicas.accelerators
+    first, second = int(np.argmax(prefill)), int(np.argmax(decode))
+    rate, share = _balanced(float(prefill[first]), float(decode[second]))
+    return Apart(
+        rate=rate,
+        decode=second,
+        prefill_accelerators=specs[first].accelerators,
+        prefill_share=share,
+        transfer_s=float((moved / network)[first]),
+        point=pools.decode,
+        mean_rates=(prefill, decode),
+    )
+
+
+def _balanced(prefill: float, decode: float) -> tuple[float, float]:
+    """Return the rate of two pools in balance, from what an accelerator of each does, and the share that prefills."""
+    total = prefill + decode
+    return (prefill * decode / total, decode / total) if total > 0.0 else (0.0, 0.0)
+
+
+def apart_point(
+    candidates: Candidates,
+    specs: list[ReplicaSpec],
+    workload: Workload,
+    horizon_months: int,
+    speed: float,
+    factor: float,
+) -> tuple[Apart, Point]:
+    """Return the pools and the point at which the stated share is in time; of deferrable work, by mean times.
+
+    ``speed`` is that of the steps, and ``factor`` one on the rates that come of it.
+    """
+    if workload.priority == "deferrable":
+        return _mean_point(candidates.replicas, specs, workload, horizon_months, speed * factor)
+    known: dict[float, tuple[Apart, Curve, Curve]] = {}
+
+    def after(growth: float) -> float:
+        known[growth] = _in_time(candidates, specs, workload, speed, growth)
+        return known[growth][0].rate
+
+    yearly, outgrown_years = as_tokens_grow(workload, horizon_months, after)
+    apart, prefill, decode = known[1.0]
+    batch, tpot_s = decode.at(decode.capacity_requests_per_s)
+    lateness = _lateness_of_both(prefill, decode)
+    return apart, Point(
+        yearly=yearly * factor,
+        outgrown_years=outgrown_years,
+        batch=batch,
+        tpot_s=tpot_s * speed,
+        held_tpot_s=tpot_s * speed,
+        lateness=lateness if workload.on_overload == "queue" else lateness.up_to_capacity(),
+        prefill_fraction=apart.prefill_share,
+    )
+
+
+def _mean_point(
+    replicas: Replicas, specs: list[ReplicaSpec], workload: Workload, horizon_months: int, speed: float
+) -> tuple[Apart, Point]:
+    """Return the pools and the point of work with a deadline of hours."""
+    apart = separate(specs, replicas, workload)
+    rates, outgrown_years = as_tokens_grow(
+        workload, horizon_months, lambda growth: separate(specs, replicas, workload, growth).rate
+    )
+    tpot_s = float(apart.point.tpot_s[apart.decode])
+    return apart, Point(
+        yearly=rates * speed,
+        outgrown_years=outgrown_years,
+        batch=float(apart.point.running_sequences[apart.decode]),
+        tpot_s=tpot_s,
+        held_tpot_s=tpot_s,
+        prefill_fraction=apart.prefill_share,
+    )
+
+
+def _in_time(
+    candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, speed: float, growth: float
+) -> tuple[Apart, Curve, Curve]:
+    """Return the pools in balance at the percentile, and the late shares of a worker of each.
+
+    A router sees the workers of its pool alone, as many as mean times would make it.
+    """
+    mean, lengths = separate(specs, candidates.replicas, workload, growth), lengths_of(workload, growth)
+    slo, may_be_late = workload.slo, 1.0 - workload.slo.percentile
+    first_s = max(slo.ttft_s - mean.transfer_s - slo.tpot_s, 1e-3)
+    # Of a worker without replies the time per token is no promise: that of some prompts lets its curve rise to where
+    # they take all its time.
+    prompt_s = 1.0 / max(float(mean.mean_rates[0].max()) * mean.prefill_accelerators, 1e-9)
+    to_first = {
+        "ttft_s": first_s,
+        "tpot_s": _PROMPTS_AT_ONCE * prompt_s,
+        "percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late,
+    }
+    to_tokens = {"ttft_s": _NO_OBJECTIVE_S, "percentile": 1.0 - (1.0 - _TO_FIRST_TOKENS) * may_be_late}
+    bare = replace(lengths, output_tokens=np.ones(1), output_weights=np.ones(1))
+    shares = (mean.prefill_share, 1.0 - mean.prefill_share)
+    (first, prefill, prefill_rate), (second, decode, decode_rate) = (
+        replace(candidates, mean_rates=rates, share=share).best(
+            speed, workload.model_copy(update={"slo": slo.model_copy(update=asked)}), work
+        )
+        for rates, share, asked, work in zip(
+            mean.mean_rates, shares, (to_first, to_tokens), (bare, replace(lengths, cached_fraction=1.0)), strict=True
+        )
+    )
+    rate, share = _balanced(prefill_rate, decode_rate)
+    apart = replace(mean, rate=rate, decode=second, prefill_accelerators=specs[first].accelerators, prefill_share=share)
+    return apart, prefill, decode
+
+
+def _lateness_of_both(prefill: Curve, decode: Curve) -> Lateness:
+    """Return the late share by load over capacity: in time is who is so in both pools, which are loaded alike."""
+    if min(prefill.capacity_requests_per_s, decode.capacity_requests_per_s) <= 0.0:
+        return SHARP
+    by_pool = [
+        (curve.requests_per_s / curve.capacity_requests_per_s, curve.late_fraction) for curve in (prefill, decode)
+    ]
+    last = min(float(loads[-1]) for loads, _ in by_pool)
+    loads = np.unique(np.concatenate([[0.0], *(loads[loads <= last] for loads, _ in by_pool), [last]]))
+    in_time = np.ones_like(loads)
+    for at, late in by_pool:
+        in_time *= 1.0 - np.interp(loads, at, late)
+    return without_end(loads, np.maximum.accumulate(1.0 - in_time), prefill)

@@ -13,23 +13,10 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.plan.quantities import in_time
+from planner.scenario.scenario import SloTarget
 
 LEAST_SHORTFALL = 5e-7
 """Shortfalls below it are none: files hold shares to six decimals, and a verdict must not contradict them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """What is promised to those who send requests."""
-
-    in_time_fraction: float
-    """Least share of requests in time."""
-    each_month: bool
-    """Kept in every month; otherwise over the whole horizon, in which a good month makes up for a bad one."""
-    of_workload: bool
-    """Kept for every workload; otherwise for the requests of all of them together."""
-    in_replications_fraction: float
-    """Least share of replications in which it is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +50,7 @@ class Verdict:
         return months if self.first_broken is None else self.first_broken.month
 
 
-def promised_shares(missed: Floats, settled: Floats, promise: Promise) -> Floats:
+def promised_shares(missed: Floats, settled: Floats, promise: SloTarget) -> Floats:
     """Return the shares in time that a promise is about, shape (months, workloads) or (months, 1) of all together.
 
     Each month: 1 − missed / settled, NaN where nothing was settled. Over the horizon: 1 − missed so far / settled in
@@ -77,7 +64,7 @@ def promised_shares(missed: Floats, settled: Floats, promise: Promise) -> Floats
     return in_time(np.cumsum(missed, axis=0), np.broadcast_to(settled.sum(axis=0), missed.shape))
 
 
-def judge(missed: Floats, settled: Floats, promise: Promise) -> Verdict:
+def judge(missed: Floats, settled: Floats, promise: SloTarget) -> Verdict:
     """Return whether a replication keeps a promise, where it is worst, where it first breaks and by how much.
 
     ``missed`` and ``settled`` are requests, shape (months, workloads). The shortfall is max(0, promised − worst
@@ -93,11 +80,11 @@ def judge(missed: Floats, settled: Floats, promise: Promise) -> Verdict:
         )
 
     month, of = (int(place) for place in np.unravel_index(np.nanargmin(shares), shares.shape))
-    shortfall = promise.in_time_fraction - float(shares[month, of])
+    shortfall = promise.in_time - float(shares[month, of])
     worst = moment(month, of)
     if shortfall < LEAST_SHORTFALL:
         return Verdict(shortfall_fraction=0.0, worst=worst, first_broken=None)
-    broken = promise.in_time_fraction - shares >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
+    broken = promise.in_time - shares >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
     first = int(np.argmax(broken.any(axis=1)))
     return Verdict(
         shortfall_fraction=shortfall, worst=worst, first_broken=moment(first, int(np.nanargmin(shares[first])))
@@ -123,7 +110,7 @@ def kept_months_over(kept_months: Floats, in_replications_fraction: float) -> fl
 
 
 def lacking_nodes(
-    missed: Floats, settled: Floats, requests_per_node_h: Floats, hours: Floats, promise: Promise
+    missed: Floats, settled: Floats, requests_per_node_h: Floats, hours: Floats, promise: SloTarget
 ) -> Floats:
     """Return the nodes of each cluster whose full load is what the worst month misses beyond a monthly promise.
 
@@ -131,7 +118,7 @@ def lacking_nodes(
     of excess / (requests of a node and hour) / hours, with excess = max(0, missed − (1 − promised) · settled), shared
     by what each missed where the promise is of all together. Rates have shape (clusters, workloads, months or 1).
     """
-    allowed = 1.0 - promise.in_time_fraction
+    allowed = 1.0 - promise.in_time
     if promise.of_workload:
         excess = np.maximum(missed - allowed * settled, 0.0)
     else:

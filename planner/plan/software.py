@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import get_args
 
 import numpy as np
 
-from planner.arrays import Floats
-from planner.catalog.entries import ArchitectureClass, Range, Stack
+from planner.catalog.entries import ArchitectureClass, Stack
 from planner.catalog.load import Catalog
-from planner.plan.capacity import dated_log_gain
-from planner.plan.plan import ClusterPlan
-from planner.plan.reuse import Reuse
-from planner.plan.service import Service
-from planner.plan.software_plan import (
+from planner.plan.capacity import Services, dated_log_gain
+from planner.plan.parts import (
     Headcount,
     IncidentPlan,
     MaturityPlan,
@@ -24,10 +21,14 @@ from planner.plan.software_plan import (
     StepPlan,
     TeamPlan,
     ThreePoint,
+    as_stated,
 )
+from planner.plan.plan import ClusterPlan, Plan
+from planner.plan.reuse import Reuse
 from planner.scenario.fields import PerThousand
 from planner.scenario.scenario import Scenario
-from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
+from planner.yaml_io import KeyPath
 
 _POLICY = {  # release delay in hours (None: never), share of regressions met
     "latest": (0.0, 1.0),
@@ -70,7 +71,7 @@ def _teams(scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ..
 
 
 def software_plan(
-    scenario: Scenario, clusters: tuple[ClusterPlan, ...], services: dict[tuple[str, str], Service], reuse: Reuse
+    scenario: Scenario, clusters: tuple[ClusterPlan, ...], services: Services, reuse: Reuse
 ) -> SoftwarePlan:
     """Compile stacks, engineers and the response to wrong numerics."""
     stated, catalog, calibration = scenario.software, reuse.catalog, reuse.calibration
@@ -81,12 +82,21 @@ def software_plan(
         stack = catalog.stack(clusters[index].vendor, cluster.engine)
         team = next(number for number, team in enumerate(teams) if index in team.clusters)
         stacks[stack_name(stack)] = dataclasses.replace(_stack(scenario, catalog, stack), team=team)
-    wide = np.full((len(scenario.clusters), len(scenario.workloads)), np.nan)
-    if stated.wrong_numerics_response == "widen":
-        for c, cluster_name in enumerate(scenario.clusters):
-            for w, workload_name in enumerate(scenario.workloads):
-                if (service := services.get((cluster_name, workload_name))) is not None:
-                    wide[c, w] = service.wide_factor
+    shape = (len(scenario.clusters), len(scenario.workloads))
+    wide, roofline = np.full(shape, np.nan), np.zeros(shape)
+    gains: dict[tuple[str, str, str], float] = {}
+    places = {}
+    for pair, service in services.items():
+        cluster, model = scenario.clusters[pair[0]], scenario.workloads[pair[1]].model
+        at = list(scenario.clusters).index(pair[0]), list(scenario.workloads).index(pair[1])
+        if stated.wrong_numerics_response == "widen":
+            wide[at] = service.wide_factor
+        places[at] = key = (cluster.accelerator, cluster.engine, model)
+        gain = math.log(max(1.0, service.roofline_factor / service.speed))
+        gains[key] = min(gains.get(key, math.inf), gain)
+    for at, key in places.items():
+        # The nearest roofline of all workloads of a model on a part, so that one history of speed serves them all.
+        roofline[at] = gains[key]
     return SoftwarePlan(
         stacks=tuple(stacks[name] for name in sorted(stacks)),
         teams=teams,
@@ -105,33 +115,9 @@ def software_plan(
                 for cluster in scenario.clusters.values()
             ]
         ),
-        roofline_log_gain=_roofline_log_gain(scenario, services),
+        roofline_log_gain=roofline,
         wide_precision_factor=wide,
     )
-
-
-def _roofline_log_gain(scenario: Scenario, services: dict[tuple[str, str], Service]) -> Floats:
-    """Return how far the roofline lies above what is predicted, the same for all workloads of a model on a part.
-
-    The nearest of them is taken, so that one history of speed serves them all.
-    """
-    gains: dict[tuple[str, str, str], float] = {}
-    table = np.zeros((len(scenario.clusters), len(scenario.workloads)))
-    keys = {}
-    for (cluster_name, workload_name), service in services.items():
-        cluster, model = scenario.clusters[cluster_name], scenario.workloads[workload_name].model
-        keys[cluster_name, workload_name] = key = (cluster.accelerator, cluster.engine, model)
-        gain = math.log(max(1.0, service.roofline_factor / service.speed))
-        gains[key] = min(gains.get(key, math.inf), gain)
-    for c, cluster_name in enumerate(scenario.clusters):
-        for w, workload_name in enumerate(scenario.workloads):
-            if (cluster_name, workload_name) in keys:
-                table[c, w] = gains[keys[cluster_name, workload_name]]
-    return table
-
-
-def _points(fact: Range) -> ThreePoint:
-    return ThreePoint(low=fact.low, base=fact.base, high=fact.high)
 
 
 def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[IncidentPlan, ...]:
@@ -151,10 +137,8 @@ def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[Inci
             IncidentPlan(
                 kind=kind,
                 per_year=figures.per_year.base * multiplier * (met if told.comes_with_releases.value else 1.0),
-                loss=_points(figures.loss_fraction)
-                if figures.loss_fraction
-                else ThreePoint(low=loss, base=loss, high=loss),
-                fix_days=_points(figures.fix_days),
+                loss=as_stated(ThreePoint, figures.loss_fraction or ThreePoint(low=loss, base=loss, high=loss)),
+                fix_days=as_stated(ThreePoint, figures.fix_days),
                 falsifies=told.effect.value == "falsifies",
             )
         )
@@ -167,19 +151,20 @@ def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
     multiplier = stated.release_gain_multiplier * stated.vendor_maturing_multiplier.get(stack.vendor.value, usual)
     spread = stack.release_spread_fraction.value if stack.release_spread_fraction else 0.0
     young = stack.new_model_incident_multiplier
+    maturity = {}
+    for name in get_args(ArchitectureClass):
+        if name in stack.maturity:
+            gain, months = stack.maturity[name].ceiling_gain_fraction, stack.maturity[name].closing_months
+            maturity[name] = MaturityPlan(
+                gain=ThreePoint(low=gain.low * multiplier, base=gain.base * multiplier, high=gain.high * multiplier),
+                months=as_stated(ThreePoint, months),
+            )
     return StackPlan(
         name=stack_name(stack),
         releases_per_year=stack.releases_per_year.base,
         release_delay_h=release_delay_h(stated.upgrade_policy),
         release_sigma=spread * min(multiplier, 1.0),
-        maturity={
-            name: MaturityPlan(
-                gain=_scaled(stack.maturity[name].ceiling_gain_fraction, multiplier),
-                months=_points(stack.maturity[name].closing_months),
-            )
-            for name in get_args(ArchitectureClass)
-            if name in stack.maturity
-        },
+        maturity=maturity,
         steps=tuple(
             StepPlan(
                 time_h=float((step.date - scenario.start).days * HOURS_PER_DAY),
@@ -190,11 +175,42 @@ def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
             if step.vendor in (None, stack.vendor.value) and step.engine in (None, stack.engine.value)
         ),
         incidents=_incidents(scenario, catalog, stack),
-        bring_up_weeks=_points(stack.bring_up_weeks),
-        bring_up_fraction=_points(stack.bring_up_throughput_fraction),
+        bring_up_weeks=as_stated(ThreePoint, stack.bring_up_weeks),
+        bring_up_fraction=as_stated(ThreePoint, stack.bring_up_throughput_fraction),
         new_model_incident_multiplier=young.value if young else 1.0,
     )
 
 
-def _scaled(fact: Range, factor: float) -> ThreePoint:
-    return ThreePoint(low=fact.low * factor, base=fact.base * factor, high=fact.high * factor)
+MOST_EVENTS = 2_000_000
+"""A run keeps every event, in about half a kilobyte: this many fill a gigabyte."""
+
+
+def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
+    """Yield which figure causes events, what they are, and how many to expect over the horizon."""
+    failures = sum(expected_failures(plan, cluster) for cluster in plan.clusters)
+    yield ("reliability", "failure_multiplier"), "failures", failures
+    years = plan.hours / HOURS_PER_YEAR
+    models = {workload.model for workload in plan.workloads}
+    incidents = sum(
+        sum(incident.per_year for incident in stack.incidents) * years * len(models) for stack in plan.software.stacks
+    )
+    yield ("software", "incident_multiplier"), "incidents", incidents
+    site = plan.site
+    if site.outages_per_year > 0:
+        outages = plan.hours / (HOURS_PER_YEAR / site.outages_per_year + site.outage_h)
+        yield ("site", "outages_per_year"), "outages", outages
+    for name, tenants in zip(plan.demand.names, plan.demand.tenants, strict=True):
+        for index, tenant in enumerate(tenants):
+            switches = 2.0 * plan.hours / (tenant.mean_on_h + tenant.mean_off_h)
+            yield ("workloads", name, "tenants", index), "starts and stops", switches
+
+
+def expected_failures(plan: Plan, cluster: ClusterPlan) -> float:
+    """Return n·λ·(T + (m − 1)·τ·(1 − exp(−T/τ))) for a cluster's n nodes, in service for T hours."""
+    reliability, order = plan.reliability, cluster.order
+    start_h = order.placed_h + order.lead_h + order.slip_h.low if order else cluster.online_h or 0.0
+    hours = max(0.0, min(plan.hours, cluster.retire_h) - max(0.0, start_h))
+    early = (reliability.early_life_multiplier - 1.0) * reliability.early_life_h
+    exposure_h = hours - early * np.expm1(-hours / reliability.early_life_h)
+    per_node_h = sum(cause.per_node_h for cause in reliability.causes) * cluster.failure_multiplier
+    return float(cluster.nodes * per_node_h * exposure_h)

@@ -13,17 +13,16 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.catalog.load import Catalog
-from planner.demand import growth as growths
-from planner.demand import noise as noises
+from planner.demand import plan as demands
 from planner.demand import shape as shapes
-from planner.demand.calendar import Horizon
 from planner.demand.plan import WorkloadDemand
+from planner.demand.shape import Horizon
 from planner.errors import Problem, ScenarioError
-from planner.physics.memory import smallest_fit
-from planner.plan.capacity import as_first_bought
+from planner.physics.model_on_part import smallest_fit
+from planner.plan.capacity import Services, as_first_bought
+from planner.plan.parts import as_stated
 from planner.plan.plan import ClusterPlan, Plan, WorkloadPlan
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Compound, Flat, GrowthTable, SCurve, Shape, Steps, Workload
 from planner.units import HOURS_PER_DAY
@@ -43,22 +42,12 @@ def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizo
         requests_per_s=workload.requests_per_s,
         growth=_growth(scenario, name, workload, horizon, reuse),
         shape=reuse.once(("shape", workload.shape), lambda: _shape(workload.shape)),
-        noise=noises.LognormalNoise(sigma=workload.noise.sigma, correlation_h=workload.noise.correlation_h),
+        noise=as_stated(demands.LognormalNoise, workload.noise),
         spikes=tuple(
-            noises.LaunchSpike(
-                hour_h=horizon.hour_of(spike.date), multiple=spike.multiplier, decay_days=spike.decay_days
-            )
+            as_stated(demands.LaunchSpike, spike, hour_h=horizon.hour_of(spike.date), multiple=spike.multiplier)
             for spike in workload.spikes
         ),
-        tenants=tuple(
-            noises.Tenant(
-                name=tenant.name,
-                share_fraction=tenant.share_fraction,
-                mean_on_h=tenant.mean_on_h,
-                mean_off_h=tenant.mean_off_h,
-            )
-            for tenant in workload.tenants
-        ),
+        tenants=tuple(as_stated(demands.Tenant, tenant) for tenant in workload.tenants),
         launch_h=horizon.hour_of(workload.model_launch) if workload.model_launch else 0.0,
     )
 
@@ -72,33 +61,27 @@ def _shape(shape: Shape) -> shapes.Shape:
             weekend_fraction=shape.weekend_fraction,
             trough_to_mean=shape.trough_to_mean,
         )
-    season = shapes.Season()
-    if shape.season is not None:
-        season = shapes.Season(amplitude_fraction=shape.season.amplitude_fraction, peak_day=shape.season.peak_day)
+    season = as_stated(shapes.Season, shape.season) if shape.season else shapes.Season()
     holidays = tuple((holiday.date, holiday.multiplier) for holiday in shape.holidays)
     return shapes.Shape(weekly_profile=profile, timezone=shape.timezone, season=season, holidays=holidays)
 
 
-def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> growths.Growth:
+def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> demands.Growth:
     match workload.growth:
         case Compound(per_year=rate):
-            return growths.CompoundGrowth(per_year=rate)
+            return demands.CompoundGrowth(per_year=rate)
         case Flat():
-            return growths.CompoundGrowth(per_year=0.0)
+            return demands.CompoundGrowth(per_year=0.0)
         case SCurve() as curve:
-            return growths.SCurveGrowth(
-                ceiling_multiple=curve.ceiling_multiplier,
-                midpoint_years=curve.midpoint_years,
-                steepness_per_year=curve.steepness_per_year,
-            )
+            return as_stated(demands.SCurveGrowth, curve, ceiling_multiple=curve.ceiling_multiplier)
         case Steps(steps=steps):
-            return growths.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
+            return demands.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
         case GrowthTable(file=file):
             path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)
             return reuse.once(("growth", content, horizon), lambda: read_growth_table(path, content, horizon))
 
 
-def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.TableGrowth:
+def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.TableGrowth:
     """Read a CSV with columns date, multiplier, a million rows in two seconds; ``path`` is its name in messages."""
     problems: list[Problem] = []
     hours: list[float] = []
@@ -131,7 +114,7 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> growths.T
         problems.append(Problem(file=str(path), message="dates must rise from row to row"))
     if problems:
         raise ScenarioError(problems)
-    return growths.TableGrowth(hours_h=tuple(hours), factors=tuple(factors))
+    return demands.TableGrowth(hours_h=tuple(hours), factors=tuple(factors))
 
 
 def workload_plan(
@@ -139,7 +122,7 @@ def workload_plan(
     catalog: Catalog,
     name: str,
     clusters: tuple[ClusterPlan, ...],
-    services: dict[tuple[str, str], Service],
+    services: Services,
     month_mid_years: Floats,
 ) -> WorkloadPlan:
     """Compile one workload for routing and accounting."""
@@ -167,7 +150,7 @@ def _tiers(
     catalog: Catalog,
     name: str,
     clusters: tuple[ClusterPlan, ...],
-    services: dict[tuple[str, str], Service],
+    services: Services,
 ) -> tuple[tuple[int, ...], ...]:
     """Return the clusters that can serve a workload, in the order of the routing policy, those that are alike together.
 
@@ -198,7 +181,7 @@ def _order(
     catalog: Catalog,
     name: str,
     clusters: tuple[ClusterPlan, ...],
-    services: dict[tuple[str, str], Service],
+    services: Services,
 ) -> tuple[int, ...]:
     """Return the clusters that can serve a workload, in the order of the routing policy.
 
@@ -252,7 +235,7 @@ def _rented_tiers(scenario: Scenario, name: str, first: list[ClusterPlan]) -> in
     return sum(cluster.is_paid_by_the_hour and _rank(scenario, name, cluster) == unranked for cluster in first)
 
 
-def _is_memory_bound(scenario: Scenario, name: str, services: dict[tuple[str, str], Service]) -> bool:
+def _is_memory_bound(scenario: Scenario, name: str, services: Services) -> bool:
     """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard.
 
     Must: what fits in fewer is often laid out over more for speed, and then there are other machines for it as well.

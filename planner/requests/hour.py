@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats
+from planner.demand.bursts import BURST_S
+from planner.demand.tokens import RequestLog
 from planner.engine.driver import Run
 from planner.engine.hourly import WindowInput, WindowResult
-from planner.errors import Problem, ScenarioError
+from planner.engine.log import Streams
+from planner.errors import ConservationError, Problem, ScenarioError
+from planner.physics.coefficients import Calibration
+from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.plan.capacity import Service
+from planner.plan.placement import ROUNDING
 from planner.plan.plan import Plan
 from planner.plan.sizes import at_sizes
-from planner.requests.arrivals import Lengths
-from planner.requests.replica_groups import Services, Stand, Standing, spec_of, stands_of
+from planner.requests.batching import StepTimes
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import Length, Workload
 from planner.units import SECONDS_PER_HOUR
 
 _ANY_LENGTH = 1 << 40  # tokens: no request is longer
@@ -39,7 +47,7 @@ class Hour:
     """All that one hour brings."""
 
     at: datetime
-    stands: tuple[Stand, ...]
+    replica_groups: tuple[ReplicaGroup, ...]
     breakdowns: tuple[Breakdown, ...]
     demand_requests_per_s: Floats
     """Shape (workloads,)."""
@@ -75,7 +83,7 @@ def window_of(run: Run, hour: int) -> tuple[WindowInput, WindowResult]:
     return next(pair for pair in windows if pair[0].hours.start <= hour < pair[0].hours.stop)
 
 
-def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, at: datetime) -> Hour:
+def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: datetime) -> Hour:
     """Return the hour in which a moment lies, as one replication has it."""
     hour = hour_of(scenario, plan, at)
     given, window = window_of(run, hour)
@@ -93,7 +101,7 @@ def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, 
     if window.parked_nodes is not None:
         off = off + window.parked_nodes[:, place]
     healthy = np.maximum(healthy - off, 0.0)
-    stands = stands_of(
+    replica_groups = replica_groups_of(
         scenario, plan, window, services, Standing(hour=place, month=month, nodes=healthy, speeds=_speeds(run, hour))
     )
     demand = window.demand_requests[:, place]
@@ -109,11 +117,11 @@ def stand_in_hour(scenario: Scenario, plan: Plan, run: Run, services: Services, 
 
     return Hour(
         at=at,
-        stands=stands,
+        replica_groups=replica_groups,
         breakdowns=_breakdowns(run, hour),
         demand_requests_per_s=demand / SECONDS_PER_HOUR,
         backlog_requests=_backlog(plan, run, hour),
-        lengths=tuple(_lengths(plan, services, stands, w, month) for w in range(len(plan.workloads))),
+        lengths=tuple(_lengths(plan, services, replica_groups, w, month) for w in range(len(plan.workloads))),
         served_fraction=share(served, demand),
         late_fraction=share(late, demand),
         shed_fraction=share(shed, demand),
@@ -182,21 +190,403 @@ def _breakdowns(run: Run, hour: int) -> tuple[Breakdown, ...]:
     return tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s))
 
 
-def _lengths(plan: Plan, services: Services, stands: Sequence[Stand], workload: int, month: int) -> Lengths:
+def _lengths(
+    plan: Plan, services: Services, replica_groups: Sequence[ReplicaGroup], workload: int, month: int
+) -> Lengths:
     """Return how long a workload's requests are in a month, and how long they may be where it is served.
 
     Where no replica stands for it nobody asks how long they are: all are refused.
     """
     load = plan.workloads[workload]
     context, memory = math.inf, math.inf
-    for stand in stands:
-        if workload in stand.served:
-            service = services[plan.clusters[stand.cluster].name, load.name]
+    for group in replica_groups:
+        if workload in group.served:
+            service = services[plan.clusters[group.cluster].name, load.name]
             context = min(context, float(spec_of(service).shape.max_context))
-            memory = min(memory, stand.times.kv_capacity_tokens)
+            memory = min(memory, group.times.kv_capacity_tokens)
     return Lengths(
         input_mean_tokens=float(load.input_tokens[month]),
         output_mean_tokens=float(load.output_tokens[month]),
         longest_tokens=math.floor(min(context, memory)) if math.isfinite(context) else _ANY_LENGTH,
         longest_is=f"{load.model} can attend to" if context <= memory else "one replica has memory for",
+    )
+
+
+Services = dict[tuple[str, str], Service]
+LEAST_REPLICAS = 4
+"""Of the busiest stand in a sample: fewer pool worse than a real router does."""
+_TRIED_SHARES = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaGroup:
+    """Replicas of one layout of one model on one cluster."""
+
+    cluster: int
+    model: str
+    accelerators: int
+    """Of one replica."""
+    replicas_per_node: int
+    replicas: int
+    """In service at the beginning of the hour, on the whole cluster."""
+    busy_nodes: float
+    """Node-equivalents that the hourly model's work for it takes."""
+    times: StepTimes
+    served: tuple[int, ...]
+    """Workloads it may serve."""
+    pace_s: dict[int, float]
+    """By workload, the mean time per token up to which a router that refuses takes requests."""
+    capacity_requests_per_s: dict[int, float]
+    """By workload, what one replica sustains by the hourly model; 0 where it has outgrown its objective."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where an hour lies, and what is up in it."""
+
+    hour: int
+    """Within its window."""
+    month: int
+    nodes: Floats
+    """In service at its beginning, shape (clusters,)."""
+    speeds: Mapping[tuple[int, int], float]
+    """Of a cluster on a workload against day one, where software has changed it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tenant:
+    """One layout of one model within a deployment."""
+
+    deployment: int
+    leader: int
+    """The workload whose service says what a replica is."""
+    accelerators: int
+    served: tuple[int, ...]
+
+
+def replica_groups_of(
+    scenario: Scenario, plan: Plan, window: WindowResult, services: Services, standing: Standing
+) -> tuple[ReplicaGroup, ...]:
+    """Return the replicas that stand in an hour, cluster by cluster."""
+    calibration = scenario.load_calibration().calibration()
+    replica_groups: list[ReplicaGroup] = []
+    for c, cluster in enumerate(plan.clusters):
+        tenants = _tenants(plan, services, c)
+        rates = _node_rates(plan, c, standing)
+        busy = _busy_nodes(plan, window, c, tenants, (rates, standing.hour))
+        per_node = cluster.accelerators_per_node
+        wanted = _wanted(plan, window, c, tenants, (busy, standing))
+        room = math.floor(float(standing.nodes[c]) * per_node + ROUNDING)
+        for tenant, nodes, replicas in zip(tenants, busy, _whole_replicas(tenants, wanted, room), strict=True):
+            if not replicas:
+                continue
+            leader = plan.workloads[tenant.leader]
+            share = tenant.accelerators / per_node / SECONDS_PER_HOUR * _deployed_speed(plan, tenant)
+            replica_groups.append(
+                ReplicaGroup(
+                    cluster=c,
+                    model=leader.model,
+                    accelerators=tenant.accelerators,
+                    replicas_per_node=max(per_node // tenant.accelerators, 1),
+                    replicas=replicas,
+                    busy_nodes=nodes,
+                    times=_times(
+                        services[cluster.name, leader.name], standing.speeds.get((c, tenant.leader), 1.0), calibration
+                    ),
+                    served=tenant.served,
+                    pace_s={w: _pace_s(plan, services, c, w) for w in tenant.served},
+                    capacity_requests_per_s={w: rates[w] * share for w in tenant.served},
+                )
+            )
+    return tuple(replica_groups)
+
+
+def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
+    """Return the layouts that a cluster's deployments hold; deferrable work is served by any of its model."""
+    tenants = []
+    for d, held in enumerate(plan.placement.deployments if plan.placement is not None else ()):
+        if held.cluster != cluster:
+            continue
+        layouts: dict[tuple[str, int], list[int]] = {}
+        for w in sorted(held.workloads, key=lambda w: (plan.workloads[w].priority, w)):
+            if w not in held.waiting_speed:
+                load = plan.workloads[w]
+                layout = (load.model, services[plan.clusters[cluster].name, load.name].tensor_parallel)
+                layouts.setdefault(layout, []).append(w)
+        for (model, accelerators), members in layouts.items():
+            waiting = [w for w in held.waiting_speed if plan.workloads[w].model == model]
+            tenants.append(
+                _Tenant(
+                    deployment=d,
+                    leader=members[0],
+                    accelerators=accelerators,
+                    served=tuple(sorted({*members, *waiting})),
+                )
+            )
+    return tenants
+
+
+def _deployed_speed(plan: Plan, tenant: _Tenant) -> float:
+    """Return what accelerators do over what they do for one model alone."""
+    return 1.0 if plan.placement is None else plan.placement.deployments[tenant.deployment].speed
+
+
+def _node_rates(plan: Plan, cluster: int, standing: Standing) -> list[float]:
+    """Return the requests an hour that a node sustains of each workload."""
+    table = plan.requests_per_node_h
+    month = standing.month if table.shape[2] > 1 else 0
+    return [
+        float(table[cluster, w, month]) * standing.speeds.get((cluster, w), 1.0) for w in range(len(plan.workloads))
+    ]
+
+
+def _busy_nodes(
+    plan: Plan, window: WindowResult, cluster: int, tenants: Sequence[_Tenant], at: tuple[Sequence[float], int]
+) -> list[float]:
+    """Return the nodes that each layout keeps busy on a cluster, deferrable work with the layouts it shares.
+
+    Where the hourly model gives a cluster nothing to do, what the hour's demand would need there. ``at`` are the rates
+    of a node and the hour.
+    """
+    rates, hour = at
+    busy = [0.0] * len(tenants)
+    served = window.served_requests[cluster, :, hour]
+    wanted = served if served.sum() > 0.0 else window.demand_requests[:, hour]
+    for w in sorted(range(len(plan.workloads)), key=lambda w: plan.workloads[w].deadline_h > 0):
+        homes = [place for place, tenant in enumerate(tenants) if w in tenant.served]
+        if not homes or rates[w] <= 0.0 or wanted[w] <= 0.0:
+            continue
+        weights = [busy[place] for place in homes]
+        if not sum(weights):
+            weights = [1.0] * len(homes)
+        for place, weight in zip(homes, weights, strict=True):
+            busy[place] += float(wanted[w]) / rates[w] * weight / sum(weights)
+    return busy
+
+
+def _wanted(
+    plan: Plan, window: WindowResult, cluster: int, tenants: Sequence[_Tenant], at: tuple[Sequence[float], Standing]
+) -> list[float]:
+    """Return the accelerators of each layout: those placed where whole replicas count, else by the work they have.
+
+    Models that share accelerators have them by their work; what is down at the hour's beginning all have less of.
+    ``at`` are the nodes that each keeps busy, and the hour.
+    """
+    busy, standing = at
+    room = float(standing.nodes[cluster]) * plan.clusters[cluster].accelerators_per_node
+    placement = plan.placement
+    if placement is None or not placement.placed[cluster]:
+        total = sum(busy)
+        return [room * nodes / total if total > 0.0 else 0.0 for nodes in busy]
+    wanted = []
+    for place, tenant in enumerate(tenants):
+        sharing = [busy[n] for n, other in enumerate(tenants) if other.deployment == tenant.deployment]
+        part = busy[place] / sum(sharing) if sum(sharing) > 0.0 else 1.0 / len(sharing)
+        held = placement.deployments[tenant.deployment]
+        replicas = float(window.replicas[tenant.deployment, standing.hour])
+        wanted.append(replicas * held.nodes_per_replica * plan.clusters[cluster].accelerators_per_node * part)
+    scale = min(room / sum(wanted), 1.0) if sum(wanted) > 0.0 else 0.0
+    return [accelerators * scale for accelerators in wanted]
+
+
+def _whole_replicas(tenants: Sequence[_Tenant], wanted: Sequence[float], room: int) -> list[int]:
+    """Return how many replicas accelerators make: whole ones, then those with none yet, then the largest rests.
+
+    Of models that share accelerators each has one at the least: they take turns.
+    """
+    exact = [accelerators / tenant.accelerators for accelerators, tenant in zip(wanted, tenants, strict=True)]
+    counts = [math.floor(replicas + ROUNDING) for replicas in exact]
+    left = room - sum(count * tenant.accelerators for count, tenant in zip(counts, tenants, strict=True))
+    deployments = [tenant.deployment for tenant in tenants]
+    for place in sorted(range(len(tenants)), key=lambda place: (counts[place] > 0, counts[place] - exact[place])):
+        takes_turns = counts[place] == 0 and deployments.count(deployments[place]) > 1
+        if exact[place] - counts[place] > ROUNDING and (tenants[place].accelerators <= left or takes_turns):
+            counts[place] += 1
+            left -= tenants[place].accelerators
+    return counts
+
+
+def spec_of(service: Service) -> ReplicaSpec:
+    """Return the replica that serves a workload."""
+    if service.spec is None:
+        raise ConservationError("a service without a replica")
+    return service.spec
+
+
+def _times(service: Service, speed: float, calibration: Calibration) -> StepTimes:
+    return StepTimes.of(price_replicas([spec_of(service)], calibration), 0, service.speed * speed)
+
+
+def _pace_s(plan: Plan, services: Services, cluster: int, workload: int) -> float:
+    """Return the mean time per token up to which a router that refuses takes requests, at its day-one speed."""
+    service = services[plan.clusters[cluster].name, plan.workloads[workload].name]
+    return service.held_tpot_s / service.speed
+
+
+def sample_share(replica_groups: Sequence[ReplicaGroup], expected_requests: float, wanted_requests: int) -> float:
+    """Return the share of the fleet to simulate, chosen near the wanted one so that whole replicas match it best."""
+    wanted = wanted_requests / expected_requests if expected_requests > 0.0 else 1.0
+    busiest = max(replica_groups, key=lambda group: group.busy_nodes, default=None)
+    least = max(wanted, LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
+    if least >= 1.0:
+        return 1.0
+    tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
+    replicas = np.array([group.replicas for group in replica_groups], dtype=np.float64)
+    weight = np.array([group.busy_nodes for group in replica_groups])
+    exact = tried[:, None] * replicas
+    off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
+    return float(tried[int(np.argmin(off))])
+
+
+def capacity_share(w: int, replica_groups: Sequence[ReplicaGroup], replicas: Sequence[int], share: float) -> float:
+    """Return the share of a workload's capacity that some replicas of each stand are; ``share`` where none serves it.
+
+    Of a model with few replicas one is simulated at the least: with the fleet's share of its traffic it would idle.
+    """
+    serving = [(group, count) for group, count in zip(replica_groups, replicas, strict=True) if w in group.served]
+    standing = sum(group.capacity_requests_per_s[w] * group.replicas for group, _ in serving)
+    simulated = sum(group.capacity_requests_per_s[w] * count for group, count in serving)
+    return simulated / standing if standing > 0.0 else share
+
+
+Ints = NDArray[np.int64]
+_SHOWN_ROWS = 5
+_MOST_BEYOND_FRACTION = 0.05  # of drawn requests longer than the model's context, before it is an error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """Requests of one workload in order of time; arrays of shape (requests,)."""
+
+    times_s: Floats
+    """Since the moment zoomed at; those of the minutes before it are below 0."""
+    prompt_tokens: Ints
+    cached_tokens: Ints
+    output_tokens: Ints
+    minute_factors: Floats
+    """Rate of each minute over the hour's, from the first that is simulated, shape (minutes,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The minutes simulated: some before the moment zoomed at, those that count, some after them."""
+
+    before: int
+    minutes: int
+    after: int
+
+    @property
+    def all_minutes(self) -> int:
+        """All of them together."""
+        return self.before + self.minutes + self.after
+
+    def counts(self, times_s: Floats) -> Bools:
+        """Say which requests count."""
+        return np.asarray((times_s >= 0.0) & (times_s < self.minutes * BURST_S))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourRate:
+    """How much comes of a workload in the hour."""
+
+    workload: str
+    """Its name, which names its random streams."""
+    requests_per_s: float
+    """Of the whole fleet."""
+    share: float
+    """Of them that falls to the replicas simulated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """What decides how long a workload's requests are in the month zoomed at."""
+
+    input_mean_tokens: float
+    output_mean_tokens: float
+    longest_tokens: float
+    """Prompt and output together that the model's context and one replica's memory hold."""
+    longest_is: str
+    """Which of the two that is, in words."""
+
+
+def draw_arrivals(workload: Workload, rate: HourRate, lengths: Lengths, span: Span, streams: Streams) -> Arrivals:
+    """Draw a workload's requests at the rate that falls to the replicas simulated.
+
+    The streams are the workload's own, and the minutes' factors do not depend on the share simulated.
+    """
+    name = rate.workload
+    factors = minute_factors(workload, rate.requests_per_s, span, streams(f"zoom/{name}/minutes"))
+    generator = streams(f"zoom/{name}/arrivals")
+    counts = generator.poisson(rate.requests_per_s * rate.share * BURST_S * factors)
+    minute = np.repeat(np.arange(counts.size) - span.before, counts)
+    times_s = np.sort((minute + generator.random(minute.size)) * BURST_S)
+    generator = streams(f"zoom/{name}/lengths")
+    prompt = _drawn(workload.tokens.input, lengths.input_mean_tokens, times_s.size, generator)
+    output = _drawn(workload.tokens.output, lengths.output_mean_tokens, times_s.size, generator)
+    beyond = prompt + output > lengths.longest_tokens
+    if times_s.size and beyond.mean() > _MOST_BEYOND_FRACTION:
+        message = f"{beyond.mean():.0%} of its requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
+        raise ScenarioError(Problem(path=f"workloads.{name}.tokens", message=message + lengths.longest_is))
+    output = np.minimum(output, int(lengths.longest_tokens) // 2)
+    prompt = np.minimum(prompt, int(lengths.longest_tokens) - output)
+    cached = np.floor(prompt * workload.prefix_cache_hit_fraction).astype(np.int64)
+    return Arrivals(
+        times_s=times_s,
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        output_tokens=output,
+        minute_factors=factors,
+    )
+
+
+def minute_factors(workload: Workload, requests_per_s: float, span: Span, generator: np.random.Generator) -> Floats:
+    """Return each minute's rate over the hour's, shape (minutes simulated,); the minutes that count have mean 1."""
+    if requests_per_s <= 0.0:
+        return np.ones(span.all_minutes)
+    variance = workload.bursts.at(requests_per_s).minute_rate_cv ** 2
+    if variance <= 0.0:
+        return np.ones(span.all_minutes)
+    factors = generator.gamma(1.0 / variance, variance, span.all_minutes)
+    mean = factors[span.before : span.before + span.minutes].mean()
+    return np.asarray(factors / mean if mean > 0.0 else np.ones(span.all_minutes))
+
+
+def _drawn(length: Length, mean_tokens: float, size: int, generator: np.random.Generator) -> Ints:
+    """Draw lengths that have grown to a mean."""
+    tokens = length.distribution.at_scores(generator.standard_normal(size)) * (mean_tokens / length.mean)
+    return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
+
+
+def replay(log: RequestLog, lengths: Lengths, span: Span, share: float, generator: np.random.Generator) -> Arrivals:
+    """Return a log's requests as they came, from its first on; of a sampled fleet, the share that falls to it."""
+    times_s = log.times_s - log.times_s[0]
+    if not log.one_clock and log.clients is not None:
+        # Every client's clock starts at zero: as nothing says when each began, they begin evenly over the minutes.
+        clients = int(log.clients.max()) + 1
+        times_s = log.times_s + (log.clients / clients) * span.minutes * BURST_S
+    kept = np.flatnonzero(times_s < span.minutes * BURST_S)
+    kept = kept[np.argsort(times_s[kept], kind="stable")]
+    if share < 1.0:
+        kept = kept[generator.random(kept.size) < share]
+    prompt = np.maximum(np.rint(log.input_tokens[kept]), 1.0)
+    output = np.maximum(np.rint(log.output_tokens[kept]), 1.0)
+    beyond = np.flatnonzero(prompt + output > lengths.longest_tokens)
+    if beyond.size:
+        longest = float((prompt + output)[beyond].max())
+        message = (
+            f"{beyond.size} of {kept.size} requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
+            f"{lengths.longest_is}; the longest has {longest:,.0f}"
+        )
+        raise ScenarioError(Problem(path="--trace", message=message, hint="choose another model, or cut the log"))
+    cached = np.zeros(kept.size)
+    if log.cached_tokens is not None:
+        cached = np.minimum(log.cached_tokens[kept], prompt - 1.0)
+    minute = (times_s[kept] // BURST_S).astype(np.int64)
+    counts = np.bincount(minute, minlength=span.minutes)[: span.minutes].astype(np.float64)
+    return Arrivals(
+        times_s=times_s[kept],
+        prompt_tokens=prompt.astype(np.int64),
+        cached_tokens=np.maximum(cached, 0.0).astype(np.int64),
+        output_tokens=output.astype(np.int64),
+        minute_factors=counts / counts.mean() if counts.sum() else np.ones(span.minutes),
     )

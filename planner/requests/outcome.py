@@ -177,9 +177,9 @@ def _least_ttft_s(zoom: Zoom, w: int, prompt_tokens: int, cached_tokens: int) ->
     """Return a request's time to first token on the fastest replica with nothing else to do."""
     return min(
         (
-            stand.times.prefill_s(prompt_tokens, cached_tokens) + stand.times.fixed_s + stand.times.overhead_s
-            for stand in zoom.hour.stands
-            if w in stand.served
+            group.times.prefill_s(prompt_tokens, cached_tokens) + group.times.fixed_s + group.times.overhead_s
+            for group in zoom.hour.replica_groups
+            if w in group.served
         ),
         default=np.inf,
     )

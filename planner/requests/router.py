@@ -19,9 +19,7 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from planner.requests.batching import PACE_FRACTION, YIELD_FRACTION, Replica
-from planner.requests.request import Request
-from planner.requests.steps import StepTimes
+from planner.requests.batching import PACE_FRACTION, YIELD_FRACTION, Replica, Request, StepTimes
 
 _RATE_MEMORY_S = 30.0  # over which a pool's rate of finished requests, and what a group takes, are averaged
 _LEAST_REMEMBERED = 100.0  # requests, at least, of which a group's use is the mean: of few it says nothing

@@ -22,19 +22,31 @@ from numpy.typing import NDArray
 from planner.arrays import Floats
 from planner.demand.bursts import BURST_S
 from planner.demand.tokens import RequestLog
+from planner.engine.dispatch import allowed_loads
 from planner.engine.driver import run_plan
-from planner.engine.router import allowed_loads
-from planner.engine.streams import Streams, streams
+from planner.engine.log import Streams, streams
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.plan.build import build_plan
-from planner.plan.cluster_sizes import resized
 from planner.plan.placement import services_of
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
-from planner.requests.arrivals import Arrivals, HourRate, Span, draw_arrivals, replay
-from planner.requests.hour import Breakdown, Hour, hour_of, stand_in_hour, window_of
-from planner.requests.replica_groups import Stand, capacity_share, sample_share
-from planner.requests.request import Request
+from planner.plan.sizes import resized
+from planner.requests.batching import Request
+from planner.requests.hour import (
+    Arrivals,
+    Breakdown,
+    Hour,
+    HourRate,
+    ReplicaGroup,
+    Span,
+    capacity_share,
+    draw_arrivals,
+    hour_at,
+    hour_of,
+    replay,
+    sample_share,
+    window_of,
+)
 from planner.requests.router import Group, Pool, Promise, Router
 from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
@@ -109,7 +121,7 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
         if size >= 0:  # a rule has resized it, and its routers hold another pace
             of_cluster = {pair: service for pair, service in services.items() if pair[0] == plan.clusters[c].name}
             services |= resized(scenario, of_cluster, plan.sizes[c][size].nodes, {}, reuse)
-    hour = stand_in_hour(scenario, plan, run, services, asked.at)
+    hour = hour_at(scenario, plan, run, services, asked.at)
     return simulate_hour(scenario, plan, hour, asked, seed)
 
 
@@ -151,14 +163,16 @@ class _Simulation:
         self.router = Router(self.env, self.promises, plan.by_priority, plan.preferred_utilisation)
         coming = float(hour.demand_requests_per_s.sum()) * (self.span.before + self.span.minutes) * BURST_S
         ready = sum(self._ready_requests(w) for w in range(len(plan.workloads)))
-        self.share = sample_share(hour.stands, coming + ready, asked.requests)
-        self.replicas = tuple(max(round(self.share * stand.replicas), 1) for stand in hour.stands)
-        self.shares = [capacity_share(w, hour.stands, self.replicas, self.share) for w in range(len(plan.workloads))]
+        self.share = sample_share(hour.replica_groups, coming + ready, asked.requests)
+        self.replicas = tuple(max(round(self.share * planned.replicas), 1) for planned in hour.replica_groups)
+        self.shares = [
+            capacity_share(w, hour.replica_groups, self.replicas, self.share) for w in range(len(plan.workloads))
+        ]
         """Of each workload's traffic that is simulated."""
         allowed = allowed_loads(plan, hour.demand_requests_per_s[:, np.newaxis] * SECONDS_PER_HOUR)[:, 0]
         self.groups = [
-            self._group(stand, count, float(allowed[stand.cluster]))
-            for stand, count in zip(hour.stands, self.replicas, strict=True)
+            self._group(planned, count, float(allowed[planned.cluster]))
+            for planned, count in zip(hour.replica_groups, self.replicas, strict=True)
         ]
         self._find_ways()
         self.open = 0
@@ -180,16 +194,16 @@ class _Simulation:
                 after = max(after, math.floor(longest * mean_minutes))
         return Span(before=0 if self.asked.log is not None else before, minutes=self.asked.minutes, after=after)
 
-    def _group(self, stand: Stand, count: int, allowed_use: float) -> Group:
+    def _group(self, planned: ReplicaGroup, count: int, allowed_use: float) -> Group:
         """Return a stand's replicas in pools as the scenario's routers have them."""
-        size = {"cluster": count, "node": stand.replicas_per_node, "replica": 1}[self.scenario.router_pool]
+        size = {"cluster": count, "node": planned.replicas_per_node, "replica": 1}[self.scenario.router_pool]
         pools = max(round(count / size), 1)
         sizes = [count // pools + (place < count % pools) for place in range(pools)]
-        name = f"{self.plan.clusters[stand.cluster].name}/{stand.model}/tp{stand.accelerators}"
+        name = f"{self.plan.clusters[planned.cluster].name}/{planned.model}/tp{planned.accelerators}"
         return Group(
             name=name,
-            pools=[Pool(self.router, stand.times, size, stand.pace_s) for size in sizes],
-            capacity_requests_per_s=stand.capacity_requests_per_s,
+            pools=[Pool(self.router, planned.times, size, planned.pace_s) for size in sizes],
+            capacity_requests_per_s=planned.capacity_requests_per_s,
             allowed_use=allowed_use,
         )
 
@@ -201,8 +215,8 @@ class _Simulation:
                 [
                     group
                     for cluster in tier
-                    for stand, group in zip(self.hour.stands, self.groups, strict=True)
-                    if stand.cluster == cluster and w in stand.served
+                    for planned, group in zip(self.hour.replica_groups, self.groups, strict=True)
+                    if planned.cluster == cluster and w in planned.served
                 ]
                 for tier in load.cluster_tiers
             ]
@@ -325,9 +339,9 @@ class _Simulation:
         By what the hourly model has them sustain, so that the two compare.
         """
         work, size = np.zeros((2, len(self.plan.clusters)))
-        for stand, count, work_s in zip(self.hour.stands, self.replicas, self.work_s, strict=True):
-            work[stand.cluster] += work_s * stand.accelerators
-            size[stand.cluster] += count * stand.accelerators * self.asked.minutes * BURST_S
+        for planned, count, work_s in zip(self.hour.replica_groups, self.replicas, self.work_s, strict=True):
+            work[planned.cluster] += work_s * planned.accelerators
+            size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
         return np.asarray(np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0))
 
     def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
@@ -344,7 +358,7 @@ class _Simulation:
                         waiting += len(replica.waiting) + len(replica.prefilling)
                         running += replica.running
                         cached += replica.cached_tokens
-                capacity = self.hour.stands[g].times.kv_capacity_tokens * self.replicas[g]
+                capacity = self.hour.replica_groups[g].times.kv_capacity_tokens * self.replicas[g]
                 seconds[second, g] = waiting, running, cached / capacity
             yield self.env.timeout(1.0)
             self.work_s = [group.work_s - was for group, was in zip(self.groups, before_s, strict=True)]
@@ -352,7 +366,7 @@ class _Simulation:
     def _break(self, breakdown: Breakdown) -> None:
         """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold."""
         if breakdown.cluster is None:
-            dark = [g for g, at in enumerate(self.hour.stands) if not self.plan.clusters[at.cluster].is_hosted]
+            dark = [g for g, at in enumerate(self.hour.replica_groups) if not self.plan.clusters[at.cluster].is_hosted]
             hit = [(self.groups[g], place) for g in dark for place in range(self.replicas[g])]
         else:
             generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
@@ -361,14 +375,17 @@ class _Simulation:
 
     def _struck(self, breakdown: Breakdown, generator: np.random.Generator) -> list[tuple[Group, int]]:
         """Return the simulated replicas among those that a failing node carries, drawn by the nodes of each stand."""
-        there = [g for g, stand in enumerate(self.hour.stands) if stand.cluster == breakdown.cluster]
+        there = [g for g, planned in enumerate(self.hour.replica_groups) if planned.cluster == breakdown.cluster]
         if not there:
             return []
-        sizes = np.array([self.hour.stands[g].replicas * self.hour.stands[g].accelerators for g in there], dtype=float)
+        sizes = np.array(
+            [self.hour.replica_groups[g].replicas * self.hour.replica_groups[g].accelerators for g in there],
+            dtype=float,
+        )
         g = there[int(generator.choice(len(there), p=sizes / sizes.sum()))]
-        stand = self.hour.stands[g]
-        first = int(generator.integers(stand.replicas))
-        count = max(breakdown.accelerators // stand.accelerators, 1)
+        planned = self.hour.replica_groups[g]
+        first = int(generator.integers(planned.replicas))
+        count = max(breakdown.accelerators // planned.accelerators, 1)
         return [(self.groups[g], place) for place in range(first, min(first + count, self.replicas[g]))]
 
     def _go_down(self, breakdown: Breakdown, hit: list[tuple[Group, int]]) -> Generator[simpy.Event, Any, None]:

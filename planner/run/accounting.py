@@ -2,108 +2,208 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+import functools
+from collections.abc import Sequence
 
-from planner.arrays import Bools, Floats
+import numpy as np
+
+from planner.arrays import Bools, Cents, Floats
 from planner.engine.driver import Run
-from planner.engine.rented import Rented
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
-from planner.finance.carbon import carbon_cost_usd, operational_kg
-from planner.finance.cents import cents, series_cents, split_cents, usd
-from planner.finance.depreciation import (
-    Cohorts,
-    DepreciationSchedule,
-    capital_charge_usd,
-    depreciate,
-    property_tax_usd,
+from planner.engine.hourly import Rented
+from planner.engine.log import ChangeLog
+from planner.finance import depreciation
+from planner.finance.depreciation import Cohorts, DepreciationSchedule, TaxRules
+from planner.finance.financing import LoanTerms, colocation_usd, loan_schedule, yearly_cost_usd
+from planner.finance.ledger import (
+    CAPEX_ACCOUNTS,
+    Account,
+    Ledger,
+    LedgerBuilder,
+    LedgerLabels,
+    Position,
+    cents,
+    series_cents,
+    split_cents,
+    usd,
 )
-from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
-from planner.finance.loan import LoanSchedule, loan_schedule
-from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from planner.finance.statements import check_positions, monthly_statements
-from planner.finance.tax import TaxRules, income_tax
+from planner.finance.tariffs import carbon_cost_usd, demand_charges_of_peaks_usd, operational_kg
+from planner.plan.parts import Headcount
 from planner.plan.plan import Plan
 from planner.plan.quantities import missed_requests, settled_requests, shares, shed_requests
-from planner.run.building import BuildingBooks, building_of
-from planner.run.checks import check_books
-from planner.run.cohorts import (
-    Cohort,
-    assets_of,
-    leases_of,
-    nodes_in_service,
-    opening_of,
-    opening_value_cents,
-    owned_value_cents,
-    parts_usd,
-    tax_base,
-)
-from planner.run.energy import demand_charge_usd, energy_usd
-from planner.run.monthly import Monthly
-from planner.run.orders import OrderPayments, order_payments
-from planner.run.parts import paid_node_h, people, rma_usd, spares_usd
+from planner.run import cohorts as purchases
+from planner.run.cohorts import BuildingBooks, Cohort, OrderPayments
+from planner.run.monthly import Monthly, check_books, joined, shares_of_power
 from planner.units import MILLION, MONTHS_PER_YEAR
+
+MOST_LOAD = 0.9
+"""Load of a queue beyond which it is named; with one server waits are then nine times the work (M/M/1)."""
+
+
+def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
+    """Return the cost of IT energy and of cooling, shape (months, clusters) each.
+
+    Cooling (and distribution) belongs to the site; clusters bear it in proportion to their IT energy, or to rated power
+    where a month has none. Machines at a provider's draw none of the site's.
+    """
+    prices = plan.money.power
+    if prices.hourly_usd_per_kwh is None:
+        price = prices.monthly_usd_per_kwh[:, None]
+        return monthly.it_kwh * price, (monthly.facility_kwh - monthly.it_kwh) * price
+    hourly, starts = prices.hourly_usd_per_kwh, plan.month_edges_h[:-1]
+    it = np.add.reduceat(joined("it_kw", run.windows) * hourly, starts, axis=-1).T
+    site = np.add.reduceat(joined("facility_kw", run.windows) * hourly, starts)
+    return it, (site - it.sum(axis=1))[:, None] * shares_of_power(plan, monthly.it_kwh)
+
+
+def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats) -> Floats:
+    """Return people by month and cluster: ∫ number(accelerators on site) dt / hours · share, shape (months, clusters).
+
+    They grow with the accelerators of some clusters together, and are the cost of each by its share of them, or of all
+    alike in a month without any. ``accelerators`` are means of each month, shape (months, clusters).
+    """
+    edges = plan.month_edges_h.astype(np.float64)
+    changes = sorted(change for change in log.changes if change.cluster in clusters and change.time_h < plan.hours)
+    moments = np.array([0.0, *(change.time_h for change in changes), float(plan.hours)])
+    on_site = np.cumsum([0, *(change.accelerators for change in changes)])
+    level = np.array([headcount.number(count) for count in on_site.tolist()])
+    spent = np.concatenate(([0.0], np.cumsum(level * np.diff(moments))))  # linear between moments, so read by interp
+    by_month = np.diff(np.interp(edges, moments, spent)) / np.diff(edges)
+    belongs = np.isin(np.arange(len(plan.clusters)), clusters).astype(np.float64)
+    return np.asarray(by_month[:, None] * shares(accelerators * belongs, belongs), dtype=np.float64)
+
+
+def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
+    """Name the queues for crews and engineers whose load passes 0.9 in some month, where waits grow without bound."""
+    nodes = monthly.present_node_h / plan.months.period_hours[:, None]
+    reliability, per_node = plan.reliability, plan.accelerators_per_node
+    queues: dict[str, list[tuple[float, int]]] = {}
+    engineer_load = functools.cache(plan.engineer_load)  # of a team and its number, which is the same for many months
+    for month in nodes:
+        if crews := reliability.crews.number(float((month * plan.on_site) @ per_node)):
+            name = "repair crews (reliability.repair_crews)"
+            queues.setdefault(name, []).append((plan.crew_load(month, crews), crews))
+        for number, team in enumerate(plan.software.teams):
+            members = list(team.clusters)
+            if engineers := team.engineers.number(float(month[members] @ per_node[members])):
+                name = f"engineers of {team.name} (software.engineers)"
+                queues.setdefault(name, []).append((engineer_load(number, engineers), engineers))
+    warnings = []
+    for name, loads in queues.items():
+        load, people_there = max(loads)
+        if load > MOST_LOAD:
+            warnings.append(f"the {people_there} {name} are at a load of {load:.2f}: above {MOST_LOAD:g} work piles up")
+    return warnings
+
+
+def spares_usd(plan: Plan, run: Run) -> Floats:
+    """Return the spare parts bought with each delivery, as the stock grows with it, shape (months, clusters).
+
+    The stock of machines owned before the start is owned with them.
+    """
+    cost = np.zeros((plan.months.period_count, len(plan.clusters)))
+    nodes, stock = [0] * len(plan.clusters), [0] * len(plan.clusters)
+    for purchase in sorted(run.log.purchases):
+        index = purchase.cluster
+        nodes[index] += purchase.nodes
+        wanted = plan.reliability.spares.number(nodes[index] * plan.clusters[index].accelerators_per_node, nodes[index])
+        if purchase.time_h >= 0:
+            month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
+            cost[month, index] += (wanted - stock[index]) * plan.money.upkeep.part_usd[index]
+        stock[index] = wanted
+    return cost
+
+
+def rma_usd(plan: Plan, run: Run) -> Floats:
+    """Return freight of every hard failure's part, and the part itself once the warranty is over.
+
+    Shape (months, clusters). A failure that found its machine already down broke nothing and costs nothing.
+    """
+    upkeep, grid = plan.money.upkeep, plan.months
+    cost = np.zeros((grid.period_count, len(plan.clusters)))
+    time_h, cluster, node = run.shop.hard_failures()
+    bought_h = np.zeros(time_h.shape)
+    for index in range(len(plan.clusters)):
+        # Nodes are numbered in the order of the log; the warranty runs from delivery.
+        entered = [change for change in run.log.changes if change.cluster == index and change.purchase >= 0]
+        nodes = [change.accelerators // plan.clusters[index].accelerators_per_node for change in entered]
+        paid_h = np.repeat([run.log.purchases[change.purchase].time_h for change in entered], nodes)
+        bought_h[cluster == index] = paid_h[node[cluster == index]]
+    expired = time_h - bought_h >= upkeep.warranty_h
+    unit_usd = upkeep.rma_usd + np.where(expired, upkeep.replacement_usd[cluster], 0.0)
+    np.add.at(cost, (grid.period_of_hour(time_h), cluster), unit_usd)
+    return cost
 
 
 class _Books:
-    """The ledger in the making, and what tax needs to know of it."""
+    """The ledger in the making, what it is made of, and what tax needs to know of it."""
 
-    def __init__(self, plan: Plan, cohorts: tuple[Cohort, ...]) -> None:
-        self.plan = plan
-        self.cohorts = cohorts
-        self.builder = LedgerBuilder(
-            LedgerLabels(
-                months=plan.months.labels,
-                clusters=tuple(cluster.name for cluster in plan.clusters),
-                cohorts=tuple(cohort.name for cohort in cohorts),
-            )
-        )
-        self.running_cents = np.zeros(plan.months.period_count, dtype=np.int64)
+    def __init__(
+        self, plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None
+    ) -> None:
+        self.plan, self.run, self.monthly, self.cohorts, self.rented = plan, run, monthly, cohorts, rented
+        self.assets = purchases.assets_of(plan, cohorts) if cohorts else None
+        self.owner = np.array([cohort.cluster for cohort in cohorts], dtype=np.intp)
+        self.months = np.arange(plan.months.period_count)
+        self.nodes = monthly.present_node_h / plan.months.period_hours[:, None]
+        """On site, averaged over each month, shape (months, clusters)."""
+        by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])
+        self.paid_node_h = np.where(by_the_hour, monthly.busy_node_h, monthly.present_node_h)
+        """Node-hours that are paid for, shape (months, clusters): all, or by the hour those at work."""
+        clusters = tuple(cluster.name for cluster in plan.clusters)
+        names = tuple(cohort.name for cohort in cohorts)
+        self.builder = LedgerBuilder(LedgerLabels(months=plan.months.labels, clusters=clusters, cohorts=names))
+        self.running_cents = np.zeros(self.months.size, dtype=np.int64)
         """Costs less income of each month that are deducted from taxable income as they are paid."""
-        self.written_off_cents = np.zeros(plan.months.period_count, dtype=np.int64)
+        self.written_off_cents = np.zeros(self.months.size, dtype=np.int64)
         """Book depreciation and losses on disposal of each month."""
         self.running_usd: list[tuple[Account, Floats]] = []
         """What was posted month by month, before it was rounded to cents."""
 
-    def by_cluster(self, account: Account, amount_usd: Floats) -> None:
-        """Post a monthly series for every cluster, shape (months, clusters)."""
+    def post(self, account: Account, amount_usd: Floats) -> None:
+        """Post a monthly series for every cluster, shape (months, clusters), or one of the whole site, (months,)."""
         posted = series_cents(amount_usd)
         self.running_usd.append((account, amount_usd))
-        self.builder.post_clusters(account, posted)
-        self.running_cents += posted.sum(axis=1)
+        if posted.ndim == 1:
+            self.builder.post(account, posted, month=self.months)
+        else:
+            self.builder.post_clusters(account, posted)
+        self.running_cents += posted.reshape(self.months.size, -1).sum(axis=1)
 
-    def whole_site(self, account: Account, amount_usd: Floats) -> None:
-        """Post a monthly series that belongs to no cluster, shape (months,)."""
-        posted = series_cents(amount_usd)
-        self.running_usd.append((account, amount_usd))
-        self.builder.post(account, posted, month=np.arange(posted.size))
-        self.running_cents += posted
+    def by_cluster(self, by_cohort: Cents) -> Cents:
+        """Sum a table of shape (cohorts, months) by cluster, shape (months, clusters + 1); the whole site has none."""
+        table = np.zeros((len(self.plan.clusters) + 1, self.months.size), dtype=np.int64)
+        np.add.at(table, self.owner, by_cohort)
+        return table.T
+
+    @property
+    def is_leased(self) -> Bools:
+        """Whether each cohort is under a finance lease, shape (cohorts, 1)."""
+        return np.array([self.plan.clusters[cohort.cluster].lease is not None for cohort in self.cohorts])[:, None]
 
 
 def write_ledger(
     plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None = None
 ) -> Ledger:
     """Post every account of a run."""
-    books = _Books(plan, cohorts)
-    assets = assets_of(plan, cohorts) if cohorts else None
-    schedule = _post_capital(books, assets) if assets else None
+    books = _Books(plan, run, monthly, cohorts, rented)
+    schedule = _post_capital(books, books.assets) if books.assets else None
     held = _post_leases(books, schedule) if schedule else {}
-    held |= _post_orders(books, order_payments(plan, run.log))
-    building = building_of(plan)
+    held |= _post_orders(books, purchases.order_payments(plan, run.log))
+    building = purchases.building_of(plan)
     if building is not None:
-        held |= _post_building(books, building, _nodes(plan, monthly) * plan.on_site)
-    _post_running(books, run, monthly, assets, rented)
+        held |= _post_building(books, building)
+    _post_running(books)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax, building)
-    loan = _post_loan(books, schedule) if schedule and plan.money.capital.loan else None
+    if schedule is not None:
+        held[Position.HARDWARE] = books.by_cluster(schedule.closing_book_cents) - held[Position.RIGHT_OF_USE]
+        if plan.money.capital.loan is not None:
+            held[Position.LOANS] = _post_loan(books, schedule, plan.money.capital.loan)
     ledger = books.builder.build()
     ledger.check(schedule.opening_book_cents if schedule else 0)
     check_books(plan, run, monthly, cohorts, ledger)
-    if schedule is not None:
-        held[Position.HARDWARE] = _by_cluster(books, schedule.closing_book_cents) - held[Position.RIGHT_OF_USE]
-    if loan is not None:
-        held[Position.LOANS] = np.column_stack((loan.balance_cents, np.zeros_like(loan.balance_cents[:, 0])))
-    check_positions(monthly_statements(ledger, opening_of(plan, cohorts, run.log)), held)
+    check_positions(monthly_statements(ledger, purchases.opening_of(plan, cohorts, run.log)), held)
     return ledger
 
 
@@ -114,90 +214,65 @@ def running_usd(
 
     A table has shape (months, clusters); what belongs to the site as a whole has (months,).
     """
-    books = _Books(plan, cohorts)
-    _post_running(books, run, monthly, assets_of(plan, cohorts) if cohorts else None, rented)
+    books = _Books(plan, run, monthly, cohorts, rented)
+    _post_running(books)
     return books.running_usd
-
-
-def _post_running(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | None, rented: Rented | None) -> None:
-    """Post what runs through the months: power, upkeep, rent, and what is sold."""
-    _post_power(books, run, monthly)
-    _post_upkeep(books, run, monthly, assets)
-    _post_rent(books, monthly)
-    _post_market(books, monthly, rented)
-
-
-def _by_cluster(books: _Books, by_cohort: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sum a table of shape (cohorts, months) by cluster, shape (months, clusters + 1); the site as a whole has none."""
-    table = np.zeros((len(books.plan.clusters) + 1, by_cohort.shape[1]), dtype=np.int64)
-    np.add.at(table, [cohort.cluster for cohort in books.cohorts], by_cohort)
-    return table.T
-
-
-def _post_loan(books: _Books, schedule: DepreciationSchedule) -> LoanSchedule:
-    """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it."""
-    plan, terms = books.plan, books.plan.money.capital.loan
-    assert terms is not None
-    loan = loan_schedule(terms, _by_cluster(books, np.where(_is_leased(books), 0, schedule.acquired_cents))[:, :-1])
-    interest = loan.interest_cents + loan.fee_cents
-    for account, amount in (
-        (Account.LOAN_DRAWN, -loan.drawn_cents),
-        (Account.LOAN_REPAID, loan.repaid_cents),
-        (Account.LOAN_INTEREST, interest),
-    ):
-        books.builder.post_clusters(account, amount)
-    if (rules := plan.money.market.tax) is not None:
-        saved = series_cents(usd(interest.sum(axis=1)) * rules.rate_fraction)
-        books.builder.post(Account.TAX_ON_INTEREST, -saved, month=np.arange(saved.size))
-    return loan
 
 
 def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     """Post purchases, depreciation, disposals, the charge for capital and the end value; return the schedule."""
-    plan, cohorts, builder = books.plan, books.cohorts, books.builder
-    owner = np.array([cohort.cluster for cohort in cohorts])
-    schedule = depreciate(assets, plan.months.edge_coordinates)
-    entered = (schedule.acquired_cents > 0) & ~_is_leased(books)
-    parts = split_cents(cents(assets.cost_usd), shares(parts_usd(cohorts)))
-    for account, amount in zip(CAPEX_ACCOUNTS, parts.T, strict=True):
-        builder.post_cohorts(account, np.where(entered, amount[:, None], 0), owner)
-    builder.post_cohorts(Account.DEPRECIATION, schedule.depreciation_cents, owner)
-    builder.post_cohorts(Account.RESALE, -schedule.proceeds_cents, owner)
-    builder.post_cohorts(Account.DISPOSAL_LOSS, schedule.disposal_loss_cents, owner)
+    plan, cohorts, builder, owner = books.plan, books.cohorts, books.builder, books.owner
+    capital, places = plan.money.capital, np.arange(len(books.cohorts))
+    schedule = depreciation.depreciate(assets, plan.months.edge_coordinates)
+    entered = (schedule.acquired_cents > 0) & ~books.is_leased
+    parts = split_cents(cents(assets.cost_usd), shares(purchases.parts_usd(cohorts)))
+    charge_usd = depreciation.capital_charge_usd(schedule, capital.discount_rate_per_year)
+    taxed = series_cents(depreciation.property_tax_usd(schedule, capital.property_tax_fraction_per_year), axis=1)
+    for account, amount in (
+        *((part, np.where(entered, cost[:, None], 0)) for part, cost in zip(CAPEX_ACCOUNTS, parts.T, strict=True)),
+        (Account.DEPRECIATION, schedule.depreciation_cents),
+        (Account.RESALE, -schedule.proceeds_cents),
+        (Account.DISPOSAL_LOSS, schedule.disposal_loss_cents),
+        (Account.COST_OF_CAPITAL, series_cents(charge_usd, axis=1)),
+        (Account.PROPERTY_TAX, taxed),
+    ):
+        builder.post_cohorts(account, amount, owner)
     books.written_off_cents += (schedule.depreciation_cents + schedule.disposal_loss_cents).sum(axis=0)
-    charge = capital_charge_usd(schedule, plan.money.capital.discount_rate_per_year)
-    builder.post_cohorts(Account.COST_OF_CAPITAL, series_cents(charge, axis=1), owner)
-    taxed = series_cents(property_tax_usd(schedule, plan.money.capital.property_tax_fraction_per_year), axis=1)
-    builder.post_cohorts(Account.PROPERTY_TAX, taxed, owner)
     books.running_cents += taxed.sum(axis=0)
-    value = owned_value_cents(plan, cohorts)[:, -1]
-    last = plan.months.period_count - 1
-    builder.post(Account.RESIDUAL_VALUE, -value, month=last, cluster=owner, cohort=np.arange(len(cohorts)))
-    kept = opening_value_cents(plan, cohorts, plan.money.market.tax)
-    builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=np.arange(len(cohorts)))
+    value = purchases.owned_value_cents(plan, cohorts)[:, -1]
+    builder.post(Account.RESIDUAL_VALUE, -value, month=books.months[-1], cluster=owner, cohort=places)
+    kept = purchases.opening_value_cents(plan, cohorts, plan.money.market.tax)
+    builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=places)
     return schedule
 
 
-def _is_leased(books: _Books) -> Bools:
-    """Return whether each cohort is under a finance lease, shape (cohorts, 1)."""
-    return np.array([books.plan.clusters[cohort.cluster].lease is not None for cohort in books.cohorts])[:, None]
+def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) -> Cents:
+    """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it.
+
+    Return what is owed by month and cluster, the site as a whole last.
+    """
+    loan = loan_schedule(terms, books.by_cluster(np.where(books.is_leased, 0, schedule.acquired_cents))[:, :-1])
+    interest = loan.interest_cents + loan.fee_cents
+    books.builder.post_clusters(Account.LOAN_DRAWN, -loan.drawn_cents)
+    books.builder.post_clusters(Account.LOAN_REPAID, loan.repaid_cents)
+    books.builder.post_clusters(Account.LOAN_INTEREST, interest)
+    if (rules := books.plan.money.market.tax) is not None:
+        saved = series_cents(usd(interest.sum(axis=1)) * rules.rate_fraction)
+        books.builder.post(Account.TAX_ON_INTEREST, -saved, month=books.months)
+    return np.pad(loan.balance_cents, ((0, 0), (0, 1)))
 
 
-def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position, NDArray[np.int64]]:
+def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position, Cents]:
     """Post finance leases: the right of use and the debt, payments, and the charge for capital that is the lessor's.
 
     Return what is held of either by month and cluster, the site as a whole last. The right of use is written off as the
     cohort is; each month's part of it, and what is left when it is bought out, goes over to hardware first.
     """
-    plan, builder, months = books.plan, books.builder, np.arange(books.plan.months.period_count)
-    owner = np.array([cohort.cluster for cohort in books.cohorts])
+    plan, builder, months = books.plan, books.builder, books.months
     growth = np.log1p(plan.money.capital.discount_rate_per_year) / MONTHS_PER_YEAR
     right = np.zeros_like(schedule.acquired_cents)
     owed = np.zeros((len(plan.clusters) + 1, months.size), dtype=np.int64)
-    leases = leases_of(plan, books.cohorts)
-    if not leases:
-        return {Position.RIGHT_OF_USE: owed.T, Position.LEASES: owed.T}
-    for lease in leases:
+    for lease in purchases.leases_of(plan, books.cohorts):
         drawn, booked, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
         kept = (months < booked.ends) | (not lease.terms.is_bought)
         right[lease.rows] = np.where(kept, schedule.closing_book_cents[lease.rows], 0)
@@ -215,20 +290,18 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position
         ):
             builder.post(account, amount, month=month, cluster=cluster)
         books.running_cents += booked.interest_cents + booked.exit_fee_cents
-    used = np.where(_is_leased(books), schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
-    builder.post_cohorts(Account.LEASE_USED, used, owner)
-    return {Position.RIGHT_OF_USE: _by_cluster(books, right), Position.LEASES: owed.T}
+    used = np.where(books.is_leased, schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
+    builder.post_cohorts(Account.LEASE_USED, used, books.owner)
+    return {Position.RIGHT_OF_USE: books.by_cluster(right), Position.LEASES: owed.T}
 
 
-def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, NDArray[np.int64]]:
+def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, Cents]:
     """Post deposits and milestones of orders; return what is open of them by month and cluster, the site last.
 
     What is lost with a cancelled delivery is set off too, and is an exit fee.
     """
     plan, clusters, balance = books.plan, np.arange(len(books.plan.clusters)), orders.balance_cents(books.plan)
-    if not orders.cluster.size:
-        return {Position.DEPOSITS: np.zeros((plan.months.period_count, clusters.size + 1), dtype=np.int64)}
-    lost = orders.by_period(plan, orders.settled_months, orders.is_lost)
+    lost = orders.by_period(plan, orders.settled_months, np.where(orders.is_lost, orders.amount_cents, 0))
     for account, amount in (
         (Account.ORDER_PAID, orders.by_period(plan, orders.paid_months)),
         (Account.ORDER_SETTLED, -orders.by_period(plan, orders.settled_months)),
@@ -242,9 +315,9 @@ def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, NDArray
     return {Position.DEPOSITS: np.pad(balance[1:], ((0, 0), (0, 1)))}
 
 
-def _post_building(books: _Books, building: BuildingBooks, nodes: Floats) -> dict[Position, NDArray[np.int64]]:
+def _post_building(books: _Books, building: BuildingBooks) -> dict[Position, Cents]:
     """Post an owned building and what clusters are charged for it; return its book value, all of it the site's."""
-    plan, builder, months, schedule = books.plan, books.builder, np.arange(len(nodes)), building.schedule
+    plan, builder, months, schedule = books.plan, books.builder, books.months, building.schedule
     for account, amount in (
         (Account.CAPEX_BUILDING, schedule.acquired_cents[0]),
         (Account.BUILDING_DEPRECIATION, schedule.depreciation_cents[0]),
@@ -256,9 +329,8 @@ def _post_building(books: _Books, building: BuildingBooks, nodes: Floats) -> dic
     books.written_off_cents += schedule.depreciation_cents[0]
     books.running_cents += building.property_tax_cents + building.upkeep_cents
     builder.post(Account.RESIDUAL_VALUE, -building.value_cents[-1:], month=months[-1:])
-    kept = building.after_tax_cents(plan.money.market.tax)
-    builder.post(Account.OPENING_VALUE, np.array([kept]), month=0)
-    kw = nodes * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    builder.post(Account.OPENING_VALUE, np.array([building.after_tax_cents(plan.money.market.tax)]), month=0)
+    kw = _provisioned_kw(books)
     used = kw.sum(axis=1) > 0  # an empty building is nobody's but the site's
     charged = np.zeros(kw.shape, dtype=np.int64)
     charged[used] = split_cents(building.cost_cents[used], kw[used] / kw[used].sum(axis=1, keepdims=True))
@@ -267,61 +339,68 @@ def _post_building(books: _Books, building: BuildingBooks, nodes: Floats) -> dic
     return {Position.BUILDING: np.pad(schedule.closing_book_cents.T, ((0, 0), (len(plan.clusters), 0)))}
 
 
-def _nodes(plan: Plan, monthly: Monthly) -> Floats:
-    """Return nodes on site, averaged over each month, shape (months, clusters)."""
-    return np.asarray(monthly.present_node_h / plan.months.period_hours[:, None], dtype=np.float64)
+def _provisioned_kw(books: _Books) -> Floats:
+    """Return the nameplate of the nodes at the site, averaged over each month, shape (months, clusters)."""
+    nameplate = np.array([cluster.nameplate_kw for cluster in books.plan.clusters])
+    return np.asarray(books.nodes * books.plan.on_site * nameplate, dtype=np.float64)
 
 
-def _post_power(books: _Books, run: Run, monthly: Monthly) -> None:
-    """Post energy, cooling, demand charges, space and carbon."""
-    plan = books.plan
-    power, grid = plan.money.power, plan.months
-    energy, cooling = energy_usd(plan, run, monthly)
-    books.by_cluster(Account.ENERGY, energy)
-    books.by_cluster(Account.COOLING, cooling)
+def _post_running(books: _Books) -> None:
+    """Post what runs through the months: power, upkeep, rent, and what is sold."""
+    _post_power(books)
+    _post_upkeep(books)
+    _post_rent(books)
+    _post_market(books)
+
+
+def _post_power(books: _Books) -> None:
+    """Post energy, cooling, demand charges, space and carbon; the demand charge is borne like energy."""
+    plan, power, monthly = books.plan, books.plan.money.power, books.monthly
+    energy, cooling = energy_usd(plan, books.run, monthly)
+    books.post(Account.ENERGY, energy)
+    books.post(Account.COOLING, cooling)
     if power.tariff.demand_charge_usd_per_kw_month > 0:
-        books.by_cluster(Account.DEMAND_CHARGE, demand_charge_usd(plan, monthly))
-    provisioned = _nodes(plan, monthly) * plan.on_site * np.array([cluster.nameplate_kw for cluster in plan.clusters])
+        charge = demand_charges_of_peaks_usd(power.tariff, plan.months, monthly.peak_facility_kw)
+        books.post(Account.DEMAND_CHARGE, charge[:, None] * shares_of_power(plan, monthly.it_kwh))
     rent, rise = power.colocation_usd_per_kw_month, power.colocation_escalator_per_year
-    books.by_cluster(Account.COLOCATION, colocation_usd(provisioned, rent, grid, rise))
+    books.post(Account.COLOCATION, colocation_usd(_provisioned_kw(books), rent, plan.months, rise))
     if power.carbon_usd_per_tonne.any():
         emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
-        books.by_cluster(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
+        books.post(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
 
 
-def _capital_in_service_usd(books: _Books, assets: Cohorts | None) -> Floats:
+def _capital_in_service_usd(books: _Books) -> Floats:
     """Return what the machines in service cost when they were bought, averaged over each month.
 
     Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price, and what
     is leased at what it costs new.
     """
-    capital = np.zeros((books.plan.months.period_count, len(books.plan.clusters)))
-    if assets is not None:
+    capital = np.zeros((books.months.size, len(books.plan.clusters)))
+    if books.assets is not None:
         nodes = np.array([cohort.nodes for cohort in books.cohorts])
-        serving = nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
-        owner = np.array([cohort.cluster for cohort in books.cohorts])
-        new = np.array([sum(cluster.leased_prices_usd or (np.nan,)) for cluster in books.plan.clusters])[owner] * nodes
-        np.add.at(capital.T, owner, np.where(np.isnan(new), assets.cost_usd, new)[:, None] * serving)
+        serving = purchases.nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
+        new = [sum(cluster.leased_prices_usd or (np.nan,)) for cluster in books.plan.clusters]
+        cost = np.array(new)[books.owner] * nodes
+        np.add.at(capital.T, books.owner, np.where(np.isnan(cost), books.assets.cost_usd, cost)[:, None] * serving)
     return capital
 
 
-def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | None) -> None:
+def _post_upkeep(books: _Books) -> None:
     """Post maintenance, insurance, people, contracts, spares and parts.
 
     People are there for all machines that may serve, support and licences are paid as the machines are: for those that
     are rented by the hour, in the hours that they are.
     """
-    plan, grid, upkeep = books.plan, books.plan.months, books.plan.money.upkeep
-    nodes, capital = _nodes(plan, monthly), _capital_in_service_usd(books, assets)
-    accelerators = nodes * plan.accelerators_per_node
+    plan, run, grid, upkeep = books.plan, books.run, books.plan.months, books.plan.money.upkeep
+    capital, accelerators = _capital_in_service_usd(books), books.nodes * plan.accelerators_per_node
     engineers = np.zeros_like(accelerators)
     for team in plan.software.teams:
         engineers += people(plan, run.log, team.engineers, team.clusters, accelerators)
     staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
     here = np.flatnonzero(plan.on_site)
     crews = people(plan, run.log, plan.reliability.crews, here.tolist(), accelerators) * bool(here.size)
-    paid = paid_node_h(plan, monthly) / grid.period_hours[:, None] * plan.accelerators_per_node
-    yearly = (
+    paid = books.paid_node_h / grid.period_hours[:, None] * plan.accelerators_per_node
+    for account, quantity, price, rise in (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
         (Account.SOFTWARE_ENGINEERS, engineers, upkeep.engineer_usd_per_year, upkeep.escalator_per_year),
@@ -329,21 +408,20 @@ def _post_upkeep(books: _Books, run: Run, monthly: Monthly, assets: Cohorts | No
         (Account.SUPPORT_CONTRACTS, paid, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
         (Account.LICENCES, paid, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
         (Account.OPERATIONS_STAFF, crews, upkeep.crew_usd_per_year, upkeep.escalator_per_year),
-    )
-    for account, quantity, price, rise in yearly:
+    ):
         if price and quantity.any():
-            books.by_cluster(account, yearly_cost_usd(quantity, price, grid, rise))
+            books.post(account, yearly_cost_usd(quantity, price, grid, rise))
     if plan.site.parking is not None:
-        books.by_cluster(Account.MAINTENANCE, monthly.woken_nodes * plan.site.parking.wake_usd)
+        books.post(Account.MAINTENANCE, books.monthly.woken_nodes * plan.site.parking.wake_usd)
     if upkeep.part_usd.any():
-        books.by_cluster(Account.SPARES, spares_usd(plan, run) * plan.on_site)
+        books.post(Account.SPARES, spares_usd(plan, run) * plan.on_site)
     if upkeep.rma_usd or upkeep.replacement_usd.any():
-        books.by_cluster(Account.RMA, rma_usd(plan, run) * plan.on_site)
+        books.post(Account.RMA, rma_usd(plan, run) * plan.on_site)
 
 
-def _post_rent(books: _Books, monthly: Monthly) -> None:
+def _post_rent(books: _Books) -> None:
     """Post what machines under contract cost: by the hour on site or at work, and for leaving before the term ends."""
-    plan, paid = books.plan, paid_node_h(books.plan, monthly)
+    plan, paid = books.plan, books.paid_node_h
     rent, fees = np.zeros_like(paid), np.zeros_like(paid)
     for index, cluster in enumerate(plan.clusters):
         if cluster.rent is not None:
@@ -354,41 +432,41 @@ def _post_rent(books: _Books, monthly: Monthly) -> None:
                 fees[month, index] = accelerators * cluster.rent.exit_usd_per_accelerator
     for account, amount in ((Account.RENT, rent), (Account.EXIT_FEES, fees)):
         if amount.any():
-            books.by_cluster(account, amount)
+            books.post(account, amount)
 
 
-def _post_market(books: _Books, monthly: Monthly, rented: Rented | None) -> None:
+def _post_market(books: _Books) -> None:
     """Post what customers pay, what they are owed, and what is rented for them."""
-    plan, market = books.plan, books.plan.money.market
+    plan, market, monthly, rented = books.plan, books.plan.money.market, books.monthly, books.rented
     extra = np.zeros_like(monthly.shed_requests) if rented is None else rented.requests
     if market.sla_credit_usd_per_million_tokens > 0:
         missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, extra))
         settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
         allowed = (1.0 - market.sla_objective_fraction) * settled
         beyond = (np.maximum(missed - allowed, 0.0) * plan.tokens_per_request).sum(axis=1)
-        books.whole_site(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
+        books.post(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
     if market.burst is not None and rented is not None:
-        books.whole_site(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)
+        books.post(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)
     if market.token_price is not None:
         per_request = plan.request_usd(market.token_price)
-        books.by_cluster(Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2))
+        books.post(Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2))
         if extra.any():
-            books.whole_site(Account.REVENUE, -(extra * per_request).sum(axis=1))
+            books.post(Account.REVENUE, -(extra * per_request).sum(axis=1))
 
 
 def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) -> None:
     """Post income tax: on book income as expense, on taxable as cash, the difference deferred; on the end value."""
-    plan, months = books.plan, np.arange(books.plan.months.period_count)
+    plan, months = books.plan, books.months
     before = -usd(books.running_cents)
     taxable, gain = before.copy(), 0.0
     if books.cohorts:
-        base = tax_base(plan, books.cohorts, rules)
+        base = purchases.tax_base(plan, books.cohorts, rules)
         taxable += usd(base.income_cents.sum(axis=0))
         gain = float(usd(base.end_gain_cents[:, -1].sum()))
     if building is not None:
         taxable -= usd(building.deduction_cents)
         gain += float(usd(building.value_cents[-1] - building.basis_cents[-1]))
-    charge = income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
+    charge = depreciation.income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
     books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
     books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)
     books.builder.post(Account.TAX_ON_END_VALUE, charge.on_end_gain_cents, month=months[-1])

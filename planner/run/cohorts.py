@@ -1,29 +1,193 @@
-"""Purchase cohorts: what was bought together, what it cost, how it is written off, what it is still worth."""
+"""What is owned: purchase cohorts, their leases and value, deposits on orders, a building.
+
+**Orders.** A delivery is in the books at cost on its day. What was paid ahead of it until then is a claim on the
+vendor, what is paid after it a debt: one balance, paid − settled, above or below zero. It is worth its amount on the
+first and the last day.
+
+**Building.** It has a life of its own, belongs to the site as a whole, and is charged to the clusters that stand in it.
+Each month clusters are charged what it costs (depreciation, the charge for capital, property tax, upkeep) by their
+nameplate on site, and the site receives it, so that a cluster's cost has its space in it and the fleet's has it once.
+It counts at book value on the first and the last day.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from string import ascii_lowercase
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.arrays import Bools, Cents, Floats, Ints
 from planner.engine.log import ChangeLog, Purchase
-from planner.finance.accounts import Position
-from planner.finance.cents import cents, usd
-from planner.finance.depreciation import Cohorts, accumulated_cents, depreciate, make_cohorts
-from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
+from planner.finance.depreciation import (
+    Cohorts,
+    DepreciationSchedule,
+    TaxRules,
+    accumulated_cents,
+    capital_charge_usd,
+    depreciate,
+    make_cohorts,
+    property_tax_usd,
+    tax_depreciation,
+)
+from planner.finance.financing import LeaseSchedule, LeaseTerms, lease_schedule, yearly_cost_usd
+from planner.finance.ledger import Position, cents, series_cents, split_cents, usd
 from planner.finance.statements import Opening
-from planner.finance.tax import TaxRules, tax_depreciation
 from planner.plan.plan import Plan
-from planner.run.building import building_of
-from planner.run.caching import last_kept
-from planner.run.orders import order_payments
+from planner.units import MONTHS_PER_YEAR
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+COMPONENTS = ("accelerators", "hosts", "network", "storage")
+"""The kinds of parts of a node, in the order of its prices."""
 SERVER_PARTS = 2
 """Of a node's four prices, the accelerators and the host are the server that can be sold."""
+TAX_LIFE_MONTHS = 468
+"""Nonresidential real property: 39 years, straight line, mid-month convention (IRS Publication 946, Table A-7a)."""
+
+
+class OrderPayments(NamedTuple):
+    """Payments on other days than the delivery's; every array has shape (payments,)."""
+
+    cluster: Ints
+    amount_cents: Cents
+    paid_months: Floats
+    """Month coordinate of the payment."""
+    settled_months: Floats
+    """Month coordinate of the delivery, or of the day on which a cancelled one is given up."""
+    is_lost: Bools
+    """Whether it is given up."""
+
+    def by_period(self, plan: Plan, months: Floats, amounts: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Sum amounts by period and cluster, shape (periods, clusters), those outside the horizon left out."""
+        edges, amounts = plan.months.edge_coordinates, self.amount_cents if amounts is None else amounts
+        inside = (months >= edges[0]) & (months < edges[-1])
+        period = np.searchsorted(edges, months[inside], side="right") - 1
+        table = np.zeros((edges.size - 1, len(plan.clusters)), dtype=amounts.dtype)
+        np.add.at(table, (period, self.cluster[inside]), amounts[inside])
+        return table
+
+    def balance_cents(self, plan: Plan) -> Cents:
+        """Return what is paid and not settled as each period begins, and at the end, shape (periods + 1, clusters)."""
+        edges = plan.months.edge_coordinates[:, None]
+        is_open = (self.paid_months < edges).astype(np.int64) - (self.settled_months < edges)
+        table = np.zeros((edges.size, len(plan.clusters)), dtype=np.int64)
+        np.add.at(table.T, self.cluster, (self.amount_cents * is_open).T)
+        return table
+
+    def charge_usd(self, plan: Plan) -> Floats:
+        """Return the charge for capital tied up in the balance, shape (periods, clusters).
+
+        ±amount·((1 + r)^(h/12) − 1), h the share of a month for which it is open, as of hardware's book value.
+        """
+        edges, growth = plan.months.edge_coordinates, np.log1p(plan.money.capital.discount_rate_per_year)
+        opens, closes = np.sort([self.paid_months, self.settled_months], axis=0)
+        sign = np.where(self.paid_months < self.settled_months, 1.0, -1.0)
+        held = np.minimum(edges[1:, None], closes) - np.maximum(edges[:-1, None], opens)
+        charge = usd(self.amount_cents) * sign * np.expm1(growth * np.maximum(held, 0.0) / MONTHS_PER_YEAR)
+        table = np.zeros((edges.size - 1, len(plan.clusters)))
+        np.add.at(table.T, self.cluster, charge.T)
+        return table
+
+    def mean_months(self, plan: Plan, months: Floats) -> Floats:
+        """Return the mean month coordinate of each period's amounts, shape (periods, clusters); zero without any."""
+        total, weighted = self.by_period(plan, months), self.by_period(plan, months, self.amount_cents * months)
+        mean: Floats = np.divide(weighted, total, out=np.zeros(total.shape), where=total > 0)
+        return mean
+
+
+def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
+    """Return what is paid on orders on other days than their deliveries', those that came and those that did not.
+
+    A delivery that would come after its cluster is gone is cancelled on that day, and what was paid on it is lost.
+    """
+    rows: list[tuple[int, int, float, float, bool]] = []
+    for purchase in (*log.purchases, *log.undelivered):
+        order, retire_h = plan.clusters[purchase.cluster].order, plan.clusters[purchase.cluster].retire_h
+        if order is None or not order.payments or not np.isfinite(purchase.placed_h):
+            continue
+        stated = [payment.fraction for payment in order.payments]
+        shares = np.array([*stated, max(1.0 - sum(stated), 0.0)])
+        parts = split_cents(np.asarray(cents(purchase.nodes * sum(purchase.prices_usd))), shares / shares.sum())
+        is_lost = purchase in log.undelivered and purchase.time_h >= retire_h
+        settled_h = retire_h if is_lost else purchase.time_h
+        for payment, amount in zip(order.payments, parts[:-1].tolist(), strict=True):
+            paid_h = (purchase.placed_h if payment.from_order else purchase.time_h) + payment.after_h
+            if amount and paid_h != settled_h and not (is_lost and paid_h >= retire_h):
+                rows.append((purchase.cluster, amount, paid_h, settled_h, is_lost))
+    cluster, amount_cents, paid, settled, lost = zip(*rows, strict=True) if rows else ((),) * 5
+    return OrderPayments(
+        cluster=np.array(cluster, dtype=np.intp),
+        amount_cents=np.array(amount_cents, dtype=np.int64),
+        paid_months=plan.months.coordinate_of_hour(np.array(paid, dtype=np.float64)),
+        settled_months=plan.months.coordinate_of_hour(np.array(settled, dtype=np.float64)),
+        is_lost=np.array(lost, dtype=np.bool_),
+    )
+
+
+class BuildingBooks(NamedTuple):
+    """An owned building's figures in cents, shape (periods,) where not stated."""
+
+    opened_months: float
+    """Month coordinate of the day it is paid and in service."""
+    schedule: DepreciationSchedule
+    """Of one cohort."""
+    charge_cents: Cents
+    """Cost of capital."""
+    property_tax_cents: Cents
+    upkeep_cents: Cents
+    deduction_cents: Cents
+    """Tax depreciation."""
+    basis_cents: Cents
+    """Tax basis as each period begins, and at the end, shape (periods + 1,)."""
+    value_cents: Cents
+    """What it counts at as each period begins, and at the end, shape (periods + 1,)."""
+
+    @property
+    def cost_cents(self) -> Cents:
+        """What clusters are charged for."""
+        running = self.charge_cents + self.property_tax_cents + self.upkeep_cents
+        return np.asarray(self.schedule.depreciation_cents[0] + running, dtype=np.int64)
+
+    def after_tax_cents(self, rules: TaxRules | None) -> int:
+        """Return what it counts at on the first day, after tax on its sale."""
+        gain = usd(self.value_cents[0] - self.basis_cents[0]) * (rules.rate_fraction if rules else 0.0)
+        return int(self.value_cents[0] - cents(gain))
+
+    def deferred_tax_cents(self, rules: TaxRules) -> int:
+        """Return rate × (book value − tax basis) on the first day."""
+        return int(cents(usd(self.schedule.opening_book_cents[0] - self.basis_cents[0]) * rules.rate_fraction))
+
+
+def building_of(plan: Plan) -> BuildingBooks | None:
+    """Return the books of the site's building, if it owns one."""
+    building, grid, capital = plan.money.capital.building, plan.months, plan.money.capital
+    if building is None:
+        return None
+    edges = grid.edge_coordinates
+    opened = float(grid.coordinate_of_hour(np.array([building.opened_h]))[0])
+    asset = make_cohorts(
+        building.cost_usd + building.land_usd, opened, residual_usd=building.land_usd, life_months=building.life_months
+    )
+    schedule = depreciate(asset, edges)
+    owned = opened < edges
+    written_off = np.clip(edges - np.floor(opened) - 0.5, 0.0, TAX_LIFE_MONTHS) / TAX_LIFE_MONTHS
+    deducted = np.where(owned, cents(building.cost_usd * written_off), 0)
+    closing = np.append(schedule.opening_book_cents, schedule.closing_book_cents[0])
+    held = schedule.held_months[0] / grid.month_fractions
+    upkeep = yearly_cost_usd(np.array(building.cost_usd * held)[:, None], building.upkeep_fraction_per_year, grid)
+    taxed = property_tax_usd(schedule, building.property_tax_fraction_per_year)
+    return BuildingBooks(
+        opened_months=opened,
+        schedule=schedule,
+        charge_cents=series_cents(capital_charge_usd(schedule, capital.discount_rate_per_year)[0]),
+        property_tax_cents=series_cents(taxed[0]),
+        upkeep_cents=series_cents(upkeep[:, 0]),
+        deduction_cents=np.diff(deducted),
+        basis_cents=np.where(owned, cents(building.cost_usd + building.land_usd) - deducted, 0),
+        value_cents=closing * (capital.end_value != "none"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +206,7 @@ class Cohort:
     depreciation and node-hours by month are those of the single nodes; infinity for never."""
     retired_h: float
     """Infinity for never."""
-    prices_usd: tuple[float, float, float, float]
+    prices_usd: tuple[float, ...]
     """Price of a node: accelerators, host, network, storage; of one kind of part alone, the others are zero."""
     component: int = -1
     """Place of the kind of part that it is, where these have books of their own; −1 for all of them."""
@@ -55,10 +219,6 @@ class Cohort:
         return self.nodes if self.component <= 0 else 0
 
 
-COMPONENTS = ("accelerators", "hosts", "network", "storage")
-"""The kinds of parts of a node, in the order of its prices."""
-
-
 def _by_component(plan: Plan, cohort: Cohort) -> tuple[Cohort, ...]:
     """Return a cohort, or one for each kind of its parts where these have books of their own."""
     if not plan.money.capital.has_components(cohort.cluster):
@@ -66,9 +226,7 @@ def _by_component(plan: Plan, cohort: Cohort) -> tuple[Cohort, ...]:
     kinds, before = [], 0.0
     for place, (name, price) in enumerate(zip(COMPONENTS, cohort.prices_usd, strict=True)):
         if price > 0 or place == 0:
-            accelerators, host, network, storage = (price if at == place else 0.0 for at in range(len(COMPONENTS)))
-            prices = (accelerators, host, network, storage)
-            part = f"{cohort.name}-{name}"
+            prices, part = tuple(np.where(np.arange(4) == place, price, 0.0).tolist()), f"{cohort.name}-{name}"
             kinds.append(replace(cohort, name=part, prices_usd=prices, component=place, before_usd=before))
         before += price
     return tuple(kinds)
@@ -150,8 +308,8 @@ def _suffix(part: int) -> str:
     """Return what tells the parts of a cohort apart: nothing for the first, then -a to -z, -aa and so on."""
     letters = ""
     while part:
-        part, rest = divmod(part - 1, len(_LETTERS))
-        letters = _LETTERS[rest] + letters
+        part, rest = divmod(part - 1, len(ascii_lowercase))
+        letters = ascii_lowercase[rest] + letters
     return f"-{letters}" if letters else ""
 
 
@@ -203,7 +361,6 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
     return leases
 
 
-@last_kept
 def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     """Return the cohorts as the books see them: cost, residual, life, and the sale of what is retired.
 
@@ -275,13 +432,11 @@ def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
     return np.asarray(nodes * np.maximum(hours, 0.0) / plan.months.period_hours, dtype=np.float64)
 
 
-@last_kept
 def bought_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
     """Return the month coordinate of the day each cohort is delivered and paid, shape (cohorts,)."""
     return plan.months.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
 
 
-@last_kept
 def retired_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
     """Return the month coordinate of the day each cohort leaves, infinity for never, shape (cohorts,)."""
     return plan.months.coordinate_of_hour(np.array([cohort.retired_h for cohort in cohorts]))
@@ -327,10 +482,15 @@ def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules
     value = cents(np.where(is_opening(cohorts), worth, 0.0))
     if rules is None:
         return value
-    assets = assets_of(plan, cohorts)
-    before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
-    gain = np.where(is_opening(cohorts), value - (cents(assets.cost_usd) - before), 0)
+    gain = np.where(is_opening(cohorts), value - _opening_basis_cents(plan, cohorts, rules), 0)
     return value - cents(usd(gain) * rules.rate_fraction)
+
+
+def _opening_basis_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> Cents:
+    """Return the tax basis left on the first day of what is owned then, zero of all else, shape (cohorts,)."""
+    assets = assets_of(plan, cohorts)
+    left = cents(assets.cost_usd) - tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
+    return np.where(is_opening(cohorts), left, 0)
 
 
 def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Opening:
@@ -338,24 +498,23 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Openi
 
     Deferred tax = t·(book value − tax basis); it belongs to the site as a whole, as tax does.
     """
-    book, deferred = (np.zeros(len(plan.clusters) + 1, dtype=np.int64) for _ in range(2))
-    rules = plan.money.market.tax
+    book, deferred, space = (np.zeros(len(plan.clusters) + 1, dtype=np.int64) for _ in range(3))
+    rules, building = plan.money.market.tax, building_of(plan)
     if is_opening(cohorts).any():
-        assets = assets_of(plan, cohorts)
-        held = depreciate(assets, plan.months.edge_coordinates).opening_book_cents
+        held = depreciate(assets_of(plan, cohorts), plan.months.edge_coordinates).opening_book_cents
         np.add.at(book, [cohort.cluster for cohort in cohorts], held)
         if rules is not None:
-            before = tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
-            basis = np.where(is_opening(cohorts), cents(assets.cost_usd) - before, 0)
+            basis = _opening_basis_cents(plan, cohorts, rules)
             deferred[-1] = cents(usd(held.sum() - basis.sum()) * rules.rate_fraction)
-    building = building_of(plan)
-    space = np.zeros_like(book)
     if building is not None:
         space[-1] = building.schedule.opening_book_cents[0]
         deferred[-1] += building.deferred_tax_cents(rules) if rules else 0
-    deposits = np.append(order_payments(plan, log).balance_cents(plan)[0], 0)
-    positions = {Position.HARDWARE: book, Position.DEFERRED_TAX: deferred, Position.DEPOSITS: deposits}
-    positions[Position.BUILDING] = space
+    positions = {
+        Position.HARDWARE: book,
+        Position.DEFERRED_TAX: deferred,
+        Position.DEPOSITS: np.append(order_payments(plan, log).balance_cents(plan)[0], 0),
+        Position.BUILDING: space,
+    }
     return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
 
 

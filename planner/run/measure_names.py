@@ -1,7 +1,8 @@
 """The registry of figures: names, formulas and meanings, apart from their arithmetic.
 
-The arithmetic of each is one function in :mod:`planner.plan.quantities` or :mod:`planner.finance.unit_costs`; columns,
-data dictionary and reference take their words from ``figures.csv``, a line for each figure, and need no array library.
+The arithmetic of each is one function in :mod:`planner.plan.quantities` or :mod:`planner.finance.present_value`;
+columns, data dictionary and reference take their words from ``figures.csv``, a line for each figure, and need no array
+library.
 """
 
 from __future__ import annotations

@@ -3,11 +3,14 @@
 Every measure is defined once, in :mod:`planner.run.measure_names`, from which docs/reference/metrics.md is
 written; docs/explanation/finance.md says what they rest on. One that has no meaning for a run (a margin without a
 price, a cost per token without tokens) is None, never zero.
+
+What owning the fleet costs and earns counts each dollar at its time, by the timing convention of
+:mod:`planner.finance.present_value`: the ledger says how much, the cohorts when.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
@@ -15,38 +18,221 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import Floats
-from planner.finance.accounts import (
+from planner.arrays import Floats, Ints
+from planner.finance import present_value
+from planner.finance.depreciation import TaxRules, assess_usd, tax_years
+from planner.finance.ledger import (
     ACCOUNT_CODES,
     CAPEX_ACCOUNTS,
     COST_OF_SERVING_ACCOUNTS,
+    DATED_ACCOUNTS,
+    END_ACCOUNTS,
+    LEASE_PAYMENTS,
     NOT_COST_ACCOUNTS,
     OPERATING_EXPENSE_ACCOUNTS,
     Account,
+    Dimension,
     View,
+    usd,
+    view_cents,
 )
-from planner.finance.carbon import embodied_kg, operational_kg
-from planner.finance.cents import usd
-from planner.finance.ledger import Dimension, view_cents
-from planner.finance.present_value import CashFlows, running_months
-from planner.finance.unit_costs import (
-    break_even_rental_utilisation,
-    break_even_utilisation,
+from planner.finance.present_value import (
+    CashFlows,
+    discount_factors,
     levelised_cost,
-    margin,
     per_million_tokens,
-    price_path,
+    running_months,
 )
+from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
-from planner.plan.money import PricePath
-from planner.run.caching import per_run
-from planner.run.cohorts import assets_of
+from planner.run import cohorts
 from planner.run.measure_names import MEASURES, SERVICE
-from planner.run.ownership import Ownership, flows_of, ownership
-from planner.run.replication import Replication
+from planner.run.simulate import RunResult, per_run
+from planner.scenario.actuals import FLEET, Seen
 from planner.units import MILLION
 
 Figures = dict[str, float | None]
+
+
+@per_run
+def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
+    """Return the ledger rows that count on a day of their own, and the months from the start to it."""
+    ledger, plan = result.ledger, result.plan
+    (start, *_, end), building = plan.months.edge_coordinates, cohorts.building_of(plan)
+    orders = cohorts.order_payments(plan, result.run.log)
+    days = np.zeros(ledger.row_count)
+    places = []
+
+    def dated(accounts: tuple[Account, ...], coordinates: Floats | float, index: tuple[NDArray[Any], ...] = ()) -> None:
+        """Date the rows of some accounts: all alike, or from a table by the rows' places in it."""
+        rows = np.flatnonzero(ledger.rows_of(*accounts))
+        places.append(rows)
+        if rows.size:
+            days[rows] = np.asarray(coordinates)[tuple(column[rows] for column in index)]
+
+    by_cohort, by_month = (ledger.cohort_index,), (ledger.month_index, ledger.cluster_index)
+    dated(CAPEX_ACCOUNTS, cohorts.bought_months(plan, result.cohorts), by_cohort)
+    dated((Account.RESALE,), cohorts.retired_months(plan, result.cohorts), by_cohort)
+    dated(END_ACCOUNTS, end)
+    dated((Account.OPENING_VALUE,), start)
+    dated(LEASE_PAYMENTS, _lease_days(result), by_month)
+    dated((Account.ORDER_PAID,), orders.mean_months(plan, orders.paid_months), by_month)
+    dated((Account.ORDER_SETTLED,), orders.mean_months(plan, orders.settled_months), by_month)
+    dated((Account.CAPEX_BUILDING,), building.opened_months if building else 0.0)
+    rows = np.concatenate(places)
+    return rows, days[rows] - start
+
+
+def _lease_days(result: RunResult) -> Floats:
+    """Return when what lessors are paid in a month is paid, shape (months, clusters): the mean by what is paid."""
+    paid, weighted = (np.zeros((result.plan.months.period_count, len(result.plan.clusters))) for _ in range(2))
+    for lease in cohorts.leases_of(result.plan, result.cohorts):
+        amount = lease.schedule.principal_cents + lease.schedule.interest_cents
+        paid[:, lease.cluster] += amount
+        weighted[:, lease.cluster] += np.where(amount, amount * lease.schedule.paid_months, 0.0)
+    days: Floats = np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0)
+    return days
+
+
+def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> CashFlows:
+    """Return a view's gains less losses, each at its time, given the ledger by month and account."""
+    ledger, edges = result.ledger, result.plan.months.edge_coordinates
+    rows, months = dated_rows(result)
+    seen = ledger.rows_in(view)[rows]
+    return CashFlows(
+        running_usd=-usd(view_cents(by_account, view, leave_out=DATED_ACCOUNTS)),
+        edge_months=edges - edges[0],
+        dated_usd=-usd(ledger.amount_cents[rows[seen]]),
+        dated_months=months[seen],
+        timing=result.plan.money.capital.timing,
+    )
+
+
+def row_factors(result: RunResult) -> Floats:
+    """Return the discount factor of each row of the ledger, by the day on which it counts, shape (rows,)."""
+    capital, edges = result.plan.money.capital, result.plan.months.edge_coordinates
+    running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+    factors = running[result.ledger.month_index]
+    dated, months = dated_rows(result)
+    factors[dated] = discount_factors(capital.discount_rate_per_year, months)
+    return factors
+
+
+def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> Floats:
+    """Return net present cost by cluster, what belongs to the whole site last, shape (clusters + 1,).
+
+    Σ cost·v in the economic view, before income and tax: all that is paid, less what is owned on the last day as if
+    sold then, each discounted from its time. Over all columns it is what :class:`Ownership` says at the last month's
+    end. ``leave_out`` names accounts that are not wanted.
+    """
+    ledger = result.ledger
+    rows = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *leave_out)
+    amounts = usd(ledger.amount_cents[rows]) * row_factors(result)[rows]
+    by_cluster = np.zeros(len(result.plan.clusters) + 1)
+    np.add.at(by_cluster, ledger.cluster_index[rows], amounts)
+    return by_cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """What owning costs up to each month's end, before income, and what tax is due on an income.
+
+    Shape (months, clusters + 1) where not stated; the last column is the fleet, the whole site's costs included.
+    """
+
+    cost_pv_usd: Floats
+    """Cost paid up to the month's end, less what is owned then as if sold, each discounted from its time."""
+    income_usd: Floats
+    """Taxable income of the month before any is earned: gains on sales, less costs and tax depreciation."""
+    end_gain_usd: Floats
+    """What selling all that is owned at the month's end would add to taxable income."""
+    running_factors: Floats
+    """Discount factors of what runs through a month, shape (months,)."""
+    end_factors: Floats
+    """Discount factors of the months' ends, shape (months,)."""
+    years: NDArray[np.int64]
+    """Tax year of each month, shape (months,)."""
+    tax: TaxRules | None
+
+    def tax_pv_usd(self, earned_usd: Floats, column: int = -1) -> float:
+        """Return the present value of tax when so much is earned in each month and all is sold at their end."""
+        if self.tax is None:
+            return 0.0
+        months = earned_usd.size
+        income, years = self.income_usd[:months, column] + earned_usd, self.years[:months]
+        due, on_sale = assess_usd(income, years, self.tax, float(self.end_gain_usd[months - 1, column]))
+        return float(due @ self.running_factors[:months] + on_sale * self.end_factors[months - 1])
+
+    def value_usd(self, earned_usd: Floats) -> float:
+        """Return the owner's net present value when the fleet earns so much in each month, after tax."""
+        return float(earned_usd @ self.running_factors - self.cost_pv_usd[-1, -1]) - self.tax_pv_usd(earned_usd)
+
+    def price_usd(self, quantity: Floats, column: int = -1) -> float | None:
+        """Return the one price of a quantity of shape (months,) at which the value up to its last month is zero."""
+        months = quantity.size
+        cost, sold = self.cost_pv_usd[months - 1, column], quantity @ self.running_factors[:months]
+        if self.tax is None:
+            return levelised_cost(float(cost), float(sold))
+        return levelised_cost(float(cost), float(sold), lambda price: self.tax_pv_usd(price * quantity, column))
+
+
+@per_run
+def ownership(result: RunResult) -> Ownership:
+    """Return what owning costs up to each month's end, by cluster and for the fleet."""
+    plan, ledger, capital = result.plan, result.ledger, result.plan.money.capital
+    edges = plan.months.edge_coordinates - plan.months.edge_coordinates[0]
+    rate, rules, shape = capital.discount_rate_per_year, plan.money.market.tax, (edges.size - 1, len(plan.clusters) + 1)
+    running = discount_factors(rate, running_months(edges, capital.timing))
+    ends = discount_factors(rate, edges[1:])
+    cost = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *END_ACCOUNTS)
+    expensed = cost & ledger.rows_in(View.ACCRUAL)
+    paid, income, owned, gain = (np.zeros(shape) for _ in range(4))
+    amount_usd, places = usd(ledger.amount_cents), np.stack((ledger.month_index, ledger.cluster_index))
+    np.add.at(paid, tuple(places[:, cost]), amount_usd[cost] * row_factors(result)[cost])
+    np.subtract.at(income, tuple(places[:, expensed]), amount_usd[expensed])
+    if result.cohorts:
+        owner = np.array([cohort.cluster for cohort in result.cohorts])
+        np.add.at(owned.T, owner, usd(cohorts.owned_value_cents(plan, result.cohorts)) * ends)
+        for lease in (lease for lease in cohorts.leases_of(plan, result.cohorts) if lease.terms.is_bought):
+            owned[:, lease.cluster] -= usd(lease.schedule.balance_cents) * ends
+        if rules is not None:
+            base = cohorts.tax_base(plan, result.cohorts, rules)
+            np.add.at(income.T, owner, usd(base.income_cents))
+            np.add.at(gain.T, owner, usd(base.end_gain_cents))
+    building = cohorts.building_of(plan)
+    if building is not None:
+        owned[:, -1] += usd(building.value_cents[1:]) * ends
+        if rules is not None:
+            income[:, -1] -= usd(building.deduction_cents)
+            gain[:, -1] += usd(building.value_cents[1:] - building.basis_cents[1:])
+    owned[:, :-1] += usd(cohorts.order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
+    for table in (paid, income, owned, gain):
+        # Until here the last column held what belongs to no cluster.
+        table[:, -1] = table.sum(axis=1)
+    return Ownership(
+        cost_pv_usd=np.cumsum(paid, axis=0) - owned,
+        income_usd=income,
+        end_gain_usd=gain,
+        running_factors=running,
+        end_factors=ends,
+        years=tax_years(plan.months),
+        tax=rules,
+    )
+
+
+def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
+    """Return the levelised cost of a million of a quantity from the start to each month, shape (months, columns).
+
+    The quantity (tokens) has a column for each cluster and then the fleet. What is owned at a month's end counts as if
+    the horizon ended there, so the last month of the fleet is the measure of the whole run. Under tax, each cluster is
+    taxed on its own income.
+    """
+    millions = np.ascontiguousarray(quantity.T) / MILLION
+    prices = [
+        [owner.price_usd(sold[: month + 1], column) for month in range(sold.size)]
+        for column, sold in enumerate(millions)
+    ]
+    return np.array(prices, dtype=np.float64).T
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +291,7 @@ class Sums:
 
 
 @per_run
-def sums_of(result: Replication) -> Sums:
+def sums_of(result: RunResult) -> Sums:
     """Return a run's sums by month."""
     monthly, rented = result.monthly, result.rented.requests
     per_node = result.plan.accelerators_per_node
@@ -137,7 +323,7 @@ def with_fleet(per_cluster: NDArray[Any], elsewhere: NDArray[Any] | float = 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class FleetSeries:
     """The monthly series of the fleet behind the measures, shape (months,) each."""
 
     sums: Sums
@@ -167,10 +353,10 @@ class Series:
 
 
 @per_run
-def series_of(result: Replication) -> Series:
+def series_of(result: RunResult) -> FleetSeries:
     """Return the monthly series of the whole fleet."""
     cents = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    return Series(
+    return FleetSeries(
         sums=sums_of(result),
         economic_usd=usd(view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
         cash_flow_usd=-usd(view_cents(cents, View.CASH)),
@@ -180,41 +366,36 @@ def series_of(result: Replication) -> Series:
 
 
 @per_run
-def measures(result: Replication) -> Mapping[str, float | None]:
+def measures(result: RunResult) -> Mapping[str, float | None]:
     """Return every measure of a run by name, in the order of :data:`MEASURES`."""
     series, plan, ledger = series_of(result), result.plan, result.ledger
     owner, sums = ownership(result), series.sums.over_run()
-    accrued = sums.figures()
-    tax = ledger.account_cents(Account.TAX_CASH) + ledger.account_cents(Account.TAX_DEFERRED)
     figures: Figures = {
-        **{measure.name: _known(accrued[measure.name]) for measure in MEASURES if measure.name in accrued},
+        **{name: _known(accrued) for name, accrued in sums.figures().items()},
         "tco_usd": float(series.economic_usd.sum()),
         "npv_usd": series.economic.net_present_value(plan.money.capital.discount_rate_per_year),
-        "capex_usd": float(usd(sum(ledger.account_cents(account) for account in CAPEX_ACCOUNTS))),
+        "capex_usd": float(usd(ledger.account_cents(*CAPEX_ACCOUNTS))),
         "cash_usd": float(-series.cash_flow_usd.sum()),
         "end_value_usd": float(-usd(ledger.account_cents(Account.RESIDUAL_VALUE))),
         "levelised_cost_per_accelerator_h_usd": owner.price_usd(series.sums.in_service_h[:, -1]),
         "levelised_cost_per_million_tokens_usd": owner.price_usd(series.tokens / MILLION),
         "levelised_cost_per_million_output_tokens_usd": owner.price_usd(series.output_tokens / MILLION),
-        "tax_usd": float(usd(tax)) if plan.money.market.tax else None,
-        **_real(result, series, owner),
     }
-    figures |= _against_market(result, series, owner) | _sold(result, series, sums) | _per_token(result, sums)
-    return MappingProxyType({measure.name: figures[measure.name] for measure in MEASURES})
-
-
-def _real(result: Replication, series: Series, owner: Ownership) -> Figures:
-    """Return cost in dollars of the first day; None where there is no inflation to take out."""
-    figures: Figures = dict.fromkeys(("real_cost_usd", "real_levelised_cost_per_million_tokens_usd"))
-    inflation = result.plan.money.capital.inflation_per_year
-    if inflation:
-        level = price_path(1.0, -inflation, running_months(series.economic.edge_months, series.economic.timing))
+    if plan.money.market.tax:
+        figures["tax_usd"] = float(usd(ledger.account_cents(Account.TAX_CASH, Account.TAX_DEFERRED)))
+    if inflation := plan.money.capital.inflation_per_year:  # in dollars of the first day
+        level = present_value.price_path(
+            1.0, -inflation, running_months(series.economic.edge_months, series.economic.timing)
+        )
         figures["real_cost_usd"] = float((series.accrued_usd / level).sum())
         figures["real_levelised_cost_per_million_tokens_usd"] = owner.price_usd(series.tokens / MILLION * level)
-    return figures
+    if plan.money.market.token_price is not None:
+        figures |= _sold(result, series, sums)
+    figures |= _against_market(result, series, owner) | _per_token(result, sums)
+    return MappingProxyType({measure.name: figures.get(measure.name) for measure in MEASURES})
 
 
-def service(result: Replication) -> Figures:
+def service(result: RunResult) -> Figures:
     """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
     sums = sums_of(result).over_run()
     figures = sums.figures() | sums.fleet_figures()
@@ -222,7 +403,7 @@ def service(result: Replication) -> Figures:
     return {name: promised[name] if name in promised else _known(figures[name]) for name in SERVICE}
 
 
-def promise_figures(result: Replication) -> Figures:
+def promise_figures(result: RunResult) -> Figures:
     """Return how a run stands to its promise; the worst share is None where no request was settled."""
     verdict = result.verdict()
     return {
@@ -238,7 +419,7 @@ def _known(figures: Floats) -> float | None:
     return None if np.isnan(number) else number
 
 
-def revenue_usd(result: Replication) -> Floats:
+def revenue_usd(result: RunResult) -> Floats:
     """Return what the tokens of each month were sold for, shape (months, clusters + 1), the fleet last; NaN unsold."""
     cents = -result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     sold = cents[:, :, ACCOUNT_CODES[Account.REVENUE]]
@@ -247,19 +428,10 @@ def revenue_usd(result: Replication) -> Floats:
     return usd(with_fleet(sold[:, :-1], elsewhere=sold[:, -1]))
 
 
-def _bill_usd(result: Replication, price: PricePath) -> Floats:
-    """Return what the tokens served would cost at a price, shape (months,)."""
-    requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
-    bill: Floats = (requests * result.plan.request_usd(price)).sum(axis=1)
-    return bill
-
-
-def _against_market(result: Replication, series: Series, owner: Ownership) -> Figures:
+def _against_market(result: RunResult, series: FleetSeries, owner: Ownership) -> Figures:
     """Return the break-evens against rent and against an API."""
     market = result.plan.money.market
-    figures: Figures = dict.fromkeys(
-        ("break_even_rental_utilisation_fraction", "break_even_api_price_ratio", "api_saving_npv_usd")
-    )
+    figures: Figures = {}
     if market.rental_usd_per_accelerator_h is not None:
         by_the_hour = [cluster.is_paid_by_the_hour for cluster in result.plan.clusters]
         paid_h = np.where(by_the_hour, series.sums.busy_h[:, :-1], series.sums.in_service_h[:, :-1])
@@ -267,56 +439,43 @@ def _against_market(result: Replication, series: Series, owner: Ownership) -> Fi
         weights, owned = accelerator_h * owner.running_factors, owner.price_usd(accelerator_h)
         rent = levelised_cost(float(market.rental_usd_per_accelerator_h @ weights), float(weights.sum()))
         if owned is not None and rent is not None:
-            figures["break_even_rental_utilisation_fraction"] = break_even_rental_utilisation(owned, rent)
+            figures["break_even_rental_utilisation_fraction"] = present_value.break_even_rental_utilisation(owned, rent)
     if market.api_price is not None:
-        bill = _bill_usd(result, market.api_price)
+        requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
+        bill = (requests * result.plan.request_usd(market.api_price)).sum(axis=1)
         figures["break_even_api_price_ratio"] = owner.price_usd(bill)
         figures["api_saving_npv_usd"] = owner.value_usd(bill)
     return figures
 
 
-def _sold(result: Replication, series: Series, sums: Sums) -> Figures:
+def _sold(result: RunResult, series: FleetSeries, sums: Sums) -> Figures:
     """Return what selling the tokens earns."""
-    names = ("revenue_usd", "gross_margin_fraction", "operating_margin_fraction",
-             "margin_after_capital_charge_fraction", "break_even_utilisation_fraction", "irr_per_year",
-             "payback_months", "discounted_payback_months")  # fmt: skip
-    figures: Figures = dict.fromkeys(names)
-    if result.plan.money.market.token_price is None:
-        return figures
     plan, ledger = result.plan, result.ledger
+    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])  # only hours at work are paid
+    rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:-1, ACCOUNT_CODES[Account.RENT]]
+    with_use = float(usd(ledger.account_cents(Account.ENERGY, Account.COOLING))) + float(usd(rents @ by_the_hour))
     revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
-    with_use = float(usd(ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)))
-    with_use += _rent_by_the_hour_usd(result)
-    accrued, tokens, used = (
-        float(figures[0, -1])
-        for figures in (sums.cost_usd, sums.served_tokens, quantities.utilisation(sums.busy_h, sums.in_service_h))
-    )
-    figures["revenue_usd"] = revenue
-    serving, running = (
-        float(usd(sum(ledger.account_cents(account) for account in accounts)))
-        for accounts in (COST_OF_SERVING_ACCOUNTS, OPERATING_EXPENSE_ACCOUNTS)
-    )
-    figures["gross_margin_fraction"] = _known(margin(revenue, serving))
-    figures["operating_margin_fraction"] = _known(margin(revenue, serving + running))
-    figures["margin_after_capital_charge_fraction"] = _known(margin(revenue, accrued))
+    serving = float(usd(ledger.account_cents(*COST_OF_SERVING_ACCOUNTS)))
+    running = float(usd(ledger.account_cents(*OPERATING_EXPENSE_ACCOUNTS)))
+    accrued, tokens = float(sums.cost_usd[0, -1]), float(sums.served_tokens[0, -1])
+    used = float(quantities.utilisation(sums.busy_h, sums.in_service_h)[0, -1])
+    figures: Figures = {
+        "revenue_usd": revenue,
+        "gross_margin_fraction": _known(present_value.margin(revenue, serving)),
+        "operating_margin_fraction": _known(present_value.margin(revenue, serving + running)),
+        "margin_after_capital_charge_fraction": _known(present_value.margin(revenue, accrued)),
+        "irr_per_year": series.economic.internal_rate(),
+        "payback_months": series.cash.payback_months(),
+        "discounted_payback_months": series.cash.payback_months(plan.money.capital.discount_rate_per_year),
+    }
     if tokens > 0 and used > 0:
-        figures["break_even_utilisation_fraction"] = break_even_utilisation(
+        figures["break_even_utilisation_fraction"] = present_value.break_even_utilisation(
             accrued - with_use, tokens / used, revenue / tokens, with_use / tokens
         )
-    figures["irr_per_year"] = series.economic.internal_rate()
-    figures["payback_months"] = series.cash.payback_months()
-    figures["discounted_payback_months"] = series.cash.payback_months(plan.money.capital.discount_rate_per_year)
     return figures
 
 
-def _rent_by_the_hour_usd(result: Replication) -> float:
-    """Return the rent of machines of which only hours at work are paid."""
-    rents = result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:, ACCOUNT_CODES[Account.RENT]]
-    by_the_hour = [cluster.is_paid_by_the_hour for cluster in result.plan.clusters]
-    return float(usd(rents[:-1] @ np.array(by_the_hour)))
-
-
-def _per_token(result: Replication, sums: Sums) -> Figures:
+def _per_token(result: RunResult, sums: Sums) -> Figures:
     """Return energy and emissions per million tokens served at the site."""
     plan, power = result.plan, result.plan.money.power
     tokens = (sums.served_tokens[0, :-1] * plan.on_site).sum()
@@ -324,13 +483,57 @@ def _per_token(result: Replication, sums: Sums) -> Figures:
     figures: Figures = {
         "energy_kwh_per_million_tokens": _known(per_million_tokens(sums.energy_kwh[0, -1], tokens)),
         "operational_kg_per_million_tokens": _known(per_million_tokens(emitted, tokens)),
-        "embodied_kg_per_million_tokens": None,
     }
     if result.cohorts:
-        assets = assets_of(plan, result.cohorts)
+        assets = cohorts.assets_of(plan, result.cohorts)
         made = np.array([power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts])
         if not np.isnan(made).any():
             service = (assets.in_service_months, assets.retired_months)
             spread = embodied_kg(made, service, power.service_life_months, plan.months.edge_coordinates)
             figures["embodied_kg_per_million_tokens"] = _known(per_million_tokens(spread.sum(), tokens))
     return figures
+
+
+def workload_figures(result: RunResult) -> dict[str, Floats]:
+    """Return the figures of workloads, shape (months, workloads) each."""
+    monthly = result.monthly
+    served = monthly.served_requests.sum(axis=1) + result.rented.requests
+    return {
+        "demand_tokens": result.tokens(monthly.demand_requests),
+        "served_tokens": result.tokens(served),
+        "served_output_tokens": result.tokens(served, output_only=True),
+        "shed_tokens": result.tokens(result.shed_requests()),
+        "late_tokens": result.tokens(monthly.late_requests),
+        "slo_attainment_fraction": quantities.in_time(result.missed_requests(), result.settled_requests()),
+    }
+
+
+def observed(result: RunResult, series: Sequence[Seen]) -> Floats:
+    """Return the series of a run that months which happened can be held against, shape (series, months).
+
+    NaN where there is nothing to divide.
+    """
+    plan, monthly, sums = result.plan, result.monthly, sums_of(result)
+    accounts = usd(result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT))
+    by_workload = workload_figures(result)
+    by_cluster = {
+        **sums.figures(),
+        **sums.fleet_figures(),
+        "accelerators_in_service": sums.in_service_h / plan.months.period_hours[:, None],
+        "peak_facility_kw": monthly.peak_facility_kw,
+        "lost_to_failures_node_h": with_fleet(monthly.failed_node_h),
+        "lost_to_software_node_h": with_fleet(monthly.drag_node_h),
+    }
+    clusters = [*(cluster.name for cluster in plan.clusters), FLEET]
+    workloads = [workload.name for workload in plan.workloads]
+
+    def one(seen: Seen) -> Floats:
+        match seen.kind:
+            case "account":
+                return np.asarray(accounts[:, ACCOUNT_CODES[Account(seen.name)]])
+            case "workload":
+                return by_workload[seen.name][:, workloads.index(seen.of)]
+        table = by_cluster[seen.name]
+        return table if table.ndim == 1 else table[:, clusters.index(seen.of)]
+
+    return np.stack([one(seen) for seen in series]) if series else np.zeros((0, len(plan.months.labels)))

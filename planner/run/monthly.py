@@ -1,17 +1,24 @@
-"""Hours summed into months."""
+"""Hours summed into months, and what must hold in every run, checked before anything is written."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.engine.driver import NodeHours, Run
 from planner.engine.hourly import WindowResult
+from planner.engine.log import ChangeLog
+from planner.errors import ConservationError
+from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Dimension, Ledger, cents
 from planner.plan.plan import Plan
 from planner.plan.quantities import fates, in_service, shares
+from planner.run.cohorts import Cohort, nodes_in_service
+
+_RELATIVE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +60,13 @@ class Monthly:
     def fates_node_h(self) -> dict[str, Floats]:
         """What became of the node-hours on site, by cause; the parts sum to them."""
         return fates(
-            present=self.present_node_h, failed=self.failed_node_h, dark=self.dark_node_h,
-            busy=self.busy_node_h, drag=self.drag_node_h, throttled=self.throttled_node_h,
-        )  # fmt: skip
+            present=self.present_node_h,
+            failed=self.failed_node_h,
+            dark=self.dark_node_h,
+            busy=self.busy_node_h,
+            drag=self.drag_node_h,
+            throttled=self.throttled_node_h,
+        )
 
     @property
     def in_service_node_h(self) -> Floats:
@@ -65,9 +76,35 @@ class Monthly:
 
 def sum_months(plan: Plan, run: Run) -> Monthly:
     """Sum a run's hours into months."""
-    sums = _sums(plan, *_joined(run))
-    sums["facility_kwh"] = sums["facility_kwh"][:, None] * shares_of_power(plan, sums["it_kwh"])
-    return Monthly(**sums)
+    starts = plan.month_edges_h[:-1]
+
+    def by_month(name: str, parts: Sequence[WindowResult | NodeHours] = run.windows) -> Floats:
+        return np.moveaxis(np.add.reduceat(joined(name, parts), starts, axis=-1), -1, 0)
+
+    it_kwh = by_month("it_kw")
+    is_dark, is_parked = any(part.dark.any() for part in run.node_hours), run.windows[0].woken_nodes is not None
+    return Monthly(
+        present_node_h=by_month("present", run.node_hours),
+        failed_node_h=by_month("failed", run.node_hours),
+        dark_node_h=by_month("dark", run.node_hours) if is_dark else np.zeros_like(it_kwh),
+        busy_node_h=by_month("busy_nodes"),
+        drag_node_h=by_month("drag_nodes"),
+        throttled_node_h=by_month("throttled_nodes") if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
+        woken_nodes=by_month("woken_nodes") if is_parked else np.zeros_like(it_kwh),
+        served_requests=by_month("served_requests"),
+        it_kwh=it_kwh,
+        facility_kwh=by_month("facility_kw")[:, None] * shares_of_power(plan, it_kwh),
+        peak_facility_kw=np.maximum.reduceat(joined("facility_kw", run.windows), starts),
+        demand_requests=by_month("demand_requests"),
+        shed_requests=by_month("shed_requests"),
+        late_requests=by_month("late_requests"),
+    )
+
+
+def joined(name: str, parts: Sequence[WindowResult | NodeHours]) -> Floats:
+    """Return a figure of all windows, hours last; that of a single one as it is, for a copy takes its time."""
+    arrays = [getattr(part, name) for part in parts]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
 
 
 def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
@@ -79,48 +116,143 @@ def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
     return shares(it_kwh, rated)
 
 
-def _joined(run: Run) -> tuple[WindowResult, NodeHours]:
-    """Return a run's windows as one."""
-    if len(run.windows) == 1:
-        return run.windows[0], run.node_hours[0]
-
-    def hours(name: str) -> Floats:
-        return np.concatenate([getattr(window, name) for window in run.windows], axis=-1)
-
-    first, last = run.windows[0], run.windows[-1]
-    by_hour = [field.name for field in fields(WindowResult) if isinstance(getattr(first, field.name), np.ndarray)]
-    changes: dict[str, Any] = {name: hours(name) for name in by_hour}
-    window = replace(first, waiting_requests=last.waiting_requests, **changes)
-    machines = NodeHours(
-        **{
-            field.name: np.concatenate([getattr(part, field.name) for part in run.node_hours], axis=-1)
-            for field in fields(NodeHours)
-        }
-    )
-    return window, machines
+def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
+    """Raise ConservationError unless tokens, machines, energy and capacity add up."""
+    problems = [
+        *_requests(plan, run, monthly),
+        *_dark(plan, run),
+        *_launches(plan, run),
+        *_machines(plan, run),
+        *_energy(plan, run, monthly),
+        *_capacity(monthly),
+    ]
+    if problems:
+        raise ConservationError("this run does not add up: " + "; ".join(problems))
 
 
-def _sums(plan: Plan, window: WindowResult, machines: NodeHours) -> dict[str, Floats]:
-    """Sum the hours of the whole horizon; facility energy is not yet split by cluster: its shape is (months,)."""
-    starts = plan.month_edges_h[:-1]
+def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], ledger: Ledger) -> None:
+    """Raise ConservationError unless the ledger holds what was bought, and the cohorts what served."""
+    problems = [*_purchases(plan, run.log, ledger), *_cohort_hours(plan, monthly, cohorts)]
+    if problems:
+        raise ConservationError("purchases and the books differ: " + "; ".join(problems))
 
-    def by_month(hourly: Floats) -> Floats:
-        return np.moveaxis(np.add.reduceat(hourly, starts, axis=-1), -1, 0)
 
-    it_kwh = by_month(window.it_kw)
-    return {
-        "present_node_h": by_month(machines.present),
-        "failed_node_h": by_month(machines.failed),
-        "dark_node_h": by_month(machines.dark) if machines.dark.any() else np.zeros_like(it_kwh),
-        "busy_node_h": by_month(window.busy_nodes),
-        "drag_node_h": by_month(window.drag_nodes),
-        "throttled_node_h": by_month(window.throttled_nodes) if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
-        "woken_nodes": np.zeros_like(it_kwh) if window.woken_nodes is None else by_month(window.woken_nodes),
-        "served_requests": by_month(window.served_requests),
-        "it_kwh": it_kwh,
-        "facility_kwh": by_month(window.facility_kw),
-        "peak_facility_kw": np.maximum.reduceat(window.facility_kw, starts),
-        "demand_requests": by_month(window.demand_requests),
-        "shed_requests": by_month(window.shed_requests),
-        "late_requests": by_month(window.late_requests),
-    }
+def _purchases(plan: Plan, log: ChangeLog, ledger: Ledger) -> list[str]:
+    """Capex and debts of leases = Σ delivered nodes · their price in the books, by cluster and month of delivery.
+
+    What was delivered before the start was paid then, and is no capex of the horizon.
+    Held against the deliveries of the log, apart from cohorts, calendar coordinates and depreciation.
+    """
+    paid = np.zeros((plan.months.period_count, len(plan.clusters)), dtype=np.int64)
+    for purchase in (purchase for purchase in log.purchases if purchase.time_h >= 0):
+        month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
+        paid[month, purchase.cluster] += cents(purchase.nodes * sum(purchase.prices_usd))
+    table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
+    posted = table[:, :-1, [ACCOUNT_CODES[account] for account in (*CAPEX_ACCOUNTS, Account.LEASE_STARTED)]]
+    posted = posted.sum(axis=2)
+    return [
+        f"{plan.clusters[c].name}, {plan.months.labels[m]}: {posted[m, c] / 100:,.2f} USD of capex in the ledger, "
+        f"{paid[m, c] / 100:,.2f} delivered"
+        for m, c in np.argwhere(posted != paid)
+    ]
+
+
+def _cohort_hours(plan: Plan, monthly: Monthly, cohorts: tuple[Cohort, ...]) -> list[str]:
+    """Node-hours of the cohorts in service = node-hours on site, by cluster and month."""
+    hours = np.zeros_like(monthly.present_node_h)
+    if cohorts:
+        complete = tuple(cohort for cohort in cohorts if cohort.machines)
+        owner = np.array([cohort.cluster for cohort in complete], dtype=np.intp)
+        np.add.at(hours.T, owner, nodes_in_service(plan, complete) * plan.months.period_hours)
+    off = np.abs(hours - monthly.present_node_h)
+    if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
+        return [f"node-hours of cohorts in service are off by {off.max():.3g}"]
+    return []
+
+
+def _requests(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
+    """Demanded = served + shed + still waiting, workload by workload."""
+    demand = monthly.demand_requests.sum(axis=0)
+    served = monthly.served_requests.sum(axis=(0, 1))
+    waiting = np.array([row.sum() for row in run.windows[-1].waiting_requests])
+    difference = np.abs(demand - served - monthly.shed_requests.sum(axis=0) - waiting)
+    return [
+        f"{plan.workloads[w].name}: {demand[w]:.9g} requests came, {served[w]:.9g} were served, the rest is off by "
+        f"{difference[w]:.3g}"
+        for w in np.flatnonzero(difference > _RELATIVE * demand + 1e-3)
+    ]
+
+
+def _dark(plan: Plan, run: Run) -> list[str]:
+    """Shed ≥ demand × dark share of the hour, for workloads that can neither wait nor be served at a provider's."""
+    if not run.log.site:
+        return []
+    moments = np.array(run.log.site).ravel()  # outages follow one another: start, end, start, end, ...
+    gone_h = np.concatenate(([0.0], np.cumsum(np.diff(moments) * (np.arange(moments.size - 1) % 2 == 0))))
+    problems = []
+    for window in run.windows:
+        edges = np.arange(window.first_hour, window.first_hour + window.nodes.shape[1] + 1)
+        owed = window.demand_requests * np.diff(np.interp(edges, moments, gone_h))
+        short = owed - window.shed_requests > _RELATIVE * window.demand_requests + 1e-6
+        problems += [
+            f"{workload.name}: requests that arrived in an outage were served"
+            for w, workload in enumerate(plan.workloads)
+            if not workload.deadline_h and plan.on_site[list(workload.cluster_order)].all() and short[w].any()
+        ]
+    return problems
+
+
+def _launches(plan: Plan, run: Run) -> list[str]:
+    """Nothing is asked of a model before its launch, and nothing served."""
+    problems = []
+    for w, workload in enumerate(plan.workloads):
+        for window in run.windows:
+            before = max(0, math.ceil(workload.launch_h or 0.0) - window.first_hour)
+            if window.demand_requests[w, :before].any() or window.served_requests[:, w, :before].any():
+                problems.append(f"{workload.name}: served before its model's launch")
+    return problems
+
+
+def _machines(plan: Plan, run: Run) -> list[str]:
+    """In service = delivered − failed + repaired − retired, at the end of the last hour."""
+    problems = []
+    last = run.node_hours[-1]
+    for index, cluster in enumerate(plan.clusters):
+        changes = [change for change in run.log.changes if change.cluster == index and change.time_h <= plan.hours - 1]
+        present = sum(change.accelerators for change in changes)
+        settled = [change for change in run.log.changes if change.cluster == index and change.time_h > plan.hours - 1]
+        counted = last.present[index, -1] * cluster.accelerators_per_node
+        if not settled and abs(counted - present) > 1e-6 * max(present, 1):
+            problems.append(f"{cluster.name}: {counted:.6g} accelerators on site, {present} delivered less retired")
+    if any(bool(np.any(machines.healthy > machines.present)) for machines in run.node_hours):
+        problems.append("more nodes healthy than present")
+    return problems
+
+
+def _energy(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
+    """KWh = Σ kW·h, IT and facility; no node draws more than at full load, nor less than at rest, parked or capped."""
+    it = sum(float(window.it_kw.sum()) for window in run.windows)
+    facility = sum(float(window.facility_kw.sum()) for window in run.windows)
+    problems = []
+    if abs(monthly.it_kwh.sum() - it) > _RELATIVE * it:
+        problems.append(f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}")
+    node_h = (monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h) * plan.on_site
+    idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
+    if plan.site.parking is not None:
+        idle = np.minimum(idle, plan.site.parking.parked_kw)
+    least = 0.0 if plan.site.cap_kw is not None else node_h * idle
+    if np.any(monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6) or np.any(
+        monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6
+    ):
+        problems.append("a cluster draws more than its nodes do at full load, or less than at rest")
+    if it > 0 and abs(monthly.facility_kwh.sum() - facility) > 1e-6 * facility:
+        problems.append(f"facility energy by month {monthly.facility_kwh.sum():.9g} kWh, by hour {facility:.9g}")
+    return problems
+
+
+def _capacity(monthly: Monthly) -> list[str]:
+    """Node-hours present = the sum of what became of them, none of it negative."""
+    off = np.abs(sum(monthly.fates_node_h.values()) - monthly.present_node_h)
+    if np.any(off > 1e-6 * monthly.present_node_h + 1e-6):
+        return [f"node-hours by cause are off by {off.max():.3g}"]
+    return []

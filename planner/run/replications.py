@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner.arrays import Floats
-from planner.parallel import begun
+from planner.parallel import Begun
 from planner.run.measure_names import DRAWS
 from planner.run.measures import Figures, measures, revenue_usd, series_of, service
-from planner.run.result import RunResult
-from planner.run.simulate import simulate_plan
+from planner.run.simulate import RunResult, simulate_plan
 
 _BEYOND_FRACTION = 0.05  # left out on either side, where there are draws enough
 
@@ -128,10 +127,10 @@ def drawing(
         again = draw(replication)
         return figures_of(again), months_of(again)
 
-    with begun([functools.partial(drawn, replication) for replication in further], workers) as others:
+    with Begun([functools.partial(drawn, replication) for replication in further], workers) as others:
 
         def together(result: RunResult) -> Chance:
-            figures, months = zip((figures_of(result), months_of(result)), *others(), strict=True)
+            figures, months = zip((figures_of(result), months_of(result)), *others.results(), strict=True)
             return Chance(figures=figures, monthly={name: np.stack([by[name] for by in months]) for name in months[0]})
 
         yield together

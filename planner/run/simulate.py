@@ -1,24 +1,232 @@
-"""One replication from a scenario to a checked result."""
+"""One replication from a scenario to a checked result: months, the change log, the ledger, tables as pandas frames."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import html
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from planner.arrays import Floats
 from planner.engine.driver import Run, run_plan
+from planner.engine.hourly import Rented, never_placed, rent_for_shed
 from planner.engine.processes import Process
-from planner.engine.rented import rent_for_shed
 from planner.errors import ScenarioError
+from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Dimension, Ledger, View
+from planner.finance.statements import LINES, Frequency, cover_ratio, monthly_statements
+from planner.plan import quantities
 from planner.plan.build import build_plan
+from planner.plan.contradictions import hardly_meant
 from planner.plan.plan import Plan
-from planner.run.accounting import write_ledger
-from planner.run.caching import last_kept
-from planner.run.checks import check_run
-from planner.run.cohorts import cohorts_of
-from planner.run.monthly import Monthly, sum_months
-from planner.run.result import RunResult
+from planner.plan.slo_target import Verdict, judge
+from planner.run.accounting import overloaded, write_ledger
+from planner.run.cohorts import Cohort, cohorts_of, opening_of
+from planner.run.measure_names import FLEET
+from planner.run.monthly import Monthly, check_run, sum_months
 from planner.scenario.scenario import Scenario
+from planner.units import counted, unit_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Derived = TypeVar("Derived")
+ABSURD_SHED_FRACTION = 0.9
+"""Share of tokens shed beyond which a run is hardly meant; assumption: even a fleet kept at full load sheds less."""
+
+
+def per_run(derive: Callable[[RunResult], Derived]) -> Callable[[RunResult], Derived]:
+    """Keep what is derived of a run as long as the run is.
+
+    It must not hold the run itself, or neither would ever be let go.
+    """
+    kept: weakref.WeakKeyDictionary[RunResult, Derived] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(derive)
+    def once(result: RunResult) -> Derived:
+        derived = kept.get(result)
+        if derived is None:
+            derived = kept[result] = derive(result)
+        return derived
+
+    return once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False, weakref_slot=True)
+class RunResult:
+    """One finished replication: frozen, checked, independent of how it will be shown; its tables are pandas frames."""
+
+    scenario: Scenario
+    plan: Plan
+    seed: int
+    replication: int
+    run: Run
+    monthly: Monthly
+    cohorts: tuple[Cohort, ...]
+    rented: Rented
+    """What rented accelerators served of what would have been shed."""
+    ledger: Ledger
+    processes: tuple[Process, ...] = ()
+    """The user's own, that ran with it."""
+
+    @property
+    @per_run
+    def warnings(self) -> tuple[str, ...]:
+        """What is hardly meant: nearly all work shed, odd figures, machines that never served, overloaded crews.
+
+        The share shed stands first, since every other figure of such a run is of the little that was served.
+        """
+        demand, shed = self.tokens(self.monthly.demand_requests).sum(), self.tokens(self.shed_requests()).sum()
+        lost = []
+        if demand > 0 and shed / demand > ABSURD_SHED_FRACTION:
+            lost.append(f"{shed / demand:.1%} of tokens are shed: the fleet is far too small for this traffic")
+        idle = []
+        for index, cluster in enumerate(self.plan.clusters):
+            waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
+            if waiting:
+                nodes, paid = sum(c.machines for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
+                idle.append(
+                    f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid:,.0f} USD), "
+                    "did not enter service: for want of power, or too late"
+                )
+        late = (*idle, *overloaded(self.plan, self.monthly), *self._broken_covenants())
+        return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *late)
+
+    def _never_placed(self) -> list[str]:
+        """Name the workloads whose model never found room beside the others, with what it takes."""
+        plan, told = self.plan, []
+        for w in never_placed(plan, self.run.windows):
+            workload = plan.workloads[w]
+            sizes = [
+                f"{deployment.least_nodes:g} of {plan.clusters[deployment.cluster].nodes} nodes of "
+                f"{plan.clusters[deployment.cluster].name}"
+                for deployment in (plan.placement.deployments if plan.placement else ())
+                if w in deployment.workloads
+            ]
+            told.append(
+                f"workload {workload.name} was never served: {workload.model} takes {', '.join(sizes)} or more, "
+                "which it does not find; add nodes"
+            )
+        return told
+
+    def _broken_covenants(self) -> list[str]:
+        """Say in which fiscal quarters the loan's covenant does not hold."""
+        capital = self.plan.money.capital
+        if capital.loan is None or capital.loan.least_cover_ratio is None:
+            return []
+        monthly = monthly_statements(self.ledger, opening_of(self.plan, self.cohorts, self.run.log))
+        quarters = monthly.by(Frequency.QUARTER, self.plan.months, capital.fiscal_year_start_month)
+        cover, least = cover_ratio(quarters), capital.loan.least_cover_ratio
+        broken = np.flatnonzero(cover < least)
+        if not broken.size:
+            return []
+        worst = int(np.nanargmin(cover))
+        return [
+            f"the loan's covenant is broken in {broken.size} of {np.isfinite(cover).sum()} fiscal quarters: operating "
+            f"cash flow is {cover[worst]:.2f} times debt service in {quarters.periods[worst]}, {least:g} are agreed"
+        ]
+
+    def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
+        """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
+        table = self.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT, view=view)
+        table[:, :, [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]] = 0
+        return np.asarray(table.sum(axis=2), dtype=np.int64)
+
+    def shed_requests(self) -> Floats:
+        """Return requests shed and not served on rented accelerators, shape (months, workloads)."""
+        return quantities.shed_requests(self.monthly.shed_requests, self.rented.requests)
+
+    def missed_requests(self) -> Floats:
+        """Return requests late or shed, shape (months, workloads)."""
+        return quantities.missed_requests(self.monthly.late_requests, self.shed_requests())
+
+    def settled_requests(self) -> Floats:
+        """Return requests served, rented for or shed, shape (months, workloads)."""
+        return quantities.settled_requests(self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests)
+
+    def verdict(self) -> Verdict:
+        """Return how this replication stands to the scenario's promise."""
+        return judge(self.missed_requests(), self.settled_requests(), self.plan.promise)
+
+    def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
+        """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""
+        loads = self.plan.workloads
+        per_request = (
+            np.stack([load.output_tokens for load in loads], axis=-1) if output_only else self.plan.tokens_per_request
+        )
+        return requests * (per_request[:, None, :] if requests.ndim == 3 else per_request)
+
+    def __repr__(self) -> str:
+        parts = (f"{self.scenario!r}", f"seed {self.seed}", f"replication {self.replication}")
+        return f"<RunResult of {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the fleet month by month."""
+        fleet = self.timeline_monthly().query(f"cluster == '{FLEET}'").drop(columns="cluster").set_index("month")
+        return f"<p>{html.escape(repr(self))}</p>{fleet.to_html(float_format='{:,.4g}'.format)}"
+
+    def timeline_monthly(self) -> pd.DataFrame:
+        """One row per month and cluster, and a ``fleet`` row per month."""
+        return self._frame("timeline_monthly")
+
+    def timeline_workloads(self) -> pd.DataFrame:
+        """One row per month and workload."""
+        return self._frame("timeline_workloads")
+
+    def timeline_daily(self) -> pd.DataFrame:
+        """One row per day and cluster, and a ``fleet`` row per day."""
+        return self._frame("timeline_daily")
+
+    def timeline_hourly(self) -> pd.DataFrame:
+        """One row per hour and cluster, and a ``fleet`` row per hour."""
+        return self._frame("timeline_hourly")
+
+    def ledger_table(self) -> pd.DataFrame:
+        """One row per month, cluster, account and purchase cohort."""
+        return self._frame("ledger")
+
+    def statements(self, frequency: str = "month") -> pd.DataFrame:
+        """Income statement, cash flow and balance sheet in dollars, one row per month, quarter or year and cluster."""
+        table = self._frame("statement", Frequency(frequency))
+        return with_units(table.assign(**{name: table[name] / 100 for name in LINES}))
+
+    def events(self) -> pd.DataFrame:
+        """One row per event, with what it cost in tokens."""
+        return self._frame("events")
+
+    def losses(self) -> pd.DataFrame:
+        """Node-hours by month, cluster and cause; the causes sum to the whole."""
+        return self._frame("losses")
+
+    def late_reasons(self) -> pd.DataFrame:
+        """Why requests were not in time, by month, workload and reason; the reasons sum to 1 − the share in time."""
+        return self._frame("late_reasons")
+
+    def placement(self) -> pd.DataFrame:
+        """Replicas of each model by month, cluster and workload."""
+        return self._frame("placement")
+
+    def routing_monthly(self) -> pd.DataFrame:
+        """Tokens and utilisation by month, cluster and workload."""
+        return self._frame("routing_monthly")
+
+    def _frame(self, name: str, *given: Frequency) -> pd.DataFrame:
+        """Return one of the run's tables as a pandas frame."""
+        import pandas as pd  # noqa: PLC0415 - half a second that only a caller who wants a frame should wait for
+
+        from planner.run import tables  # noqa: PLC0415 - as above
+
+        return with_units(pd.DataFrame(getattr(tables, name)(self, *given)))
+
+
+def with_units(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame with the units of its columns, as their names state them, in ``attrs["units"]``."""
+    frame.attrs["units"] = {str(name): unit for name in frame.columns if (unit := unit_of(str(name)))}
+    return frame
 
 
 def simulate(
@@ -30,10 +238,17 @@ def simulate(
     return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
 
 
-@last_kept
+_last_plan: list[tuple[Scenario, Plan]] = []
+
+
 def plan_of(scenario: Scenario) -> Plan:
     """Return a scenario's plan; the last one is kept, for a notebook that runs it with one seed after another."""
-    return build_plan(scenario)
+    for known, plan in tuple(_last_plan):  # a copy: another thread may put its own there
+        if known is scenario:
+            return plan
+    plan = build_plan(scenario)
+    _last_plan[:] = [(scenario, plan)]
+    return plan
 
 
 def check_whole(**stated: object) -> None:

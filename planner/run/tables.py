@@ -1,35 +1,36 @@
-"""A run as tables: columns by name, ready for a CSV file or a data frame."""
+"""A run as tables: columns by name, ready for a CSV file or a data frame.
+
+Of every event the table of events has the node-hours it took and the tokens they would have carried.
+"""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable, Sequence
-from typing import Any
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
 from planner.elementwise import in_hours
-from planner.engine.hourly import WindowResult
-from planner.engine.rented import rent_by_hour
-from planner.engine.residence import Residence, residence
-from planner.finance.accounts import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View
-from planner.finance.cents import split_cents, usd
+from planner.engine.hourly import Residence, rent_by_hour, residence
+from planner.engine.log import SpeedChange
+from planner.engine.repair_shop import PLANNED
+from planner.errors import ConservationError
+from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, split_cents, usd
+from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
 from planner.finance.statements import Frequency, monthly_statements
-from planner.finance.unit_costs import cumulative_per_million_tokens, per_million_tokens
 from planner.plan import quantities
 from planner.plan.plan import Deployment, Plan
-from planner.run import event_table
 from planner.run.cohorts import opening_of
 from planner.run.measure_names import FLEET, SITE, TIMELINE
-from planner.run.measures import sums_of, with_fleet
-from planner.run.ownership import levelised_to_date, ownership
-from planner.run.replication import Replication
+from planner.run.measures import levelised_to_date, ownership, sums_of, with_fleet, workload_figures
+from planner.run.simulate import RunResult
 from planner.run.slo_misses import REASONS, lost_requests
-from planner.units import HOURS_PER_DAY
+from planner.units import HOURS_PER_DAY, counted
 
 Columns = dict[str, Any]
-events = event_table.events  # the one table in a module of its own
 
 
 def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
@@ -37,7 +38,7 @@ def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
     return np.column_stack((np.full((fleet.size, clusters), np.nan), fleet))
 
 
-def timeline_monthly(result: Replication) -> Columns:
+def timeline_monthly(result: RunResult) -> Columns:
     """One row per month and cluster, then the fleet; demand, shed and late work belong to the fleet as a whole."""
     plan, sums = result.plan, sums_of(result)
     served, output = sums.served_tokens, sums.served_output_tokens
@@ -59,7 +60,8 @@ def timeline_monthly(result: Replication) -> Columns:
         "levelised_cost_per_million_tokens_usd": levelised_to_date(owner, served),
         "levelised_cost_per_million_output_tokens_usd": levelised_to_date(owner, output),
     }
-    return _by_cluster(plan, "month", plan.months.labels, {name: table[name] for name in TIMELINE})
+    ordered = {name: table[name] for name in TIMELINE}
+    return _rows_by("month", plan.months.labels, "cluster", _clusters_and_fleet(plan), ordered)
 
 
 def _power_limit_kw(plan: Plan) -> Floats:
@@ -70,53 +72,49 @@ def _power_limit_kw(plan: Plan) -> Floats:
     return np.where(np.isfinite(most), most, np.nan)
 
 
-def _needed(result: Replication) -> tuple[Floats, Floats]:
+def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
+    """Return the tokens of requests by window, hours last; workloads, the axis before them, are added up."""
+    plan = result.plan
+    per_request = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
+    parts = [
+        (came * per_request[:, window.first_hour : window.first_hour + window.facility_kw.size]).sum(axis=-2)
+        for came, window in zip(requests, result.run.windows, strict=True)
+    ]
+    return np.concatenate(parts, axis=-1)
+
+
+def _needed(result: RunResult) -> tuple[Floats, Floats]:
     """Return accelerators that all work asked for would keep busy, each month's mean and highest hour."""
     plan, windows, starts = result.plan, result.run.windows, result.plan.month_edges_h[:-1]
-    per_request = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
     busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
-    served, refused = (
-        np.concatenate([(came * per_request[:, _hours(window)]).sum(axis=0) for came, window in parts])
-        for parts in (
-            [(window.served_requests.sum(axis=0), window) for window in windows],
-            [(window.shed_requests, window) for window in windows],
-        )
-    )
+    served = _tokens_by_hour(result, (window.served_requests.sum(axis=0) for window in windows))
+    refused = _tokens_by_hour(result, (window.shed_requests for window in windows))
     mean = quantities.needed(*(np.add.reduceat(hourly, starts) for hourly in (busy, served, refused)))
     # An hour that served nothing says nothing about what its work would take: fmax passes over it.
     return mean / plan.months.period_hours, np.fmax.reduceat(quantities.needed(busy, served, refused), starts)
 
 
-def _by_cluster(plan: Plan, stamp: str, labels: Sequence[str], table: dict[str, Floats]) -> Columns:
-    """Return a table of figures of shape (periods, clusters + 1) as columns, with a row for each of them."""
-    names = [*(cluster.name for cluster in plan.clusters), FLEET]
-    columns: Columns = {stamp: [label for label in labels for _ in names], "cluster": names * len(labels)}
+def _rows_by(stamp: str, labels: Sequence[str], kind: str, names: list[str], table: Mapping[str, Any]) -> Columns:
+    """Return a table of arrays of shape (periods, names) as columns, with a row for each period and name."""
+    columns: Columns = {stamp: [label for label in labels for _ in names], kind: names * len(labels)}
     return columns | {name: figures.ravel() for name, figures in table.items()}
 
 
-def timeline_workloads(result: Replication) -> Columns:
+def _clusters_and_fleet(plan: Plan) -> list[str]:
+    return [*(cluster.name for cluster in plan.clusters), FLEET]
+
+
+def timeline_workloads(result: RunResult) -> Columns:
     """One row per month and workload."""
-    monthly, plan = result.monthly, result.plan
-    names = [workload.name for workload in plan.workloads]
-    served = monthly.served_requests.sum(axis=1)
-    columns: Columns = {
-        "month": [label for label in plan.months.labels for _ in names],
-        "workload": names * len(plan.months.labels),
-    }
-    table = {
-        "demand_tokens": result.tokens(monthly.demand_requests),
-        "served_tokens": result.tokens(served + result.rented.requests),
-        "shed_tokens": result.tokens(result.shed_requests()),
-        "late_tokens": result.tokens(monthly.late_requests),
-        "slo_attainment_fraction": quantities.in_time(result.missed_requests(), result.settled_requests()),
-    }
+    table = workload_figures(result)
+    del table["served_output_tokens"]
     table["accelerator_h"], table["cost_usd"] = _shares(result, table["served_tokens"], table["demand_tokens"])
     table["cost_per_million_tokens_usd"] = per_million_tokens(table["cost_usd"], table["served_tokens"])
-    columns.update({name: values.ravel() for name, values in table.items()})
-    return columns
+    names = [workload.name for workload in result.plan.workloads]
+    return _rows_by("month", result.plan.months.labels, "workload", names, table)
 
 
-def _shares(result: Replication, served_tokens: Floats, demand_tokens: Floats) -> tuple[Floats, Floats]:
+def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> tuple[Floats, Floats]:
     """Return each workload's accelerator-hours and its share of the cost, both of shape (months, workloads).
 
     A cluster's month is shared by the machine time that requests take there at full speed. What no machine time
@@ -132,7 +130,7 @@ def _shares(result: Replication, served_tokens: Floats, demand_tokens: Floats) -
     return (share[:, :-1] * busy_h[:, :, None]).sum(axis=1), usd(split_cents(result.cost_cents(), share).sum(axis=1))
 
 
-def _machine_time(result: Replication) -> Floats:
+def _machine_time(result: RunResult) -> Floats:
     """Return node-hours that what was served takes at full speed, in the layouts in which it was served.
 
     Shape (months, clusters, workloads). In hours of overload more is served, late, than what keeps the objective, and
@@ -146,19 +144,15 @@ def _machine_time(result: Replication) -> Floats:
     return quantities.machine_time(requests, np.moveaxis(plan.requests_per_node_h, 2, 0))
 
 
-def losses(result: Replication) -> Columns:
+def losses(result: RunResult) -> Columns:
     """Node-hours by month and cluster: what was at work, and where the rest went; the parts sum to the whole."""
-    monthly, plan = result.monthly, result.plan
-    names = [cluster.name for cluster in plan.clusters]
-    columns: Columns = {
-        "month": [label for label in plan.months.labels for _ in names],
-        "cluster": names * len(plan.months.labels),
-        "present_node_h": monthly.present_node_h.ravel(),
-    }
-    return columns | {f"{fate}_node_h": node_h.ravel() for fate, node_h in monthly.fates_node_h.items()}
+    names = [cluster.name for cluster in result.plan.clusters]
+    table = {"present_node_h": result.monthly.present_node_h}
+    table |= {f"{fate}_node_h": node_h for fate, node_h in result.monthly.fates_node_h.items()}
+    return _rows_by("month", result.plan.months.labels, "cluster", names, table)
 
 
-def late_reasons(result: Replication) -> Columns:
+def late_reasons(result: RunResult) -> Columns:
     """One row per month, workload and reason why requests were not in time, the worst kind of mend with it."""
     lost, plan = lost_requests(result), result.plan
     names = [workload.name for workload in plan.workloads]
@@ -180,21 +174,21 @@ def late_reasons(result: Replication) -> Columns:
     }
 
 
-def placement(result: Replication) -> Columns:
+def placement(result: RunResult) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: the replicas that its model held there."""
-    pairs, held = _residents(result)
-    names = ("model", "replicas", "nodes", "memory_fraction", "load_node_h")
-    rows: list[tuple[Any, ...]] = []
-    for m in range(len(result.plan.months.labels)):
-        for _, w, d, deployment in pairs:
-            replicas = held.replicas[m, d]
-            memory = deployment.resident_bytes / deployment.memory_bytes
-            nodes = replicas * deployment.nodes_per_replica
-            rows.append((result.plan.workloads[w].model, replicas, nodes, memory, held.load_node_h[m, d]))
-    return _by_pair(result.plan, pairs) | dict(zip(names, zip(*rows, strict=True), strict=True))
+    plan, (pairs, held) = result.plan, _residents(result)
+    months, columns = len(plan.months.labels), [d for _, _, d, _ in pairs]
+    nodes_per_replica = np.array([deployment.nodes_per_replica for *_, deployment in pairs])
+    return _by_pair(plan, pairs) | {
+        "model": [plan.workloads[w].model for _, w, *_ in pairs] * months,
+        "replicas": held.replicas[:, columns].ravel(),
+        "nodes": (held.replicas[:, columns] * nodes_per_replica).ravel(),
+        "memory_fraction": [one.resident_bytes / one.memory_bytes for *_, one in pairs] * months,
+        "load_node_h": held.load_node_h[:, columns].ravel(),
+    }
 
 
-def routing_monthly(result: Replication) -> Columns:
+def routing_monthly(result: RunResult) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: what it served there, and how full it was."""
     plan, monthly = result.plan, result.monthly
     pairs, held = _residents(result)
@@ -223,7 +217,7 @@ Pair = tuple[int, int, int, Deployment]
 """A cluster, a workload that it can serve, and the deployment that does, by its number and itself."""
 
 
-def _residents(result: Replication) -> tuple[list[Pair], Residence]:
+def _residents(result: RunResult) -> tuple[list[Pair], Residence]:
     """Return the pairs of cluster and workload, and what their deployments held."""
     plan = result.plan
     if plan.placement is None:
@@ -242,7 +236,7 @@ def _by_pair(plan: Plan, pairs: Sequence[Pair]) -> Columns:
     }
 
 
-def ledger(result: Replication) -> Columns:
+def ledger(result: RunResult) -> Columns:
     """One row per month, cluster, account and purchase cohort."""
     book = result.ledger
     clusters, cohorts = (*book.labels.clusters, SITE), (*book.labels.cohorts, "")
@@ -267,46 +261,42 @@ def accounts() -> Columns:
     }
 
 
-def statement(result: Replication, frequency: Frequency = Frequency.MONTH) -> Columns:
+def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
     """One row per period and cluster, then the site and the fleet; the statements' lines side by side, in cents."""
     plan = result.plan
     monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts, result.run.log))
     lines = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
     names = [*(cluster.name for cluster in plan.clusters), SITE, FLEET]
-    columns: Columns = {
-        "month" if frequency is Frequency.MONTH else "period": [label for label in lines.periods for _ in names],
-        "cluster": names * len(lines.periods),
-    }
-    return columns | {name: amounts.ravel() for name, amounts in lines.lines_cents.items()}
+    stamp = "month" if frequency is Frequency.MONTH else "period"
+    return _rows_by(stamp, lines.periods, "cluster", names, lines.lines_cents)
 
 
-def timeline_daily(result: Replication) -> Columns:
+def timeline_daily(result: RunResult) -> Columns:
     """One row per day and cluster, then the fleet."""
-    return _by_hours(result, int(HOURS_PER_DAY), "date")
+    return _by_hours(result, int(HOURS_PER_DAY), "date", "D")
 
 
-def timeline_hourly(result: Replication) -> Columns:
+def timeline_hourly(result: RunResult) -> Columns:
     """One row per hour (UTC) and cluster, then the fleet."""
-    return _by_hours(result, 1, "time")
+    return _by_hours(result, 1, "time", "m")
 
 
-def _by_hours(result: Replication, step_h: int, stamp: str) -> Columns:
-    """Sum hours into equal steps."""
+def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
+    """Sum hours into equal steps, named by the moment at which they begin, written to a unit."""
     plan, windows, machines = result.plan, result.run.windows, result.run.node_hours
+    starts, clusters = np.arange(0, plan.hours, step_h), len(plan.clusters)
+
+    def summed(hourly: Floats) -> Floats:
+        return np.add.reduceat(hourly, starts, axis=-1)
 
     def joined(arrays: Iterable[Floats]) -> Floats:
-        return np.add.reduceat(np.concatenate([*arrays], axis=-1), np.arange(0, plan.hours, step_h), axis=-1)
-
-    per_request = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
+        return summed(np.concatenate([*arrays], axis=-1))
 
     def tokens(requests: Iterable[Floats]) -> Floats:
-        """Add up tokens over workloads, the axis before the hours."""
-        parts = zip(requests, windows, strict=True)
-        return joined((came * per_request[:, _hours(window)]).sum(axis=-2) for came, window in parts)
+        return summed(_tokens_by_hour(result, requests))
 
     rented = [rent_by_hour(plan, w)[0] for w in windows]
     shed = tokens(quantities.shed_requests(w.shed_requests, lent) for w, lent in zip(windows, rented, strict=True))
-    facility, clusters = joined(w.facility_kw for w in windows), len(plan.clusters)
     on_site, in_service, busy = (
         with_fleet(joined(nodes).T * plan.accelerators_per_node)
         for nodes in (
@@ -323,16 +313,181 @@ def _by_hours(result: Replication, step_h: int, stamp: str) -> Columns:
         "served_tokens": with_fleet(tokens(w.served_requests for w in windows).T, elsewhere=tokens(rented)),
         "shed_tokens": _fleet_alone(shed, clusters),
         "it_energy_kwh": with_fleet(joined(w.it_kw for w in windows).T),
-        "energy_kwh": _fleet_alone(facility, clusters),
+        "energy_kwh": _fleet_alone(joined(w.facility_kw for w in windows), clusters),
     }
-    start = datetime.datetime.combine(plan.start, datetime.time())
-    times = [start + datetime.timedelta(hours=step * step_h) for step in range(facility.size)]
-    labels = [
-        time.isoformat(timespec="minutes") if step_h < HOURS_PER_DAY else time.date().isoformat() for time in times
+    moments = np.datetime64(plan.start, "h") + starts
+    labels = moments.astype(f"datetime64[{unit}]").astype(str).tolist()
+    return _rows_by(stamp, labels, "cluster", _clusters_and_fleet(plan), table)
+
+
+class _Row(NamedTuple):
+    start_h: float
+    end_h: float
+    cluster: str
+    event: str
+    cause: str
+    detail: str
+    accelerators: int
+    lost_node_h: float = 0.0
+    lost_tokens: float = 0.0
+
+
+_EVENTS = {"": "process", PLANNED: "maintenance"}
+"""What a row is that is no failure, by what stands for the severity of its repair."""
+_Events = tuple[list[_Row], Floats]
+"""Events of one kind, and the node-hours they took of each cluster, shape (clusters,)."""
+
+
+def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
+    """One row per event in time order, with the node-hours it took and the tokens they would have carried.
+
+    An event takes the node-hours that ``losses.csv`` counts for its kind, so its rows sum to the columns there; a node
+    that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work. Failures
+    are a thousand rows or more, for whom does without them.
+    """
+    tokens, monthly = tokens_per_node_h(result), result.monthly
+    kinds = [
+        ("software incidents", _software(result, tokens), monthly.drag_node_h),
+        ("outages", _outages(result, tokens), monthly.dark_node_h),
     ]
-    return _by_cluster(plan, stamp, labels, table)
+    if with_failures:
+        kinds.append(("failures", _failures(result, tokens), monthly.failed_node_h))
+    plan, log = result.plan, result.run.log
+    names = [cluster.name for cluster in plan.clusters]
+    rows = [
+        _Row(change.time_h, change.time_h, names[change.cluster], change.kind, "", change.detail, change.accelerators)
+        for change in log.changes
+        if change.time_h <= plan.hours
+    ]
+    for cohort in result.cohorts if plan.site.block_h.size else ():  # where power comes in blocks, some wait for theirs
+        start_h, end_h = max(cohort.bought_h, 0.0), min(cohort.in_service_h, cohort.retired_h)
+        if cohort.machines and cohort.in_service_h > start_h:
+            told = f"{counted(cohort.nodes, 'node')} paid, not in service"
+            waiting = cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node
+            rows.append(_Row(start_h, end_h, names[cohort.cluster], "waiting", "site power", told, waiting))
+    rows += [
+        _Row(note.time_h, note.time_h, note.cluster or FLEET, "process", note.process, note.text, 0)
+        for note in log.notes
+        if note.time_h <= plan.hours
+    ]
+    for kind, (times, taken), node_h in kinds:
+        rows += times
+        lost = node_h.sum(axis=0)
+        if np.any(np.abs(taken - lost) > 1e-6 * lost + 1e-6):
+            taken_h, lost_h = taken.tolist(), lost.tolist()
+            raise ConservationError(f"node-hours lost to {kind} by event are {taken_h}, by month {lost_h}")
+    rows.sort()
+    # By columns, and times all at once: a million accelerators have half a million failures.
+    start, end = (np.array([row[side] for row in rows], dtype=np.float64) for side in (0, 1))
+    return {
+        "time": _stamps(result, start),
+        "end_time": _stamps(result, np.where(end == start, np.inf, end)),
+        **{name: [row[place] for row in rows] for place, name in enumerate(("cluster", "event", "cause", "detail"), 2)},
+        "accelerators": np.array([row.accelerators for row in rows], dtype=np.int64),
+        "duration_h": np.minimum(end, plan.hours) - start,
+        "lost_node_h": np.array([row.lost_node_h for row in rows], dtype=np.float64),
+        "lost_capacity_tokens": np.array([row.lost_tokens for row in rows], dtype=np.float64),
+    }
 
 
-def _hours(window: WindowResult) -> slice:
-    """Return a window's hours within the horizon."""
-    return slice(window.first_hour, window.first_hour + window.facility_kw.size)
+def _stamps(result: RunResult, hours: Floats) -> list[str]:
+    """Return hours since the start as dates and times to the second, empty beyond the run."""
+    within = hours <= result.plan.hours
+    microseconds = np.rint(np.where(within, hours, 0.0) * 3.6e9).astype("timedelta64[us]")
+    moments = np.datetime_as_string(np.datetime64(result.plan.start, "us") + microseconds, unit="s")
+    stamps: list[str] = np.where(within, moments, "").tolist()
+    return stamps
+
+
+def tokens_per_node_h(result: RunResult) -> Floats:
+    """Return the tokens an hour that one node of each cluster carries, months averaged, shape (clusters,)."""
+    plan = result.plan
+    demand, tokens = plan.demand.expected_requests_per_s.mean(axis=1), plan.tokens_per_request.mean(axis=0)
+    return quantities.usual_tokens_per_node_h(plan.requests_per_node_h.mean(axis=2), demand, tokens)
+
+
+def _failures(result: RunResult, tokens: Floats) -> _Events:
+    """One row per failure that took accelerators, or time for which a process took a node out."""
+    plan, shape = result.plan, len(result.plan.clusters)
+    # One that begins after the end is of a group that would have stayed down with its node, had the run gone on.
+    outages = [outage for outage in result.run.shop.outages() if outage.start_h < plan.hours]
+    if not outages:
+        return [], np.zeros(shape)
+    start_h, end_h, index, node, accelerators, cause, severity, wait_h = zip(*outages, strict=True)
+    clusters = np.array(index)
+    hours = np.minimum(end_h, float(plan.hours)) - start_h
+    lost = quantities.failure_node_h(hours, np.array(accelerators), plan.accelerators_per_node[clusters])
+    events = [_EVENTS.get(repair, "failure") for repair in severity]
+    details = [
+        f"node {number}, {repair} repair, waited {waited:.1f} h" if event == "failure" else f"node {number}, taken out"
+        for number, event, repair, waited in zip(node, events, severity, wait_h, strict=True)
+    ]
+    names, lost_tokens = [plan.clusters[c].name for c in index], (lost * tokens[clusters]).tolist()
+    rows = map(_Row, start_h, end_h, names, events, cause, details, accelerators, lost.tolist(), lost_tokens)
+    return list(rows), np.bincount(clusters, lost, shape).astype(np.float64)
+
+
+def _software(result: RunResult, tokens: Floats) -> _Events:
+    """One row per incident and cluster, from its beginning to its fix; a release has no end."""
+    plan, changes = result.plan, result.run.log.speeds()
+    ends = {(change.incident, change.cluster): change.time_h for change in changes if _is_end(change)}
+    taken = _incident_node_h(result, changes)
+    rows, seen, lost_node_h = [], set[tuple[object, ...]](), np.zeros(len(plan.clusters))
+    for change in changes:
+        key = (change.incident, change.cluster)
+        model = plan.workloads[change.workload].model
+        told = key if change.incident >= 0 else (*key, change.time_h, model)  # what eases an incident is no other
+        if _is_end(change) or told in seen:
+            continue
+        seen.add(told)
+        end_h = ends.get(key, math.inf) if change.incident >= 0 else change.time_h
+        cluster = plan.clusters[change.cluster]
+        detail = f"{cluster.stack}, {model}, {math.expm1(change.log_factor):+.1%} throughput"
+        lost = taken.get(key, 0.0) if change.incident >= 0 else 0.0
+        of = (cluster.name, "software", change.kind, detail)
+        rows.append(_Row(change.time_h, end_h, *of, 0, lost, lost * float(tokens[change.cluster])))
+        lost_node_h[change.cluster] += lost
+    return rows, lost_node_h
+
+
+def _is_end(change: SpeedChange) -> bool:
+    return change.incident >= 0 and change.kind.endswith(("fixed", "done"))
+
+
+def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tuple[int, int], float]:
+    """Return the node-hours at work for nothing that each incident took of each cluster."""
+    begun: dict[tuple[int, int], list[SpeedChange]] = defaultdict(list)
+    ends = {(c.incident, c.cluster, c.workload): c.time_h for c in changes if _is_end(c)}
+    for change in changes:
+        if change.incident >= 0 and not _is_end(change):
+            begun[change.cluster, change.workload].append(change)
+    taken: dict[tuple[int, int], float] = defaultdict(float)
+    for window in result.run.windows:
+        for pair, drag in window.drags.items():
+            hours = (drag.hours + window.first_hour).astype(np.float64)
+            slowness = [
+                -change.log_factor
+                * quantities.open_fraction(hours, change.time_h, ends.get((change.incident, *pair), math.inf))
+                for change in begun[pair]
+            ]
+            lost = quantities.incident_node_h(drag.nodes, np.array(slowness).reshape(-1, hours.size))
+            for change, node_h in zip(begun[pair], lost.tolist(), strict=True):
+                taken[change.incident, change.cluster] += node_h
+    return taken
+
+
+def _outages(result: RunResult, tokens: Floats) -> _Events:
+    """One row per outage of the site: the healthy nodes that were there, for as long as it was dark."""
+    plan, log = result.plan, result.run.log
+    parts = [quantities.in_service(machines.present, machines.failed) for machines in result.run.node_hours]
+    in_service = np.concatenate(parts, axis=1)
+    rows, taken = [], np.zeros(len(plan.clusters))
+    for event in log.site:
+        present = sum(change.accelerators for change in log.changes if change.time_h <= event.start_h)
+        hours = np.arange(int(event.start_h), min(math.ceil(event.end_h), plan.hours))
+        dark = quantities.open_fraction(hours.astype(np.float64), *event)
+        lost = in_service[:, hours] @ dark
+        told = (FLEET, "outage", "site power", "", present, float(lost.sum()), float(lost @ tokens))
+        rows.append(_Row(event.start_h, event.end_h, *told))
+        taken += lost
+    return rows, taken

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
-from planner.finance.accounts import INCOME_ACCOUNTS, Account, Category
+from planner.finance.ledger import INCOME_ACCOUNTS, Account, Category
 from planner.finance.months import MonthGrid
 from planner.scenario.metrics import monthly_metrics
 from planner.scenario.scenario import Scenario

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner.errors import Problem, ScenarioError
-from planner.scenario.classes import lay_classes_under
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import lay_classes_under
 from planner.validation import sound_part, validate
 from planner.yaml_io import Document, KeyPath, Location, document_of_mapping, dotted, parse_document, read_document
 

@@ -5,20 +5,195 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, Tag
+from pydantic import BaseModel, Field, PrivateAttr, Tag, model_validator
 
 from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
 from planner.errors import ScenarioError
-from planner.scenario.choose import Choose
 from planner.scenario.cluster import Cluster
-from planner.scenario.fields import EntryName, Name, NonNegative, NumberOrRate, Plausible, Positive, Price, Rate
+from planner.scenario.fields import (
+    EntryName,
+    Fraction,
+    Name,
+    NonNegative,
+    NumberOrRate,
+    PerThousand,
+    Plausible,
+    Positive,
+    Price,
+    Rate,
+)
 from planner.scenario.finance import Finance
-from planner.scenario.reliability import Reliability
 from planner.scenario.site import Site
 from planner.scenario.workload import Workload
 from planner.validation import Strict
-from planner.yaml_io import Document, parse_scalar
+from planner.yaml_io import Document, KeyPath, parse_scalar
+
+
+class FailureDomain(Strict):
+    """What fails as one and takes all nodes behind it: a rack, a switch, a power feed, a cooling loop."""
+
+    nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 256, "assumption")] | None = None
+    """Nodes behind each, neighbours by number within their cluster. Default: the catalogue's (rack_nodes and so on)."""
+    failures_per_year: (
+        Annotated[NonNegative, Plausible.prior("power_feed_failure_rate", "cooling_loop_failure_rate")] | None
+    ) = None
+    """Failures of each a year. Default: the catalogue's (rack_failure_rate and so on)."""
+    repair_h: Annotated[Positive, Plausible.prior("switch_repair", "cooling_loop_repair")] | None = None
+    """Hours a crew takes to mend it, once it is there. Default: the catalogue's (rack_repair and so on)."""
+
+
+class Maintenance(Strict):
+    """Planned work on single nodes, done in windows that open at even intervals."""
+
+    per_1000_node_days: Annotated[NonNegative, Plausible.prior("planned_interruption_rate")] | None = None
+    """Nodes that come up for work, per thousand and day. Default: the catalogue's planned_interruption_rate."""
+    length_h: Annotated[Positive, Plausible.prior("planned_interruption_length")] | None = None
+    """Hours for which such a node is drained. Default: the catalogue's planned_interruption_length."""
+    every_weeks: Annotated[float, Field(gt=0, le=520), Plausible(0.14, 13, "a day to a quarter")] = 1.0
+    """Weeks from one window to the next. Default 1: assumption."""
+
+
+class Firmware(Strict):
+    """Rollouts of firmware that drain every node once."""
+
+    rollouts_per_year: Annotated[Positive, Plausible.prior("firmware_rollouts")] | None = None
+    """Rollouts a year, at even intervals. Default: the catalogue's firmware_rollouts."""
+    length_h: Annotated[Positive, Plausible.prior("firmware_update_length")] | None = None
+    """Hours for which a node is drained. Default: the catalogue's firmware_update_length."""
+
+
+class Reliability(Strict):
+    """How often nodes fail, how long repairs take, how many crews and spares there are."""
+
+    failure_multiplier: Annotated[
+        NonNegative, Plausible(0.1, 10, "prior node_failure_rate_nvidia, 0.6 to 2.2 times its base, and more")
+    ] = 1.0
+    """Factor on every cause's rate; 0 switches failures off. Default 1: 3.79 failures per 1,000 node-days, H100."""
+    vendor_failure_multiplier: dict[str, Annotated[NonNegative, Plausible.prior("node_failure_multiplier_amd")]] = (
+        Field(default_factory=dict)
+    )
+    """Factor on the rates of a vendor's nodes, e.g. {amd: 1.3}. Default: what the catalogue's vendors say."""
+    lemon_fraction: Annotated[float, Field(ge=0, lt=1), Plausible(0.001, 0.1, "assumption")] = 0.012
+    """Share of nodes that fail chronically. Default 0.012: research clusters of 16,000 A100."""
+    lemon_multiplier: Annotated[float, Field(ge=1, le=1000), Plausible(1, 50, "assumption")] = 8.0
+    """Their failure rate against a plain node's. Default 8: assumption; the fleet's mean rate is kept."""
+    early_life_multiplier: Annotated[float, Field(ge=1, le=100), Plausible(1, 10, "assumption")] = 2.0
+    """Failure rate on the first day against later life. Default 2: assumption."""
+    early_life_months: Annotated[Positive, Plausible(0.1, 24, "assumption")] = 2.0
+    """Months in which that excess falls to 1/e. Default 2: assumption."""
+    soft_repair_h: Annotated[Positive, Plausible.prior("mttr_soft")] = 2.2
+    """Mean time of a fault that a reset heals, without a technician. Default 2.2: Delta, H100."""
+    medium_repair_h: Annotated[Positive, Plausible.prior("mttr_medium")] = 12.0
+    """Mean hands-on time of a fault healed on site without a part. Default 12: 4 to 24 h."""
+    hard_repair_h: Annotated[Positive, Plausible.prior("mttr_hard")] = 60.0
+    """Mean time of a fault that needs a part, once part and crew are there. Default 60: 24 to 120 h."""
+    repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3, "assumption")] = 0.6
+    """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
+    repair_crews: Annotated[
+        Annotated[int, Field(ge=1, le=10_000), Plausible(1, 500, "assumption"), Tag("count")] | Rate, NumberOrRate
+    ] = PerThousand(per_1000_accelerators=2.0)
+    """Technicians who can work at once: a number, or {per_1000_accelerators: 2}, at least one, which grows with the
+    accelerators on site. Default 2 per 1,000: one shift of a 2,000-accelerator site has four (assumption)."""
+    spares: Annotated[
+        Annotated[int, Field(ge=0, le=1_000_000), Plausible(1, 10_000, "assumption"), Tag("count")] | Rate, NumberOrRate
+    ] = PerThousand(per_1000_accelerators=6.25)
+    """Spare parts in stock for each cluster: a number, or a rate for its own accelerators, at least one unless 0.
+    Default 6.25 per 1,000: a published pool of 5% of nodes of eight."""
+    spare_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
+    """The same as a share of a cluster's nodes, as older scenarios state it, in place of spares. Default: spares."""
+    rma_weeks: Annotated[Positive, Plausible(0.2, 52, "assumption")] = 4.0
+    """Weeks until a used spare is replaced. Default 4: assumption."""
+    failure_domains: Annotated[dict[EntryName, FailureDomain], Field(max_length=32)] = Field(default_factory=dict)
+    """What takes several nodes at once when it fails, by name. The catalogue knows rack, switch, power_feed and
+    cooling_loop, so that {rack: {}} is enough; others state all three figures. Default: none."""
+    maintenance: Maintenance | None = None
+    """Windows in which nodes are drained for planned work; {} takes the catalogue's figures. Default: none."""
+    firmware: Firmware | None = None
+    """Rollouts that drain every node in turn; {} takes the catalogue's figures. Default: none."""
+    reserve_nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 1000, "assumption")] | None = None
+    """The reserve for which the plan is made, 1 for N + 1: while so many nodes of a cluster are down, for whatever
+    reason, planned work waits. Default: one, or reserve_fraction of the nodes if that is more."""
+    reserve_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
+    """The same as a share of a cluster's nodes on site, rounded up; the larger of the two holds. Default: the
+    catalogue's spare_pool where neither is stated."""
+
+    def left_open(self) -> dict[KeyPath, str]:
+        """Return the prior of the catalogue that stands for each figure of a domain or of planned work left open."""
+        sections: list[tuple[KeyPath, BaseModel | None, dict[str, str]]] = [
+            (("maintenance",), self.maintenance, _MAINTENANCE),
+            (("firmware",), self.firmware, _FIRMWARE),
+        ]
+        if (self.maintenance or self.firmware) and self.reserve_nodes is None:
+            sections.append(((), self, {"reserve_fraction": "spare_pool"}))
+        for name, domain in self.failure_domains.items():
+            priors = {
+                "nodes": f"{name}_nodes",
+                "failures_per_year": f"{name}_failure_rate",
+                "repair_h": f"{name}_repair",
+            }
+            sections.append((("failure_domains", name), domain, priors))
+        return {
+            (*path, key): prior
+            for path, stated, priors in sections
+            for key, prior in priors.items()
+            if stated is not None and getattr(stated, key) is None
+        }
+
+
+_MAINTENANCE = {"per_1000_node_days": "planned_interruption_rate", "length_h": "planned_interruption_length"}
+_FIRMWARE = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmware_update_length"}
+
+
+class ClusterChoice(Strict):
+    """A cluster whose nodes and dates are open; all else (part, engine, prices, order, contract) is the cluster's.
+
+    To choose between buying, leasing and reserving a part, name a cluster for each way.
+    """
+
+    dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
+    """Days on which nodes may come online, or, of a cluster with an order, on which orders may be placed: any number of
+    them may be used, each with nodes of its own. Default: the day that the cluster states."""
+    least_nodes: Annotated[int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")] = 0
+    """Fewest nodes over all dates. Default 0: it need not be bought."""
+    most_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced")] = 1000
+    """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "ClusterChoice":
+        if self.least_nodes > self.most_nodes:
+            raise ValueError(f"least_nodes, {self.least_nodes}, is more than most_nodes, {self.most_nodes}")
+        if len(set(self.dates)) < len(self.dates):
+            raise ValueError("dates names a day twice")
+        return self
+
+
+class Choose(Strict):
+    """What ``planner size`` may choose, and within what; no other command reads it."""
+
+    clusters: Annotated[dict[EntryName, ClusterChoice], Field(max_length=32, default_factory=dict)]
+    """Clusters of the scenario whose nodes and dates are open. What the scenario states of them is one plan among
+    others. Default: none."""
+    retire: Annotated[
+        dict[EntryName, Annotated[tuple[datetime.date, ...], Field(min_length=1, max_length=60)]],
+        Field(max_length=32, default_factory=dict),
+    ]
+    """Clusters that may leave service, each on one of some days or not at all. Default: none."""
+    review: datetime.date | None = None
+    """Day on which later purchases may be decided anew, by the demand and deliveries seen until then: dates from it on
+    are open until then. ``planner size`` then says what such a review is worth, and what waiting for a part that can
+    be bought only after it is. Default: none; all is fixed on the first day."""
+    budget_usd: (
+        Annotated[float, Field(gt=0, le=1e12), Plausible(10000, 1e11, "a server to the largest programmes announced")]
+        | None
+    ) = None
+    """Most that may be paid for the nodes chosen, over all dates, at the prices stated; what is leased or rented takes
+    none of it. Default: no limit."""
+    power_kw: (
+        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
+    ) = None
+    """Most nameplate IT power of all nodes on site at once. Default: no limit beyond the site's own power."""
+
 
 Engineers = Annotated[
     Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000, "assumption"), Tag("count")] | Rate, NumberOrRate
@@ -162,7 +337,7 @@ class CatalogChoice(Strict):
     """A catalogue file of your own, laid over the set; relative to the scenario file. Default: none."""
 
 
-class Promise(Strict):
+class SloTarget(Strict):
     """What is promised to those who send requests.
 
     Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
@@ -180,6 +355,27 @@ class Promise(Strict):
     in_replications: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.9
     """Least share of replications in which it is kept, above 0 and at most 1. Default 0.9: nine in ten
     (assumption)."""
+
+    # What the rest of the house calls these, until the keys have the same names.
+    @property
+    def in_time_fraction(self) -> float:
+        """Least share of requests in time."""
+        return self.in_time
+
+    @property
+    def each_month(self) -> bool:
+        """Kept in every month; otherwise over the whole horizon, in which a good month makes up for a bad one."""
+        return self.each == "month"
+
+    @property
+    def of_workload(self) -> bool:
+        """Kept for every workload; otherwise for the requests of all of them together."""
+        return self.of == "workload"
+
+    @property
+    def in_replications_fraction(self) -> float:
+        """Least share of replications in which it is kept."""
+        return self.in_replications
 
 
 class Scenario(Strict):
@@ -207,7 +403,7 @@ class Scenario(Strict):
     """Traffic by name."""
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
     """Machines by name."""
-    promise: Promise = Promise()
+    promise: SloTarget = SloTarget()
     """Share of requests in time that the plan is to keep. Default: 0.99 in each month and of each workload, in 0.9 of
     replications."""
     site: Site = Site()

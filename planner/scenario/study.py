@@ -6,15 +6,21 @@ take part in several studies. ``*`` in a path stands for any name (``workloads.*
 draw: every field it reaches, in every scenario that has it, gets the same draw.
 """
 
+from __future__ import annotations
+
 import datetime
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from planner.errors import Problem
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.scenario.fields import EntryName, Name
-from planner.validation import Strict
-from planner.yaml_io import Document, KeyPath
+from planner.scenario.loading import document_of, merge, scenario_from_document
+from planner.scenario.scenario import Scenario
+from planner.validation import Strict, validate
+from planner.yaml_io import Document, KeyPath, Location, read_document
 
 Number = Annotated[float, Field(ge=-1e15, le=1e15)]
 MOST_VALUES = 100_000
@@ -41,7 +47,7 @@ class _Hump(_Draw):
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "_Hump":
+    def _ordered(self) -> _Hump:
         if not (self.low <= self.mode <= self.high and self.low < self.high):
             raise ValueError(f"low, mode, high must rise, not {self.low:g}, {self.mode:g}, {self.high:g}")
         return self
@@ -74,7 +80,7 @@ class Uniform(_Draw):
     """Highest, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "Uniform":
+    def _ordered(self) -> Uniform:
         if not self.low < self.high:
             raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
         return self
@@ -89,7 +95,7 @@ class _Cut(_Draw):
     """Where the upper tail is cut, in the unit of the field. Default: nowhere."""
 
     @model_validator(mode="after")
-    def _cut_in_order(self) -> "_Cut":
+    def _cut_in_order(self) -> _Cut:
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise ValueError(f"low must be below high, not {self.low:g} and {self.high:g}")
         return self
@@ -130,7 +136,7 @@ class Percentiles(_Cut):
     """One in ten lies above, in the unit of the field."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "Percentiles":
+    def _ordered(self) -> Percentiles:
         if not self.p10 < self.p50 < self.p90:
             raise ValueError(f"p10, p50, p90 must rise, not {self.p10:g}, {self.p50:g}, {self.p90:g}")
         return self
@@ -156,7 +162,7 @@ class Discrete(_Draw):
     """How likely each is, in any unit. Default: all the same."""
 
     @model_validator(mode="after")
-    def _weighed(self) -> "Discrete":
+    def _weighed(self) -> Discrete:
         if self.weights is not None and (len(self.weights) != len(self.values) or sum(self.weights) <= 0):
             raise ValueError(f"needs {len(self.values)} weights that are not all 0, not {len(self.weights)}")
         return self
@@ -243,3 +249,122 @@ class Study(Strict):
     def problem(self, path: KeyPath, message: str, hint: str | None = None) -> Problem:
         """Return a problem with the place of a value in the study file."""
         return self._document.problem(path, message, hint)
+
+
+def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict[str, Scenario]]:
+    """Read a study and its scenarios; ``overrides`` are laid over every scenario as ``--set`` lays them over one."""
+    document = read_document(path)
+    notes: tuple[str, ...] = ()
+    written = document.content.keys() if isinstance(document.content, dict) else set()
+    if "scenarios" not in written and written & {"workloads", "clusters", "extends"}:
+        document, notes = _study_of_priors(path, overrides)
+    _mark_priors(document)
+    study = validate(Study, document)
+    study._document, study._notes = document, notes
+    scenarios: dict[str, Scenario] = {}
+    problems: list[Problem] = []
+    for name, entry in study.scenarios.items():
+        try:
+            scenarios[name] = _scenario(study, name, path.parent / entry.extends, overrides)
+        except ScenarioError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    raise_all(problems)
+    _check_horizons(study, scenarios)
+    return study, scenarios
+
+
+def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
+    """Return the study of a scenario for which nobody wrote one, and what it draws in words: priors for all it uses.
+
+    What a scenario states is known, what it leaves to a default is drawn from the default's prior, and what is never
+    known (traffic, failures, incidents, resale) is drawn as a factor on whatever is stated. What is zero is not used.
+    """
+    scenario = scenario_from_document(document_of(path), overrides)
+    catalog = scenario.load_catalog()
+    filled, stated = scenario.model_dump(by_alias=True), scenario.document.content
+    uncertain: dict[str, Any] = {}
+    notes = ["what the scenario states is taken as known; what it leaves open is drawn from the catalogue's priors"]
+    for name, prior in catalog.priors.items():
+        clusters = [
+            cluster
+            for cluster, entry in scenario.clusters.items()
+            if prior.accelerator in (None, entry.accelerator)
+            and prior.vendor in (None, catalog.accelerator(entry.accelerator).vendor.value)
+        ]
+        in_place = None if prior.unless is None else _at(prior.unless.split("."), stated)
+        if prior.drawn_for is None or not clusters or in_place is not None:
+            continue
+        first, *rest = prior.drawn_for.split(".*.")
+        names = clusters if first == "clusters" else list(scenario.workloads) if rest else [""]
+        drawn = [
+            name
+            for name in names
+            if _left_open(prior.drawn_for.replace("*", name).split("."), filled, {} if prior.times_stated else stated)
+        ]
+        if drawn:
+            names_of = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
+            key = prior.drawn_for.replace("*", names_of)
+            uncertain[key] = {"prior": name, "times_stated": prior.times_stated}
+            scale, factor = (prior.base, " times what is stated") if prior.times_stated else (1.0, "")
+            figures = " to ".join(f"{float(f'{figure / scale:.3g}'):g}" for figure in (prior.low, prior.high))
+            notes.append(f"{key} is drawn: {figures}{factor} (P10 to P90; {name}, grade {prior.grade})")
+    content = {
+        "name": f"{scenario.name}-priors",
+        "description": f"How sure is {scenario.name}? Drawn from the catalogue's priors.",
+        "scenarios": {scenario.name.replace(".", "-"): {"extends": path.name}},
+        "uncertain": uncertain,
+    }
+    return Document(content, {(): Location(str(path), None)}), tuple(notes)
+
+
+def _at(path: Sequence[str], content: Any, absent: object = None) -> Any:
+    """Return what stands at a path, or what stands for nothing."""
+    for key in path:
+        content = content.get(key, absent) if isinstance(content, dict) else absent
+    return content
+
+
+def _left_open(path: Sequence[str], content: Any, stated: Any) -> bool:
+    """Return whether a scenario has a field, has a use for it (it is not zero), and does not itself state it."""
+    return _at(path, content, absent=0) != 0 and _at(path, stated) is None
+
+
+def _mark_priors(document: Document) -> None:
+    """Let ``{prior: name}`` stand for ``{kind: prior, prior: name}``."""
+    uncertain = document.content.get("uncertain") if isinstance(document.content, dict) else None
+    if isinstance(uncertain, dict):
+        for entry in uncertain.values():
+            if isinstance(entry, dict) and "prior" in entry:
+                entry.setdefault("kind", "prior")
+
+
+def _scenario(study: Study, name: str, path: Path, overrides: tuple[str, ...]) -> Scenario:
+    """Return one scenario of a study: its file, what the study sets, what the command line sets."""
+    if not path.is_file():
+        message = f"no such file: {path}"
+        raise ScenarioError(study.problem(("scenarios", name, "extends"), message))
+    base = document_of(path)
+    within: KeyPath = ("scenarios", name, "set")
+    locations: dict[KeyPath, Location] = {
+        key[len(within) :]: place
+        for key, place in study.document.locations.items()
+        if key[: len(within)] == within and len(key) > len(within)
+    }
+    changes = (study.document.content["scenarios"][name].get("set")) or {}
+    merge(base, Document({**changes, "name": name}, locations))
+    return scenario_from_document(base, overrides)
+
+
+def _check_horizons(study: Study, scenarios: dict[str, Scenario]) -> None:
+    """Refuse scenarios whose months do not line up."""
+    (first_name, first), *others = scenarios.items()
+    problems = [
+        study.problem(
+            ("scenarios", name),
+            f"runs {other.horizon_months} months from {other.start}, but {first_name} runs {first.horizon_months} from "
+            f"{first.start}; scenarios of one study share their months",
+        )
+        for name, other in others
+        if (other.start, other.horizon_months) != (first.start, first.horizon_months)
+    ]
+    raise_all(problems)

@@ -2,6 +2,7 @@
 
 A choice is a tuple of whole numbers: the nodes of each purchase, then for each retirement the place of its day, 0 where
 the cluster stays. Purchases are in the order of their figures, so that neither names nor places in the file matter.
+Policies are choices of which the later depend on what is seen at a review.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from planner.plan.build import build_plan
 from planner.plan.clusters import order_date
 from planner.plan.plan import ClusterPlan, Plan
 from planner.plan.reuse import Reuse
-from planner.scenario.choose import Choose
 from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import with_vendors
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Choose, Scenario
 from planner.studies.inputs import Stated, stated
 from planner.validation import choices as listed
 from planner.validation import nearest
@@ -36,7 +36,7 @@ _FEW_NODES = 8  # bought of each offer where figures of one node are taken from 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purchase:
+class PurchaseChoice:
     """Nodes of one cluster that may be bought on one day."""
 
     cluster: str
@@ -65,7 +65,7 @@ class Choices:
     base: Stated
     """The scenario with every purchase in it, a few nodes each, as the uncertain inputs of a study see it."""
     choose: Choose
-    purchases: tuple[Purchase, ...]
+    purchases: tuple[PurchaseChoice, ...]
     retirements: tuple[Retirement, ...]
     plan: Plan
     """That scenario, compiled as stated."""
@@ -244,7 +244,7 @@ class Choices:
             return is_own
         return [of_it or hourly for of_it, hourly in zip(is_own, by_the_hour, strict=True)]
 
-    def _is_paid_by_the_hour(self, purchase: Purchase) -> bool:
+    def _is_paid_by_the_hour(self, purchase: PurchaseChoice) -> bool:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
 
     def words(self, counts: Counts) -> str:
@@ -296,7 +296,7 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     )
 
 
-def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[Purchase, ...]:
+def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice, ...]:
     """Return every cluster and day on which it may be bought, in the order of their figures."""
     assert scenario.choose is not None
     made = []
@@ -307,10 +307,10 @@ def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[Purchase, ...]
         dates = choice.dates or (order_date(scenario, cluster),)
         for date in sorted(dates):
             full_name = name if len(dates) == 1 else f"{name}-{date}"
-            made.append(Purchase(cluster=name, name=full_name, date=date, accelerator=cluster.accelerator))
+            made.append(PurchaseChoice(cluster=name, name=full_name, date=date, accelerator=cluster.accelerator))
     known = scenario.choose.clusters
 
-    def figures(purchase: Purchase) -> tuple[str, ...]:
+    def figures(purchase: PurchaseChoice) -> tuple[str, ...]:
         stated = scenario.clusters[purchase.cluster].model_dump(mode="json", exclude={"nodes", "online"})
         return (purchase.accelerator, str(stated), str(known[purchase.cluster]), str(purchase.date), purchase.cluster)
 
@@ -318,7 +318,7 @@ def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[Purchase, ...]
 
 
 def _stated_fully(
-    content: dict[str, Any], purchases: tuple[Purchase, ...], offered: tuple[str, ...], scenario: Scenario
+    content: dict[str, Any], purchases: tuple[PurchaseChoice, ...], offered: tuple[str, ...], scenario: Scenario
 ) -> Stated:
     """Return the scenario with every purchase in it as a cluster of its own."""
     clusters = {name: entry for name, entry in content["clusters"].items() if name not in offered}
@@ -358,3 +358,97 @@ def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, An
 
 def _spread(listed_names: Sequence[str], names: dict[str, list[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(listed for name in listed_names for listed in names.get(name, ())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """Choices of which the later depend on what is seen at a review.
+
+    A policy is a tuple like a choice: nodes of the purchases before the review, then, level by level of what may be
+    seen there, those of the purchases from then on, then the days of retirements. It makes a choice for each level.
+    """
+
+    plain: Choices
+    levels: int
+    now: tuple[int, ...]
+    """Places of the purchases before the review among all of the plain choices."""
+    later: tuple[int, ...]
+    purchases: tuple[PurchaseChoice, ...]
+
+    @classmethod
+    def of(cls, plain: Choices, review: datetime.date, levels: int) -> Policies:
+        """Return the policies with a review on a day."""
+        places = range(len(plain.purchases))
+        now = tuple(place for place in places if plain.purchases[place].date < review)
+        later = tuple(place for place in places if place not in now)
+        bought = [plain.purchases[place] for place in now]
+        bought += [
+            dataclasses.replace(plain.purchases[place], level=level) for level in range(levels) for place in later
+        ]
+        return cls(plain=plain, levels=levels, now=now, later=later, purchases=tuple(bought))
+
+    @property
+    def retirements(self) -> tuple[Retirement, ...]:
+        """Clusters that may leave, whatever is seen."""
+        return self.plain.retirements
+
+    def place(self, name: str) -> int:
+        """Return the place of a cluster in the compiled plan."""
+        return self.plain.place(name)
+
+    def tiers(self, purchase: int) -> tuple[int, ...]:
+        """Return the numbers of nodes from which a purchase has another discount, rising."""
+        return self.plain.tiers([plain.name for plain in self.plain.purchases].index(self.purchases[purchase].name))
+
+    def places(self, level: int) -> list[int]:
+        """Return, for each purchase of the plain choices, its place in a policy at a level."""
+        later = {place: len(self.now) + level * len(self.later) + at for at, place in enumerate(self.later)}
+        return [later[place] if place in later else self.now.index(place) for place in range(len(self.plain.purchases))]
+
+    def at(self, policy: Counts, level: int) -> Counts:
+        """Return the choice that a policy makes at a level."""
+        return (*(policy[place] for place in self.places(level)), *policy[len(self.purchases) :])
+
+    def same(self, counts: Counts) -> Counts:
+        """Return the policy that makes one choice whatever is seen."""
+        chosen = [0] * len(self.purchases)
+        for level in range(self.levels):
+            for nodes, place in zip(counts, self.places(level), strict=False):
+                chosen[place] = nodes
+        return (*chosen, *counts[len(self.plain.purchases) :])
+
+    def within_limits(self, policy: Counts) -> bool:
+        """Say whether the choice at every level stays within nodes, budget and power."""
+        return all(self.plain.within_limits(self.at(policy, level)) for level in range(self.levels))
+
+    def reach(self, policy: Counts) -> NDArray[np.int64]:
+        """Return what :meth:`Choices.reach` does, level by level."""
+        return np.concatenate([self.plain.reach(self.at(policy, level)) for level in range(self.levels)])
+
+    def bundles(self) -> list[tuple[int, ...]]:
+        """Return the purchases that a step of a search may change together: each alone, or a later one at all."""
+        alone = [(place,) for place in range(len(self.purchases))]
+        count = len(self.later)
+        together = [tuple(range(len(self.now) + at, len(self.purchases), count)) for at in range(count)]
+        return alone + (together if self.levels > 1 else [])
+
+    def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
+        """Say whether nodes may be exchanged: at the same levels, or, of what comes before the review, at all."""
+        reached = [{self.purchases[place].level for place in bundle} for bundle in (out, into)]
+        return reached[0] == reached[1] or any(
+            one == {None} and (len(other) == self.levels) for one, other in (reached, reached[::-1])
+        )
+
+    def words(self, policy: Counts) -> str:
+        """Return a policy as one would say it."""
+        now = dataclasses.replace(self.plain, purchases=self.purchases)
+        first = now.words((*policy[: len(self.now)], *[0] * (len(self.purchases) - len(self.now)),
+                           *policy[len(self.purchases) :]))  # fmt: skip
+        later = [
+            now.words(tuple(
+                nodes if place < len(self.purchases) and self.purchases[place].level == level else 0
+                for place, nodes in enumerate(policy)
+            ))
+            for level in range(self.levels)
+        ]  # fmt: skip
+        return f"{first}; then {' or '.join(later)}"

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from planner.sizing.candidate import Judged, judged
 from planner.sizing.choices import Counts
+from planner.sizing.evaluate import Judged, judged
 from planner.sizing.search import Search
 
 FEWER_TRIES = 6

@@ -1,13 +1,16 @@
 """One choice in one replication: what it costs and how it keeps the promise; here or in worker processes.
 
 A replication is a row of a study's design (drawn inputs and a chance), or, without a study, a chance alone. Every
-choice meets the same replications, so that two of them differ by what is bought and not by luck.
+choice meets the same replications, so that two of them differ by what is bought and not by luck. Over several of them a
+choice is judged.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,26 +18,22 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from planner.arrays import Floats
-from planner.engine.memory import keep_memory
+from planner.arrays import Bools, Floats
+from planner.engine.driver import keep_memory
 from planner.errors import ScenarioError
-from planner.finance.accounts import CAPEX_ACCOUNTS
-from planner.finance.cents import usd
+from planner.finance.ledger import CAPEX_ACCOUNTS, usd
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
-from planner.plan.slo_target import Promise, promised_shares
-from planner.run.measures import measures
-from planner.run.ownership import present_cost_usd
-from planner.run.result import RunResult
-from planner.run.simulate import simulate_plan
-from planner.scenario.scenario import Scenario
+from planner.plan.slo_target import LEAST_SHORTFALL, promised_shares
+from planner.run.measures import measures, present_cost_usd
+from planner.run.simulate import RunResult, simulate_plan
+from planner.scenario.scenario import Scenario, SloTarget
 from planner.sizing.choices import Choices, Counts
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import Crew
-from planner.studies.identity import inputs_identity, scenario_identity
-from planner.studies.inputs import Inputs, changed
-from planner.studies.work import LinesWork
+from planner.studies.inputs import UncertainInputs, changed
+from planner.studies.work import LinesWork, inputs_identity, scenario_identity
 
 Objective = Literal["net-present-cost", "levelised", "capital"]
 OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
@@ -45,7 +44,7 @@ _DRAWN_POOLING = 1.01  # what pooling gives moves a little with the inputs that 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SizingOutcome:
     """What a choice comes to in one replication."""
 
     cost: float
@@ -73,11 +72,11 @@ class Trial:
 
     choices: Choices
     objective: Objective
-    inputs: Inputs
+    inputs: UncertainInputs
     design: MonteCarlo | None
     """None without a study: only chance differs between replications."""
     seed: int
-    promise: Promise
+    promise: SloTarget
 
     def values(self, replication: int) -> Floats:
         """Return the inputs' values of a replication."""
@@ -143,7 +142,7 @@ class Evaluator:
             clusters[name] = {**clusters[name], field: value}
         base = dataclasses.replace(base, content={**base.content, "clusters": clusters})
         there = set(clusters)
-        inputs = Inputs(
+        inputs = UncertainInputs(
             entries=tuple(_within(uncertain, there, set(changes)) for uncertain in trial.inputs.entries), mixing=None
         )
         scenario, factors = changed(base, 0, inputs, trial.values(replication))
@@ -151,13 +150,13 @@ class Evaluator:
 
     def outcome(
         self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
-    ) -> Outcome:
+    ) -> SizingOutcome:
         """Run a choice once and say what it comes to; one whose workloads nothing can serve keeps no promise."""
         try:
             result = self.simulate(counts, replication, changes)
         except ScenarioError:  # a model that fits none of the parts bought
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
-            return Outcome(
+            return SizingOutcome(
                 cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0],
                 tokens=worst[:, 0], delivered_h={},
             )  # fmt: skip
@@ -169,7 +168,7 @@ class Evaluator:
         minimised = {"net-present-cost": cost, "capital": capital, "levelised": levelised}
         monthly = result.monthly
         busy, there = monthly.busy_node_h.sum(axis=1), monthly.in_service_node_h.sum(axis=1)
-        return Outcome(
+        return SizingOutcome(
             cost=minimised[self.trial.objective],
             net_present_cost_usd=cost,
             capital_usd=capital,
@@ -233,18 +232,18 @@ class SizeWork(LinesWork):
         }
         super().__init__(folder, "sizing", who)
 
-    def outcomes(self) -> dict[Run, Outcome]:
+    def outcomes(self) -> dict[Run, SizingOutcome]:
         """Return the runs that were done before."""
-        done: dict[Run, Outcome] = {}
+        done: dict[Run, SizingOutcome] = {}
         for counts, replication, line in self.lines:
             figures: dict[str, Any] = {
                 name: np.array(figure, dtype=np.float64) if isinstance(figure, list) else figure
                 for name, figure in line.items()
             }
-            done[tuple(counts), replication] = Outcome(**figures)
+            done[tuple(counts), replication] = SizingOutcome(**figures)
         return done
 
-    def add(self, run: Run, outcome: Outcome) -> None:
+    def add(self, run: Run, outcome: SizingOutcome) -> None:
         """Keep a run."""
         figures = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
         plain = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures.items()}
@@ -261,10 +260,10 @@ class Archive:
     def __init__(self, workers: Workers, work: SizeWork | None = None) -> None:
         """Take those who run what is not known yet, and the folder that keeps it."""
         self.workers, self.work = workers, work
-        self.known: dict[Run, Outcome] = {}
+        self.known: dict[Run, SizingOutcome] = {}
         self._kept = {} if work is None else work.outcomes()
 
-    def outcomes(self, runs: Sequence[Run]) -> list[Outcome]:
+    def outcomes(self, runs: Sequence[Run]) -> list[SizingOutcome]:
         """Return what choices come to in replications."""
         wanted = [run for run in dict.fromkeys(runs) if run not in self.known]
         missing = [run for run in wanted if run not in self._kept]
@@ -284,3 +283,69 @@ class Archive:
         """Return every choice that has been run in all of some replications."""
         tried = dict.fromkeys(counts for counts, _ in self.known)
         return [counts for counts in tried if self.knows(counts, replications)]
+
+
+class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands
+    """The time that was given is over."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """How long the search may take, and whom to tell."""
+
+    minutes: float = math.inf
+    say: Callable[[str], None] = lambda _: None
+    started_s: float = dataclasses.field(default_factory=time.monotonic)
+
+    def check(self) -> None:
+        """Raise TimeUp where the time is over."""
+        if time.monotonic() - self.started_s > 60.0 * self.minutes:
+            raise TimeUp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A choice over several replications."""
+
+    counts: Counts
+    cost: float
+    """Mean over the replications."""
+    net_present_cost_usd: float
+    capital_usd: float
+    worst: Floats
+    """The least share in time of each replication, shape (replications,)."""
+    shares: Floats
+    """In time, shape (replications, months, workloads or 1)."""
+    utilisation: Floats
+    """Mean over the replications, shape (months,)."""
+
+    def kept(self, in_time: float) -> Bools:
+        """Say which replications keep a promised share, shape (replications,)."""
+        return np.asarray(self.worst > in_time - LEAST_SHORTFALL)
+
+    def keeps(self, in_time: float, in_replications: float) -> bool:
+        """Say whether as many replications keep a promised share as is asked for."""
+        return bool(self.kept(in_time).sum() >= math.ceil(in_replications * self.worst.size - 1e-9))
+
+    def service(self, in_replications: float) -> float:
+        """Return the share in time that so many replications reach: their ⌈p·n⌉-th best."""
+        enough = max(1, math.ceil(in_replications * self.worst.size - 1e-9))
+        return float(np.sort(self.worst)[::-1][enough - 1])
+
+
+def gap_fraction(cost: float, bound: float) -> float:
+    """Return how much less than a cost a plan could cost at most, as a share of it; 0 where it costs nothing."""
+    return max(0.0, cost - bound) / abs(cost) if cost else 0.0
+
+
+def judged(counts: Counts, outcomes: Sequence[SizingOutcome]) -> Judged:
+    """Return a choice over its outcomes."""
+    return Judged(
+        counts=counts,
+        cost=float(np.mean([outcome.cost for outcome in outcomes])),
+        net_present_cost_usd=float(np.mean([outcome.net_present_cost_usd for outcome in outcomes])),
+        capital_usd=float(np.mean([outcome.capital_usd for outcome in outcomes])),
+        worst=np.array([outcome.worst for outcome in outcomes]),
+        shares=np.stack([outcome.shares for outcome in outcomes]),
+        utilisation=np.mean([outcome.utilisation for outcome in outcomes], axis=0),
+    )

@@ -16,23 +16,99 @@ keeps the promise in the simulation is allowed here, at no lower cost: the least
 promise in a share p of R replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for each
 of a set bound it by their order statistic (Luedtke and Ahmed 2008). Where hours at work are rented, so does the mean of
 the lowest, with as much of each one's rent as it has in the mean.
+
+Programs are laid out row by row and solved by HiGHS: one, or several that share what is bought.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
 
 from planner.arrays import Floats
 from planner.plan.plan import Plan
 from planner.plan.slo_target import LEAST_SHORTFALL
-from planner.sizing.choices import Choices
+from planner.sizing.choices import Choices, Counts
 from planner.sizing.evaluate import Trial
-from planner.sizing.lp_data import BINS, Survey, running_factors
-from planner.sizing.prices import Prices
-from planner.sizing.program import Places, Rows, rows_of
+from planner.sizing.lp_data import BINS, Prices, Survey, running_factors
+
+Places = NDArray[np.int64]
+_MOST_SOLVING_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintRows:
+    """Rows of a program: least ≤ Σ value·variable ≤ most, entry by entry."""
+
+    row: Places
+    column: Places
+    value: Floats
+    least: Floats
+    """Shape (rows,)."""
+    most: Floats
+
+
+def rows_of(
+    row: Places, column: Places, value: Floats, *, least: Floats | None = None, most: Floats | None = None
+) -> ConstraintRows:
+    """Return rows that are bounded on one side, or on both."""
+    size = most if least is None else least
+    assert size is not None
+    free = np.full(size.shape, np.inf)
+    return ConstraintRows(
+        row=row,
+        column=column,
+        value=value,
+        least=-free if least is None else least,
+        most=free if most is None else most,
+    )
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Keep HiGHS from standard output, to which it now and then writes whatever it is told: --json writes there."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def minimised(
+    cost: Floats, rows: Sequence[ConstraintRows], integral: Places, upper: Floats
+) -> tuple[Floats, float] | None:
+    """Return the variables of least cost, from 0 on, and a bound on that cost; None where there are none."""
+    starts = np.cumsum([0, *(block.least.size for block in rows)])
+    places = np.concatenate([block.row + start for block, start in zip(rows, starts[:-1], strict=True)])
+    columns, values = np.concatenate([block.column for block in rows]), np.concatenate([block.value for block in rows])
+    matrix = coo_array((values, (places, columns)), shape=(int(starts[-1]), cost.size)).tocsr()
+    least, most = np.concatenate([block.least for block in rows]), np.concatenate([block.most for block in rows])
+    scale = float(np.abs(cost).max()) or 1.0
+    with _silenced():
+        solution = milp(
+            cost / scale, integrality=integral, bounds=Bounds(0.0, upper),
+            constraints=LinearConstraint(matrix, least, most),
+            options={"time_limit": _MOST_SOLVING_S, "mip_rel_gap": 1e-3},
+        )  # fmt: skip
+    if solution.x is None:
+        return None
+    dual = solution.mip_dual_bound if integral.any() and solution.mip_dual_bound is not None else solution.fun
+    return np.asarray(solution.x), float(dual) * scale
+
 
 _NO_REQUESTS = 1e-6  # stands for none, of which none are served either
 _MARGIN_STEP = 1.02  # on demand: margins nearer to each other than this are not told apart
@@ -123,7 +199,7 @@ class Relaxation:
                     always[group] += nodes * share
         return there, always
 
-    def constraints(self, limits: frozenset[str] = frozenset({"nodes", "budget", "power"})) -> list[Rows]:
+    def constraints(self, limits: frozenset[str] = frozenset({"nodes", "budget", "power"})) -> list[ConstraintRows]:
         """Return all rows of the program, those of some limits left out where they are not named."""
         return [
             self._machines(),
@@ -134,7 +210,7 @@ class Relaxation:
             *self._chosen(limits),
         ]
 
-    def _in_turn(self) -> list[Rows]:
+    def _in_turn(self) -> list[ConstraintRows]:
         """Where a workload is served, those that go before it have what they take at their objective.
 
         A cluster on which whole replicas count may be short of one of them, so as much is taken off.
@@ -183,7 +259,7 @@ class Relaxation:
         at_objective = survey.rates[:, workload] / survey.most_in_time[:, workload, None]
         return np.asarray((np.array(nodes) @ at_objective)[:, None] * survey.hours)
 
-    def _machines(self) -> Rows:
+    def _machines(self) -> ConstraintRows:
         """Work takes nodes that are there."""
         there, always = self._presence()
         shape, groups = self.survey.hours.shape, self.suppliers
@@ -203,7 +279,7 @@ class Relaxation:
             most=always.ravel(),
         )
 
-    def _power_blocks(self) -> Rows:
+    def _power_blocks(self) -> ConstraintRows:
         """Nodes at work have been energised, where power comes in blocks."""
         site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
         in_group = np.flatnonzero(self.group < len(self.groups))
@@ -218,7 +294,7 @@ class Relaxation:
         row = self.month[in_group] * BINS + self.bin[in_group]
         return rows_of(row, self.columns + in_group, kw[self.group[in_group]], most=limit.ravel())
 
-    def _demand(self) -> list[Rows]:
+    def _demand(self) -> list[ConstraintRows]:
         """Nobody serves more than is asked for."""
         loads, survey = self.choices.plan.workloads, self.survey
         waits = np.array([load.deadline_h > 0 for load in loads])[self.load]
@@ -238,7 +314,7 @@ class Relaxation:
         """Return the entries of what is served of some requests, as a share of them."""
         return row, self.columns + work, self.served[work] / np.maximum(requests, _NO_REQUESTS)[row]
 
-    def _promise(self) -> list[Rows]:
+    def _promise(self) -> list[ConstraintRows]:
         """Enough is served, by month and workload or all together."""
         promise, survey = self.trial.promise, self.survey
         owed = (survey.demand.sum(axis=1) - survey.tail) * (promise.in_time_fraction - 2.0 * LEAST_SHORTFALL)
@@ -253,9 +329,9 @@ class Relaxation:
         least = np.where(rows > _NO_REQUESTS, 1.0, -np.inf)
         return [rows_of(*self._shares(row, np.arange(row.size), rows), least=least)]
 
-    def _chosen(self, limits: frozenset[str]) -> list[Rows]:
+    def _chosen(self, limits: frozenset[str]) -> list[ConstraintRows]:
         """Nodes within what may be bought, one day for each retirement, within budget and power."""
-        choices, made = self.choices, list[Rows]()
+        choices, made = self.choices, list[ConstraintRows]()
         bought = len(choices.purchases)
         for which, start in enumerate(self.offsets[:-1]):
             columns = bought + np.arange(start, self.offsets[which + 1])
@@ -358,3 +434,87 @@ def margins_between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floa
     tried = np.where(known, np.where(apart, middle, enough_at), margin)
     tried = np.where((short_at > 0) & ~known, short_at * _RAISED, tried)
     return np.where((short_at == 0) & np.isfinite(enough_at), enough_at / _RAISED, tried)
+
+
+_ROUNDING = 1e-7  # of a solver's bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxed:
+    """The least that a program allows."""
+
+    cost: float
+    """As the objective counts it."""
+    nodes: Floats
+    """Of each purchase, shape (purchases,)."""
+    retired: tuple[int, ...]
+    """Place of each retirement's day."""
+
+    @property
+    def choice(self) -> tuple[float, ...]:
+        """Nodes of each purchase, whole or not, then the days."""
+        return (*self.nodes.tolist(), *self.retired)
+
+    def counts(self) -> Counts:
+        """Return the choice, nodes rounded up."""
+        return (*(math.ceil(nodes - 1e-6) for nodes in self.nodes), *self.retired)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The columns that several programs share."""
+
+    places: Sequence[Places]
+    """Of each program: which of them its own columns are, shape (its columns,)."""
+    cost: Floats
+    """Shape (columns,)."""
+    upper: Floats
+    purchases: int
+    """How many of them are purchases; days of retirements follow."""
+
+
+def solve_together(
+    programs: Sequence[Relaxation],
+    *,
+    integral: bool,
+    allowed: Sequence[bool] | None = None,
+    shared: Shared | None = None,
+) -> Relaxed | None:
+    """Return the choice of least cost that keeps the promise in each of some replications; None where none does.
+
+    All share the nodes, or those that ``shared`` says; each has its own work, whose cost is the mean over them.
+    """
+    first = programs[0]
+    if shared is None:
+        count = first.columns
+        shared = Shared(
+            places=[np.arange(count)] * len(programs),
+            cost=first.prices.column,
+            upper=first.upper(allowed)[:count],
+            purchases=len(first.choices.purchases),
+        )
+    rows, costs, upper = list[ConstraintRows](), [shared.cost], [shared.upper]
+    size = shared.cost.size
+    for program, places in zip(programs, shared.places, strict=True):
+        count = program.columns
+        rows += [
+            replace(
+                block,
+                column=np.where(
+                    block.column < count, places[np.minimum(block.column, count - 1)], block.column - count + size
+                ),
+            )
+            for block in program.constraints()
+        ]
+        costs.append(program.cost()[count:] / len(programs))
+        upper.append(program.upper()[count:])
+        size += program.variables - count
+    marks = np.zeros(size, dtype=np.int64)
+    marks[: shared.cost.size] = int(integral)
+    solved = minimised(np.concatenate(costs), rows, marks, np.concatenate(upper))
+    if solved is None:
+        return None
+    values, cost = solved
+    least = cost + first.prices.fixed
+    retired = first.retired(values[shared.places[0]])
+    return Relaxed(cost=least - _ROUNDING * abs(least), nodes=values[: shared.purchases], retired=retired)

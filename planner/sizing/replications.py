@@ -10,16 +10,24 @@ from typing import cast
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.engine.router import allowed_loads
+from planner.engine.dispatch import allowed_loads
 from planner.plan.plan import load_grid
-from planner.plan.slo_target import Promise
-from planner.sizing.choices import Choices, Counts
-from planner.sizing.evaluate import Evaluator, Outcome, Run, Trial, Workers
-from planner.sizing.lp_data import Survey, averaged, cost_of_a_dollar, running_factors, survey
-from planner.sizing.policies import Policies
-from planner.sizing.prices import Prices, prices_of, staffed_usd, weights_of, with_work
-from planner.sizing.relaxation import Relaxation
-from planner.sizing.solved import Relaxed, solve_together
+from planner.scenario.scenario import SloTarget
+from planner.sizing.choices import Choices, Counts, Policies
+from planner.sizing.evaluate import Evaluator, Run, SizingOutcome, Trial, Workers
+from planner.sizing.lp_data import (
+    Prices,
+    Survey,
+    averaged,
+    cost_of_a_dollar,
+    prices_of,
+    running_factors,
+    staffed_usd,
+    survey,
+    weights_of,
+    with_work,
+)
+from planner.sizing.relaxation import Relaxation, Relaxed, solve_together
 from planner.units import SECONDS_PER_HOUR
 
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
@@ -29,7 +37,7 @@ _RENT_READ = 8  # replications from which the rent of hours at work is taken
 _HARD = 8  # replications beyond those whose bound may decide whose busiest hours are looked at
 
 
-def spared(replications: int, share: float) -> int:
+def allowed_misses(replications: int, share: float) -> int:
     """Return how many of some replications may break the promise: ⌊(1 − p)·n⌋."""
     return replications - math.ceil(share * replications - 1e-9)
 
@@ -142,7 +150,7 @@ class Surveyed:
             [[averaged(variant, promise.in_time_fraction) for variant in variants] for variants in self.surveys],
             allowed,
         )
-        hard = np.argsort(-least, kind="stable")[: 2 * spared(count, promise.in_replications_fraction) + _HARD]
+        hard = np.argsort(-least, kind="stable")[: 2 * allowed_misses(count, promise.in_replications_fraction) + _HARD]
         least[hard] = np.maximum(least[hard], self._least([self.surveys[replication] for replication in hard], allowed))
         return least
 
@@ -166,7 +174,7 @@ class Surveyed:
         trial, count = self.trial, len(self.surveys)
         if not self.rents:
             return 0.0
-        kept = count - spared(count, trial.promise.in_replications_fraction)
+        kept = count - allowed_misses(count, trial.promise.in_replications_fraction)
         prices, share = self.bound_prices, kept / count
         priced = [(variants, with_work(trial, prices, variants[0], share)) for variants in self.surveys]
         return float(np.sort(self._solved(priced, allowed))[:kept].mean())
@@ -188,7 +196,7 @@ class Surveyed:
             cost += weights_of(self.trial, [variants])[0] * self._rent_usd(variants[0], self._there(variants, counts))
         return cost
 
-    def dearer_by(self, one: Counts, other: Counts, known: Mapping[Run, Outcome]) -> float:
+    def dearer_by(self, one: Counts, other: Counts, known: Mapping[Run, SizingOutcome]) -> float:
         """Return what a choice costs more than another, as both were run: predicted, and what predictions leave out.
 
         That is energy of work, carbon, people who come whole, credits; it is taken from the replications in which both
@@ -319,7 +327,7 @@ def _taken(of: Survey, there: Floats, which: Bools) -> Floats:
 
 def least_cost(
     evaluator: Evaluator,
-    promise: Promise,
+    promise: SloTarget,
     surveys: Sequence[Survey],
     prices: Prices,
     allowed: Sequence[bool],

@@ -16,16 +16,13 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.plan.plan import ClusterPlan
-from planner.sizing.candidate import Judged, judged
-from planner.sizing.choices import Counts, due_h
-from planner.sizing.evaluate import Archive, Outcome, Run
-from planner.sizing.local_search import cheaper_as_run, searched
-from planner.sizing.policies import Policies
-from planner.sizing.prices import prices_of
+from planner.sizing.choices import Counts, Policies, due_h
+from planner.sizing.evaluate import Archive, Judged, Run, SizingOutcome, judged
+from planner.sizing.lp_data import prices_of
+from planner.sizing.relaxation import Relaxed, Shared, solve_together
 from planner.sizing.replications import Surveyed
-from planner.sizing.search import Search
-from planner.sizing.solved import Relaxed, Shared, solve_together
-from planner.studies.intervals import Estimate, half_width
+from planner.sizing.search import Search, cheaper_as_run, searched
+from planner.studies.decision import IntervalEstimate, half_width
 from planner.units import HOURS_PER_DAY
 
 NOW, FIXED, REVIEWED = "everything now", "fixed on the first day", "with a review"
@@ -45,13 +42,13 @@ class Levels:
     cuts: tuple[tuple[float, ...], ...]
     """Forecasts that part the levels, rising: of replications without a late delivery, then of those with one."""
 
-    def of(self, outcome: Outcome, due: Sequence[str]) -> int:
+    def of(self, outcome: SizingOutcome, due: Sequence[str]) -> int:
         """Return the level that a replication shows."""
         late = len(self.cuts) - 1 if self.is_late(outcome, due) else 0
         before = sum(len(cuts) + 1 for cuts in self.cuts[:late])
         return before + int(np.searchsorted(self.cuts[late], forecast(outcome.tokens, self.months), side="right"))
 
-    def is_late(self, outcome: Outcome, due: Sequence[str]) -> bool:
+    def is_late(self, outcome: SizingOutcome, due: Sequence[str]) -> bool:
         """Say whether something that was due before the review is not there yet."""
         return any(outcome.delivered_h.get(name, np.inf) > self.review_h for name in due)
 
@@ -74,7 +71,7 @@ def forecast(tokens: Floats, months: int) -> float:
     return float(last * growth ** (tokens.size - months))
 
 
-def levels_of(outcomes: Sequence[Outcome], due: Sequence[str], months: int, review_h: float) -> Levels:
+def levels_of(outcomes: Sequence[SizingOutcome], due: Sequence[str], months: int, review_h: float) -> Levels:
     """Part replications into levels of equal number; late ones apart where they are neither few nor nearly all."""
     fewest = max(1.0, _FEWEST * len(outcomes))
     all_alike = Levels(months=months, review_h=review_h, cuts=((),))
@@ -196,7 +193,7 @@ class Reviewed(Surveyed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class ReviewLevel:
     """One level of what may be seen, and what is bought on it."""
 
     share: float
@@ -217,16 +214,16 @@ class Alternative:
     words: str
     outcome: Judged | None
     """None where nothing of the kind keeps the promise."""
-    saved: Estimate | None
+    saved: IntervalEstimate | None
     """What the policy with a review saves against it, in the mean, with its 95% interval; None for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Review:
+class PurchaseReview:
     """What a review is worth."""
 
     date: datetime.date
-    levels: tuple[Level, ...]
+    levels: tuple[ReviewLevel, ...]
     alternatives: tuple[Alternative, ...]
     next_parts: tuple[str, ...]
     """Parts that can be bought from the review on alone."""
@@ -236,7 +233,7 @@ Confirm = Callable[[Search], int]
 """Confirms the best of a search on fresh replications, mending it where needed; returns the first of the last ones."""
 
 
-def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: range) -> Review:
+def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: range) -> PurchaseReview:
     """Hold a policy with a review against plans without one, and against one without the next part.
 
     ``fresh`` are the replications on which the answer of the main search was confirmed.
@@ -268,7 +265,7 @@ def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: rang
         name: None if search is None or search.best is None else search.outcomes(search.best, seen)
         for name, search in searches.items()
     }
-    return Review(
+    return PurchaseReview(
         date=review,
         levels=_levels(policy),
         alternatives=tuple(_alternative(name, searches[name], costs[name], costs[REVIEWED]) for name in searches),
@@ -300,7 +297,7 @@ def _with_answer(search: Search) -> Search | None:
     return search if searched(search, search.tries) is not None else None
 
 
-def _levels(policy: Search) -> tuple[Level, ...]:
+def _levels(policy: Search) -> tuple[ReviewLevel, ...]:
     """Return the levels of a policy, with what is bought on each."""
     reviewed = policy.surveyed
     assert isinstance(reviewed, Reviewed)
@@ -312,7 +309,7 @@ def _levels(policy: Search) -> tuple[Level, ...]:
     level = np.array([reviewed.levels.of(outcome, reviewed.due) for outcome in outcomes])
     first_late = len(reviewed.levels.cuts[0]) + 1
     return tuple(
-        Level(
+        ReviewLevel(
             share=float((level == at).mean()),
             late=at >= first_late,
             lowest=float(seen[level == at].min() / seen.mean()),
@@ -324,14 +321,14 @@ def _levels(policy: Search) -> tuple[Level, ...]:
 
 
 def _alternative(
-    name: str, search: Search | None, outcomes: list[Outcome] | None, reviewed: list[Outcome] | None
+    name: str, search: Search | None, outcomes: list[SizingOutcome] | None, reviewed: list[SizingOutcome] | None
 ) -> Alternative:
     if search is None or outcomes is None or search.best is None:
         return Alternative(name=name, words="", outcome=None, saved=None)
     saved = None
     if reviewed is not None and name != REVIEWED:
         differences = np.array([one.cost - other.cost for one, other in zip(outcomes, reviewed, strict=True)])
-        saved = Estimate(
+        saved = IntervalEstimate(
             value=float(differences.mean()), half_width=half_width(differences), completed=differences.size
         )
     words = search.choices.words(search.best)

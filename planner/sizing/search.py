@@ -1,5 +1,8 @@
 """The search by simulation: from the relaxation's start down to a plan from which nothing can be taken.
 
+Below stand where it may go from a choice in small steps, the search itself, and choices at the limits, where nothing
+else begins it, or near its end, held against it as they are run.
+
 All choices meet the same replications. They are raced: replications come hardest first (as the relaxation ranks them),
 and a choice is dropped as soon as more of them have broken the promise than may. One that stands after the hard ones is
 run on the rest only once it is to be the answer.
@@ -12,19 +15,126 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
 from planner.plan.slo_target import LEAST_SHORTFALL
-from planner.sizing.candidate import Clock, gap_fraction
-from planner.sizing.choices import Counts, due_h
-from planner.sizing.evaluate import Archive, Outcome
-from planner.sizing.moves import Neighbourhood, carried_on, moved
+from planner.sizing.choices import Choices, Counts, Policies, due_h
+from planner.sizing.evaluate import Archive, Clock, SizingOutcome, gap_fraction
 from planner.sizing.relaxation import margins_between
-from planner.sizing.replications import Surveyed, spared
+from planner.sizing.replications import Surveyed, allowed_misses
+
+_MOST_LISTED = 20_000  # choices, begun or whole, that are looked at before there are too many to try each
+_MOST_RENTING = 2_000  # the same where hours are rented, which takes milliseconds to predict
+
+
+def moved(counts: Counts, changes: dict[int, int]) -> Counts:
+    """Return a choice with some more or fewer nodes at some places."""
+    return tuple(count + changes.get(place, 0) for place, count in enumerate(counts))
+
+
+def carried_on(before: Counts, after: Counts, may: Callable[[Counts], bool]) -> Counts:
+    """Return a step that took nodes away, taken again as often as may be: ever twice as often, then half as often.
+
+    Where few nodes break what many keep, that ends where single steps would. Other steps are taken once: what comes in
+    place of what is worth another look each time.
+    """
+    step = [now - earlier for earlier, now in zip(before, after, strict=True)]
+    times, is_growing = int(max(step) <= 0 > min(step)), True
+    while times:
+        further = tuple(nodes + times * change for nodes, change in zip(after, step, strict=True))
+        is_growing &= (allowed := min(further) >= 0 and may(further))
+        after = further if allowed else after
+        times = 2 * times if is_growing else times // 2
+    return after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbourhood:
+    """The choices near one, with what they are predicted to cost."""
+
+    surveyed: Surveyed
+    choices: Choices | Policies
+    allowed: tuple[bool, ...]
+    decisive: int
+    """The replication by which nodes of purchases are weighed against each other."""
+
+    def price(self, bundle: Sequence[int]) -> float:
+        """Return what a node of each of some purchases costs."""
+        none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
+        return self.surveyed.predicted(moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
+
+    def worth(self, bundle: Sequence[int]) -> float:
+        """Return what a node of some purchases is worth to the replication that decides."""
+        return self.surveyed.worth(bundle[0], self.decisive)
+
+    def near(self, counts: Counts, step: int) -> Iterator[Counts]:
+        """Yield cheaper choices near one: with less, then with other parts or dates, those that save most first."""
+        bundles, before = self.choices.bundles(), self.surveyed.predicted(counts)
+        slack = 1e-9 * abs(before)
+        most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
+        less = {moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
+        near = {*self.retired(counts), *self.up_to_a_discount(counts)}
+        worth = {bundle: self.worth(bundle) for bundle in bundles}
+        for (out, into), times in itertools.product(self._exchanges(counts), (1, 2, 3)):
+            taken = min(times * step, most[out])  # several of a part may be worth one of another
+            alike = taken * worth[out] / max(worth[into], 1e-12)
+            for given in {taken, math.ceil(alike), math.floor(alike), math.ceil(alike) + 1}:
+                if given > 0:
+                    near.add(moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
+        for group in (less, near - less):
+            for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
+                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
+                saves = cost <= before + slack if group is less else cost < before - slack
+                if saves and self.choices.within_limits(other):
+                    yield other
+
+    def below(self, counts: Counts) -> list[Counts] | None:
+        """Return every allowed choice that costs less than one; None where there are many."""
+        bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
+        standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
+        open_to = self.surveyed.trial.choices.choose.clusters
+        days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
+        below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
+        for _ in range(_MOST_RENTING if self.surveyed.rents else _MOST_LISTED):
+            if not begun:
+                return below
+            chosen, place = begun.pop()
+            if standing(chosen) >= most:
+                continue
+            if place < bought:
+                begun.append((chosen, place + 1))
+                if self.allowed[place] and chosen[place] < open_to[self.choices.purchases[place].cluster].most_nodes:
+                    begun.append((moved(chosen, {place: 1}), place))
+            elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
+                below.append(chosen)
+        return None
+
+    def _exchanges(self, counts: Counts) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Yield the purchases of which nodes may be exchanged for those of others."""
+        for out, into in itertools.permutations(self.choices.bundles(), 2):
+            has_some = all(counts[place] for place in out)
+            if has_some and self.allowed[into[0]] and self.choices.exchangeable(out, into):
+                yield out, into
+
+    def up_to_a_discount(self, counts: Counts) -> Iterator[Counts]:
+        """Yield a choice with as many more nodes of each purchase in it as get another discount on all of them."""
+        for place in range(len(self.choices.purchases)):
+            for nodes in self.choices.tiers(place) if counts[place] else ():
+                if nodes > counts[place]:
+                    yield moved(counts, {place: nodes - counts[place]})
+
+    def retired(self, counts: Counts) -> Iterator[Counts]:
+        """Yield a choice with each retirement on each other day."""
+        bought = len(self.choices.purchases)
+        for place, retirement in enumerate(self.choices.retirements):
+            for day in range(1 + len(retirement.dates)):
+                yield tuple(day if at == bought + place else count for at, count in enumerate(counts))
+
 
 _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
 _CALM = 4  # replications in a row that must keep the promise before the easier ones are taken as kept
@@ -57,9 +167,9 @@ class Search:
         self.choices = surveyed.choices
         self.allowed = tuple(allowed)
         self.in_time = self.trial.promise.in_time_fraction
-        self.spared = spared(len(surveyed.surveys), self.trial.promise.in_replications_fraction)
+        self.allowed_misses = allowed_misses(len(surveyed.surveys), self.trial.promise.in_replications_fraction)
         least = surveyed.least_costs(allowed)
-        self.decisive = int(np.argsort(-least, kind="stable")[self.spared])
+        self.decisive = int(np.argsort(-least, kind="stable")[self.allowed_misses])
         """The replication that decides the bound: of those that must keep the promise the hardest."""
         self.bound = max(float(least[self.decisive]), surveyed.least_with_rent(allowed))
         """No choice that keeps the promise in enough of these replications costs less; infinity where none does."""
@@ -68,7 +178,7 @@ class Search:
         self.order: list[int] = np.argsort(-least, kind="stable").tolist()
         if like is not None:
             self.order = [replication for replication in like.order if replication < len(least)]
-        self.design = surveyed.designed(self.order, self.spared)
+        self.design = surveyed.designed(self.order, self.allowed_misses)
         self._broke: dict[int, list[NDArray[np.int64]]] = {}
         """By replication: what choices that broke the promise in it had bought up to each date."""
         self.best: Counts | None = None
@@ -77,14 +187,13 @@ class Search:
 
     def promising(self, in_time: float) -> Search:
         """Return the same search for another promised share, with fewer tries."""
-        trial = dataclasses.replace(
-            self.trial, promise=dataclasses.replace(self.trial.promise, in_time_fraction=in_time)
-        )
+        promise = self.trial.promise.model_copy(update={"in_time": in_time})
+        trial = dataclasses.replace(self.trial, promise=promise)
         other = copy.copy(self.surveyed)  # the surveys do not depend on what is promised
         other.trial = trial
         return Search(other, self.archive, self.clock, self.allowed, tries=RIVAL_TRIES, like=self)
 
-    def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[Outcome]:
+    def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[SizingOutcome]:
         """Return what a choice comes to in some replications."""
         return self.archive.outcomes([self.surveyed.run_of(counts, replication) for replication in replications])
 
@@ -103,15 +212,15 @@ class Search:
             for replication in batch:
                 calm = calm + 1 if kept.get(replication, False) else 0
             broken += sum(not kept_one for kept_one in kept.values())
-            if broken > self.spared:
+            if broken > self.allowed_misses:
                 return False
-            if not fully and first + _BATCH >= 2 * self.spared + _CALM and calm >= _CALM:
+            if not fully and first + _BATCH >= 2 * self.allowed_misses + _CALM and calm >= _CALM:
                 return True
         return True
 
     def is_refuted(self, counts: Counts) -> bool:
         """Say whether too many replications break the promise with a choice, as those show that were run."""
-        return len(self._inferred(counts)) > self.spared
+        return len(self._inferred(counts)) > self.allowed_misses
 
     def _inferred(self, counts: Counts) -> set[int]:
         """Return the replications that need not be run: one with as much at every date, or more, broke the promise."""
@@ -136,10 +245,10 @@ class Search:
 
         Those that are harder break with the best so far, so they are not asked: this only ever drops a choice.
         """
-        last = self.order[self.spared : self.spared + _BATCH]
+        last = self.order[self.allowed_misses : self.allowed_misses + _BATCH]
         if (
             self.best is None
-            or not self.spared
+            or not self.allowed_misses
             or any(self.surveyed.run_of(self.best, replication) not in self.archive.known for replication in last)
         ):
             return False
@@ -212,12 +321,12 @@ class Search:
         self.order += [replication for replication in replications if replication not in self.order]
         share, count = self.trial.promise.in_replications_fraction, len(self.order)
         fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
-        self.spared = max(0, spared(count, share) - fewer)
+        self.allowed_misses = max(0, allowed_misses(count, share) - fewer)
         self.learn(counts)
 
     def meet(self, other: Search) -> None:
         """Take over the replications of another search, in its order."""
-        self.order, self.spared = list(other.order), other.spared
+        self.order, self.allowed_misses = list(other.order), other.allowed_misses
 
     def _start(self) -> Counts | None:
         """Return the relaxation's choice at the least margins on demand at which the simulation keeps the promise.
@@ -257,7 +366,7 @@ class Search:
 
     def _short(self, counts: Counts, stretches: Ints) -> Bools:
         """Say in which stretches a choice breaks the promise where it must not, in the replications that were run."""
-        runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.spared :])
+        runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.allowed_misses :])
         must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
         short = np.zeros(1 + stretches.max(), dtype=np.bool_)
         if any(len(shares) != stretches.size for shares in must):  # promised over the whole time
@@ -397,3 +506,107 @@ class Search:
             f"bound {self.bound / 1e6:,.2f} M, gap {gap:.1%}"
         )
         return gap
+
+
+_COMPARED = 4  # replications in which two choices' costs are held against each other: they meet the same chance
+_NEAR = 1.1  # times what the best is predicted to cost: further off, no error of a prediction makes up for it
+_MOST_ALIKE = 8  # times the nodes: where a part serves next to nothing, no number of it stands in for another
+_MOST_NEAR = 12  # choices that are run beside it
+_MOST_ROUNDS = 4
+_SHARES = (1.0, 0.5, 0.75, 0.25)  # of the most of one purchase
+_LEAST_AS_RUN = 1e-6  # of the cost: less is no difference
+
+
+def searched(search: Search, tries: int) -> Counts | None:
+    """Run a search among plans; where limits leave the relaxation no margin, from the most that they allow.
+
+    That is far from its best, so that as many tries are taken from there, at least.
+    """
+    if search.run() is None and math.isfinite(search.bound):
+        start = next((counts for counts in fullest(search.trial.choices, search.allowed) if search.holds(counts)), None)
+        if start is not None:
+            search.tries = max(search.tries, tries)
+            search.run(start)
+    return search.best
+
+
+def fullest(choices: Choices, allowed: Sequence[bool]) -> Iterator[Counts]:
+    """Yield the choices that have as much as limits allow of one purchase, then of each other; nothing is retired.
+
+    Then those that have a part of that of the one, and as much of the others: where a budget allows much of a part that
+    serves little, or little of one that serves much, what does may lie between.
+    """
+    groups, (least, most) = choices.group_of, choices.nodes_allowed()
+    places = [place for place in range(len(choices.purchases)) if allowed[place]]
+    fewest = {
+        next((place for place in places if groups[place] == group), None): int(nodes)
+        for group, nodes in enumerate(least)
+        if nodes
+    }
+    if None in fewest:  # something has to be bought that is not allowed
+        return
+    for share, first in itertools.product(_SHARES, places):
+        nodes = [fewest.get(place, 0) for place in range(len(choices.purchases))]
+        for turn, place in enumerate((*sorted(places, key=lambda at: at != first), first)):
+            taken = sum(nodes[at] for at in places if groups[at] == groups[place])
+            low, high = 0, int(most[groups[place]]) - taken
+            while low < high:  # limits that forbid some nodes forbid more of them
+                middle = (low + high + 1) // 2
+                if choices.within_limits(_with(choices, nodes, place, middle)):
+                    low = middle
+                else:
+                    high = middle - 1
+            nodes[place] += low if turn else int(share * low)
+        if choices.within_limits(made := _with(choices, nodes, first, 0)):
+            yield made
+
+
+def _with(choices: Choices, nodes: list[int], place: int, more: int) -> Counts:
+    """Return the choice of some nodes and a few more of one purchase."""
+    return moved((*nodes, *(0 for _ in choices.retirements)), {place: more})
+
+
+def cheaper_as_run(search: Search, counts: Counts) -> Counts:
+    """Return a choice near one that keeps the promise and costs less as it is run, or itself.
+
+    A search goes by predictions. These leave out what is no figure of a node, such as energy of work and people who
+    come whole; and where hours at work are rented they are off by some hundredths, since who works when is a matter of
+    each hour.
+    """
+    few = range(min(_COMPARED, len(search.surveyed.surveys)))
+    for _ in range(_MOST_ROUNDS):
+        before, limit = counts, _NEAR * search.surveyed.predicted(counts)
+        near = sorted((search.surveyed.predicted(other), other) for other in _neighbours(search, counts))
+        tried = [other for predicted, other in near[:_MOST_NEAR] if predicted <= limit]
+        search.archive.outcomes([search.surveyed.run_of(run, at) for run in (counts, *tried) for at in few])
+        ranked = sorted((search.dearer_by(other, before), other) for other in tried)
+        least = -_LEAST_AS_RUN * abs(search.surveyed.predicted(counts))
+        better = (other for dearer, other in ranked if dearer < least and search.holds(other, fully=True))
+        counts = next(better, counts)
+        if counts == before:
+            break
+    return counts
+
+
+def _neighbours(search: Search, counts: Counts) -> set[Counts]:
+    """Return the choices near one that limits allow and that nothing which was run refutes.
+
+    They have one node more or less, or one exchanged; all of a purchase left out, or as much of another in its place;
+    nodes up to a discount; or a retirement on another day.
+    """
+    places, around = range(len(search.choices.purchases)), search.around
+    changes = [{place: step} for place in places for step in (1, -1, -counts[place])]
+    for out, into in itertools.permutations(places, 2):
+        alike = counts[out] * around.worth((out,)) / max(around.worth((into,)), 1e-12)
+        changes += [{out: -1, into: 1}, {out: -counts[out], into: min(math.ceil(alike), _MOST_ALIKE * sum(counts))}]
+    near = {
+        moved(counts, change)
+        for change in changes
+        if all(step < 0 or search.allowed[place] for place, step in change.items())
+    }
+    near |= {*around.up_to_a_discount(counts), *around.retired(counts)}
+    return {
+        other
+        for other in near - {counts}
+        if min(other) >= 0 and search.choices.within_limits(other) and not search.is_refuted(other)
+    }

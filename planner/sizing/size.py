@@ -11,25 +11,30 @@ from pathlib import Path
 import numpy as np
 
 from planner.errors import CapacityError
-from planner.plan.build import promise_plan
-from planner.plan.slo_target import Promise
-from planner.run.result import RunResult
-from planner.scenario.scenario import Scenario
-from planner.scenario.study_loading import load_study
-from planner.sizing.candidate import Clock, Judged, TimeUp, gap_fraction, judged
+from planner.run.simulate import RunResult
+from planner.scenario.scenario import Scenario, SloTarget
+from planner.scenario.study import load_study
 from planner.sizing.choices import MIXED, Choices, Counts, choices_of
 from planner.sizing.confirm import FEWER_TRIES, Confirmation, Effort, answered, confirmed
-from planner.sizing.evaluate import Archive, Evaluator, Objective, SizeWork, Trial, workers_of
-from planner.sizing.explain import Explanation, explain
-from planner.sizing.infeasible import nearest_miss, what_to_relax
-from planner.sizing.local_search import cheaper_as_run, searched
+from planner.sizing.evaluate import (
+    Archive,
+    Clock,
+    Evaluator,
+    Judged,
+    Objective,
+    SizeWork,
+    TimeUp,
+    Trial,
+    gap_fraction,
+    judged,
+    workers_of,
+)
+from planner.sizing.explain import Explanation, explain, nearest_miss, what_to_relax
 from planner.sizing.replications import Surveyed
-from planner.sizing.review import Review, review_of
-from planner.sizing.search import RIVAL_TRIES, Search
-from planner.studies.designs import MonteCarlo
-from planner.studies.inputs import Inputs, stated
-from planner.studies.points import PointSet
-from planner.studies.resolve import resolve_inputs
+from planner.sizing.review import PurchaseReview, review_of
+from planner.sizing.search import RIVAL_TRIES, Search, cheaper_as_run, searched
+from planner.studies.designs import MonteCarlo, PointSet
+from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 
 _MOST_CHANGE = 4.0  # of a price, as a share of it: beyond it none is in prospect
 
@@ -60,7 +65,7 @@ class Sized:
     confirmation: Confirmation
     families: tuple[Family, ...]
     explanation: Explanation
-    review: Review | None
+    review: PurchaseReview | None
     """What a review is worth; None where the scenario states none."""
     runs: int
     stopped: str
@@ -72,14 +77,14 @@ class Sized:
         return self.trial.choices
 
     @property
-    def promise(self) -> Promise:
+    def promise(self) -> SloTarget:
         """What is kept."""
         return self.trial.promise
 
     def as_stated(self) -> RunResult:
         """Run the answer once with all inputs as stated: what ``planner run`` makes of plan.yaml."""
         stated = dataclasses.replace(
-            self.trial, inputs=Inputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
+            self.trial, inputs=UncertainInputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
         )
         return Evaluator(stated).simulate(self.plan.counts, 0)
 
@@ -99,10 +104,10 @@ def trial_of(
 ) -> Trial:
     """Return what is tried: choices, and the inputs that a study calls uncertain."""
     choices = choices_of(scenario, parts)
-    promise = promise_plan(scenario)
+    promise = scenario.promise
     if study is None:
         used = scenario.seed if seed is None else seed
-        none = Inputs(entries=(), mixing=None)
+        none = UncertainInputs(entries=(), mixing=None)
         return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, promise=promise)
     written, scenarios = load_study(study)
     # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.

@@ -1,33 +1,45 @@
-"""A finished Monte Carlo study, read back: percentiles, bands, decisions, drivers. Nothing is simulated here."""
+"""A finished Monte Carlo study, read back: percentiles, bands, decisions, drivers; and one call from file to finish."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.finance.months import MonthGrid
 from planner.run.measure_names import FLEET
-from planner.studies.decision import ByScenario, Comparison, Standing, choice, decisions, standings, worth_of_knowing
+from planner.studies.decision import (
+    PERCENTILES,
+    IntervalEstimate,
+    PairwiseDecision,
+    SloStanding,
+    choice,
+    decisions,
+    mean_estimate,
+    percentiles,
+    spread_estimates,
+    standings,
+    worth_of_knowing,
+)
+from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
 from planner.studies.distributions import is_numeric
-from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by
-from planner.studies.importance import flip, importance
-from planner.studies.intervals import PERCENTILES, Estimate, mean_estimate, percentiles, spread_estimates
-from planner.studies.prepare import Prepared
-from planner.studies.runner import Goal
-from planner.studies.store import Store
+from planner.studies.prepare import Prepared, prepare
+from planner.studies.replicate import HEADLINES, headline_names, needed_by
+from planner.studies.runner import Goal, Until, Workforce, batch_size, run_rows
+from planner.studies.sensitivity import Driver, flip, followed, given_data
+from planner.studies.store import Store, identity
 from planner.units import DOLLARS, MILLION, unit_of
 
 PER_MILLION_TOKENS = unit_of("cost_per_million_tokens_usd")
 MOST_DROPPED = 0.01
 """Share of replications that could not be run above which a study warns: a tail of one in a hundred is then gone."""
-_AT_ONCE_BYTES = 128_000_000
-"""Most memory that one pass over monthly figures, or one figure of all scenarios, takes."""
 
 
 class Statistic(NamedTuple):
@@ -36,7 +48,7 @@ class Statistic(NamedTuple):
     scenario: str
     output: str
     statistic: str
-    estimate: Estimate
+    estimate: IntervalEstimate
 
 
 class Band(NamedTuple):
@@ -52,20 +64,6 @@ class Band(NamedTuple):
     """At 5, 10, 50, 90 and 95%."""
     completed: int = 0
     """Replications behind them."""
-
-
-class Driver(NamedTuple):
-    """One measure of how the headline follows one input: a row of sensitivity.csv."""
-
-    scenario: str
-    against: str
-    """Where not empty, what is followed is the headline less that of this scenario."""
-    method: str
-    input: str
-    measure: str
-    value: float
-    low: float = float("nan")
-    high: float = float("nan")
 
 
 class Failure(NamedTuple):
@@ -96,14 +94,13 @@ class Finished:
         """Return one headline output of the first rows, all unless given, shape (rows, scenarios)."""
         return self.store.joined.column(f"out:{name}", self.rows if rows is None else rows)
 
-    def by_scenario(self, name: str) -> ByScenario:
-        """Return one headline output, each scenario's of shape (rows,)."""
-        read = _Read(self.store, f"out:{name}", self.rows)
-        return self.output(name).T if 8 * self.rows * len(read) <= _AT_ONCE_BYTES else read
+    def by_scenario(self, name: str) -> Floats:
+        """Return one headline output, shape (scenarios, rows)."""
+        return self.output(name).T
 
     def input(self, name: str, rows: int | None = None) -> Floats:
         """Return the values drawn for one input in the first rows, all unless given, shape (rows,)."""
-        return self.store.joined.column(f"in:{name}", self.rows if rows is None else rows, which=0)
+        return self.store.joined.column(f"in:{name}", self.rows if rows is None else rows)[:, 0]
 
     def failures(self) -> list[Failure]:
         """Return the runs that failed."""
@@ -129,55 +126,44 @@ class Finished:
             yield f"{often:,} of them fail in that or a like way, the others in {len(others)} more"
         failed = np.zeros(self.rows, dtype=bool)
         failed[[failure.replication for failure in failures]] = True
-        dropped = [
-            separation(drawn.name, self.input(drawn.name), failed)
-            for drawn in self.prepared.inputs.entries
-            if is_numeric(drawn.distribution)
-        ]
-        if (best := max((one for one in dropped if one is not None), default=None)) is not None:
-            yield best.sentence
+        numeric = [drawn.name for drawn in self.prepared.inputs.entries if is_numeric(drawn.distribution)]
+        if told := [apart for name in numeric if (apart := separation(name, self.input(name), failed))]:
+            yield max(told)[1]
 
     def dropped_share(self) -> float:
         """Return the share of runs, of the scenario with most, that could not be run."""
         counts = Counter(failure.scenario for failure in self.failures())
         return max(counts.values(), default=0) / self.rows
 
-    def interval(self, goal: Goal) -> Estimate:
+    def interval(self, goal: Goal) -> IntervalEstimate:
         """Return the figure that ``--until`` looks at."""
         return goal.estimate([self.by_scenario(name) for name in goal.columns])
 
     def is_void(self) -> bool:
         """Say whether no run of any scenario succeeded."""
-        costs = self.by_scenario("cost_usd")
-        return not any(np.isfinite(costs[which]).any() for which in range(len(costs)))
+        return not np.isfinite(self.output("cost_usd")).any()
 
     def statistics(self, names: Collection[str] = headline_names()) -> Iterator[Statistic]:
         """Yield mean, spread, percentiles and tail mean of outputs, every one unless named, of every scenario."""
         scramblings = self.prepared.study.scramblings
-        for output in HEADLINES:
-            figures: ByScenario = self.by_scenario(output.name) if output.name in names else np.empty((0, 0))
-            for which in range(len(figures)):
-                for statistic, figure in _spread_of(output, figures[which], scramblings):
-                    yield Statistic(self.prepared.names[which], output.name, statistic, figure)
+        for output in (output for output in HEADLINES if output.name in names):
+            for scenario, figures in zip(self.prepared.names, self.by_scenario(output.name), strict=True):
+                if needed_by(output.name) and not np.isfinite(figures).any():
+                    continue  # nothing is sold, or nothing is there to hold it against
+                for statistic, figure in spread_estimates(figures, scramblings, upper=output.lower_is_better):
+                    yield Statistic(scenario, output.name, statistic, figure)
 
     def bands(self) -> Iterator[Band]:
-        """Yield the monthly fans of every scenario and its clusters, some months at a time to bound memory.
-
-        They are those of the replications that are kept in detail.
-        """
+        """Yield the monthly fans of every scenario and its clusters, of the replications that are kept in detail."""
         labels = month_labels(self.prepared)
-        at_once = max(1, _AT_ONCE_BYTES // (8 * max(self.detailed, 1)))
         for output, cluster in self.store.setup.monthly:
             for which, base in enumerate(self.prepared.scenarios):
-                if cluster != FLEET and cluster not in base.scenario.clusters:
-                    continue
-                for first in range(0, len(labels), at_once):
-                    months = range(first, min(first + at_once, len(labels)))
-                    table = self.store.joined.monthly(output, cluster, which, months)[: self.detailed]
-                    for place, month in enumerate(months):
-                        yield Band(base.name, output, cluster, labels[month], *_spread(table[:, place]))
+                if cluster == FLEET or cluster in base.scenario.clusters:
+                    table = self.store.joined.monthly(output, cluster, which)[: self.detailed]
+                    for label, rows in zip(labels, table.T, strict=True):
+                        yield Band(base.name, output, cluster, label, *_spread(rows))
 
-    def decisions(self) -> list[Comparison]:
+    def decisions(self) -> list[PairwiseDecision]:
         """Return how the scenarios compare on the headline."""
         headline = self.prepared.headline
         return decisions(
@@ -192,41 +178,33 @@ class Finished:
         """Return the places of the scenarios that keep their promise: the choice is among these."""
         return [which for which, standing in enumerate(self.standings()) if standing.keeps_promise]
 
-    def standings(self, every: int = 1, groups: int | None = None) -> list[Standing]:
+    def standings(self, every: int = 1, groups: int | None = None) -> list[SloStanding]:
         """Return how each scenario stands to its promise, over every so many rows in independent groups."""
         headline = self.prepared.headline
         names = (headline.name, "promise_shortfall_fraction", "promise_kept_months")
-        columns = [self.by_scenario(name) if every == 1 else self.output(name)[::every].T for name in names]
-        table, shortfalls, months = columns
+        figures, shortfalls, months = (self.output(name)[::every].T for name in names)
         groups = self.prepared.study.scramblings if groups is None else groups
         return standings(
-            table, (shortfalls, months), self.prepared.promised, groups, lower_is_better=headline.lower_is_better
+            figures, shortfalls, months, self.prepared.promised, groups, lower_is_better=headline.lower_is_better
         )
 
     def drivers(self) -> Iterator[Driver]:
         """Yield what drives each scenario's headline, and the first's headline less each other's.
 
-        Measured on the replications that are kept in detail: on ten million it would take hours to tell no more.
+        Measured on the replications that are kept in detail: on millions it would take hours to tell no more.
         """
         table = self.output(self.prepared.headline.name, self.detailed)
         sound = np.isfinite(table).all(axis=1)
         table = table[sound]
         if len(table) < 2:
             return
-        names = self.prepared.names
-        followed = [(name, "", table[:, which]) for which, name in enumerate(names)]
-        followed += [(names[0], other, table[:, 0] - table[:, which]) for which, other in enumerate(names[1:], start=1)]
-        drivers: list[list[Driver]] = [[] for _ in followed]
-        for drawn in self.prepared.inputs.entries:  # one at a time in memory
-            values = self.input(drawn.name, self.detailed)[sound]
-            for of_output, (scenario, against, output) in zip(drivers, followed, strict=True):
-                of_output.extend(
-                    _given_data(scenario, against, drawn.name, values, output, len(self.prepared.inputs.entries))
-                )
-                if against and is_numeric(drawn.distribution) and (at := flip(values, output)) is not None:
-                    of_output.append(Driver(scenario, against, "flip", drawn.name, "threshold", at))
-        for of_output in drivers:
-            yield from of_output
+        inputs = self.prepared.inputs.entries
+        values = {drawn.name: self.input(drawn.name, self.detailed)[sound] for drawn in inputs}
+        for scenario, against, output in followed(self.prepared.names, table):
+            for drawn in inputs:
+                yield from given_data(scenario, against, drawn.name, values[drawn.name], output, len(inputs))
+                if against and is_numeric(drawn.distribution) and (at := flip(values[drawn.name], output)) is not None:
+                    yield Driver(scenario, against, "flip", drawn.name, "threshold", at)
         yield from self.information()
 
     def information(self) -> Iterator[Driver]:
@@ -257,41 +235,20 @@ class Finished:
             worths.append(Driver(scenario, "", "information", pair, measure, worth.value * factor, *ends))
         yield from sorted(worths, key=lambda driver: -driver.value)
 
-    def convergence(self) -> Iterator[tuple[str, int, Estimate]]:
+    def convergence(self) -> Iterator[tuple[str, int, IntervalEstimate]]:
         """Yield the headline's mean of every scenario by its name after more and more rows."""
-        figures, scramblings = self.by_scenario(self.prepared.headline.name), self.prepared.study.scramblings
+        scramblings = self.prepared.study.scramblings
         ends = np.unique(np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int)).tolist()
-        for which, name in enumerate(self.prepared.names):
-            column = figures[which]
+        for name, column in zip(self.prepared.names, self.by_scenario(self.prepared.headline.name), strict=True):
             yield from ((name, end, mean_estimate(column[:end], scramblings)) for end in ends)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A column of a study too long to hold for all scenarios at once: each is read when it is asked for."""
+def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | None:
+    """Return how well an input tells the replications that failed from the others, and a sentence; None below 0.3.
 
-    store: Store
-    name: str
-    rows: int
-
-    def __len__(self) -> int:
-        return len(self.store.setup.scenarios)
-
-    def __getitem__(self, which: int) -> Floats:
-        return self.store.joined.column(self.name, self.rows, which)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Separation:
-    """How well one input tells the replications that failed from the others."""
-
-    strength: float
-    """|P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic, 0 for none and ½ for full."""
-    sentence: str
-
-
-def separation(name: str, values: Floats, failed: Bools) -> Separation | None:
-    """Return what an input says about the replications that failed; None where it says little (below 0.3)."""
+    The strength is |P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic, 0 for none and ½
+    for full.
+    """
     values_failed, others = values[failed], np.sort(values[~failed])
     if not values_failed.size or not others.size:
         return None
@@ -306,14 +263,7 @@ def separation(name: str, values: Floats, failed: Bools) -> Separation | None:
         edge, word = float(np.percentile(values_failed, 95, method="higher")), "at most"
         among = float((others <= edge).mean())
     sentence = f"in 95% of them or more, {name} is {word} {edge:.4g}; so it is in {among:.0%} of the others"
-    return Separation(strength=abs(above - 0.5), sentence=sentence)
-
-
-def _spread_of(output: Output, rows: Floats, scramblings: int) -> list[tuple[str, Estimate]]:
-    """Return the statistics of one output; none where nothing is sold, or nothing is there to hold it against."""
-    if needed_by(output.name) and not np.isfinite(rows).any():
-        return []
-    return spread_estimates(rows, scramblings, upper=output.lower_is_better)
+    return abs(above - 0.5), sentence
 
 
 def _spread(rows: Floats) -> tuple[float, tuple[float, ...], int]:
@@ -324,31 +274,84 @@ def _spread(rows: Floats) -> tuple[float, tuple[float, ...], int]:
     return float(known.mean()), tuple(percentiles(known, PERCENTILES)), known.size
 
 
-def _given_data(
-    scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int
-) -> Iterator[Driver]:
-    """Yield the measures that need no new runs."""
-    shares = importance(values, output, inputs)
-    measures = (
-        ("conditional-mean", "swing", shares.swing, shares.conditional_low, shares.conditional_high),
-        ("rank-correlation", "spearman", shares.rank_correlation, np.nan, np.nan),
-        ("variance-share", "first_order", shares.variance_share, np.nan, np.nan),
-        ("variance-share", "noise_level", shares.variance_noise, np.nan, np.nan),
-        ("pawn", "median_distance", shares.pawn, np.nan, np.nan),
-        ("pawn", "noise_level", shares.pawn_noise, np.nan, np.nan),
-    )
-    for method, measure, value, low, high in measures:
-        yield Driver(scenario, against, method, name, measure, value, low, high)
-
-
 def month_labels(prepared: Prepared) -> tuple[str, ...]:
     """Return the months the scenarios share, as 2026-01."""
     scenario = prepared.scenarios[0].scenario
     return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels
 
 
-def first_broken_month(prepared: Prepared, standing: Standing) -> str | None:
+def first_broken_month(prepared: Prepared, standing: SloStanding) -> str | None:
     """Return the month in which a promise first breaks in too many replications; None where it is kept."""
     labels = month_labels(prepared)
     broken = standing.shortfall_fraction > 0 and standing.kept_months < len(labels)
     return labels[int(standing.kept_months)] if broken else None
+
+
+def store_of(prepared: Prepared, folder: Path, design: Design) -> Store:
+    """Return the store of a study's design, not opened yet."""
+    setup = prepared.setup(design)
+    return Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
+
+
+def open_store(
+    prepared: Prepared, folder: Path, design: Design | None = None, *, resume: bool = False, restart: bool = False
+) -> Store:
+    """Return the store of a study, Monte Carlo unless another design is given, ready to be run."""
+    store = store_of(prepared, folder, design or prepared.montecarlo())
+    store.open(resume=resume, restart=restart)
+    return store
+
+
+def goal_of(
+    prepared: Prepared, design: MonteCarlo | OneAtATime | Morris | Saltelli, size: int, until: Until | None = None
+) -> Goal:
+    """Return how far a design is to run: ``size`` replications of Monte Carlo, or rounds of another design."""
+    if not isinstance(design, MonteCarlo):
+        return Goal(rows=size * design.period, headline=prepared.headline.name)
+    return Goal(
+        rows=size,
+        headline=prepared.headline.name,
+        scramblings=prepared.study.scramblings,
+        until=until,
+        promised=prepared.promised,
+        lower_is_better=prepared.headline.lower_is_better,
+    )
+
+
+def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
+    """Return what identifies a finished study; where only some replications have their months, how many do."""
+    detailed = store.joined.detailed
+    said = {"detailed": detailed} if isinstance(store.setup.design, MonteCarlo) and detailed < rows else {}
+    return {
+        "kind": "study",
+        "name": prepared.study.name,
+        "headline": prepared.headline.name,
+        "replications": rows,
+        **said,
+        "identity": store.identity,
+    }
+
+
+def run_study(
+    path: str | os.PathLike[str],
+    replications: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    force: Workforce | None = None,
+) -> Finished:
+    """Run a study and return it finished; its replications are stored in ``folder``, ``outputs/<name>`` unless given.
+
+    An interrupted or shorter study of the same version in the folder is continued.
+    """
+    prepared = prepare(Path(path), overrides)
+    store = open_store(prepared, Path(folder) if folder else Path("outputs") / prepared.study.name, resume=True)
+    try:
+        rows = run_rows(
+            store,
+            goal_of(prepared, prepared.montecarlo(), replications or prepared.usual_replications),
+            force or Workforce(),
+        )
+        store.commit(study_manifest(prepared, store, rows))
+    finally:
+        store.close()
+    return Finished(prepared=prepared, store=store, rows=rows)

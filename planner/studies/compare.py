@@ -10,12 +10,9 @@ import numpy as np
 from pydantic import BaseModel
 
 from planner.errors import ConservationError, Problem, ScenarioError, raise_all
-from planner.finance.accounts import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, View
-from planner.finance.bridge import CAUSES, Factors, bridge
-from planner.finance.cents import usd
-from planner.finance.ledger import Dimension
-from planner.finance.unit_costs import ratio
-from planner.finance.variance import ClusterSpending, Spending, dollar_bridge
+from planner.finance.bridge import CAUSES, ClusterSpending, Factors, Spending, bridge, dollar_bridge
+from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, Dimension, View, usd
+from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.build import build_plan
 from planner.run.accounting import write_ledger
@@ -23,8 +20,7 @@ from planner.run.cohorts import cohorts_of
 from planner.run.measure_names import AGAINST_BASELINE, DRAWS
 from planner.run.measures import series_of, sums_of
 from planner.run.replications import Chance, draw_again
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.scenario import Scenario
 
 Figures = dict[str, float | None]
@@ -113,11 +109,7 @@ def _policy_warnings(other: Scenario, base: Scenario) -> list[str]:
     """Say where a plan looks dearer or cheaper only because it is accounted for otherwise."""
     warnings = []
     kinds = (
-        (
-            BOOKS,
-            "keeps other books",
-            "accrued cost is not comparable; NPV, TCO and levelised cost are",
-        ),
+        (BOOKS, "keeps other books", "accrued cost is not comparable; NPV, TCO and levelised cost are"),
         (VALUATION, "is valued otherwise", "NPV, TCO and levelised cost are not comparable"),
     )
     for names, what, consequence in kinds:
@@ -157,12 +149,12 @@ def side_by_side(results: Sequence[RunResult], chances: Sequence[Chance], baseli
     warnings = check_comparable([result.scenario for result in results], baseline)
     base = results[baseline]
     factors = [factors_of(result) for result in results]
-    first = factors[baseline]
+    first, nothing = factors[baseline], dict.fromkeys(measure.name for measure in AGAINST_BASELINE)
     return Comparison(
         results=tuple(results),
         baseline=baseline,
         figures=tuple(
-            chance.figures[0] | (against(result, base) if result is not base else _nothing())
+            chance.figures[0] | (nothing if result is base else against(result, base))
             for result, chance in zip(results, chances, strict=True)
         ),
         bridges=tuple(
@@ -173,10 +165,6 @@ def side_by_side(results: Sequence[RunResult], chances: Sequence[Chance], baseli
         chances=tuple(chances),
         warnings=(*warnings, *(f"{r.scenario.name}: {warning}" for r in results for warning in r.warnings)),
     )
-
-
-def _nothing() -> Figures:
-    return dict.fromkeys(measure.name for measure in AGAINST_BASELINE)
 
 
 def against(result: RunResult, base: RunResult) -> Figures:
@@ -243,13 +231,11 @@ def _by_the_books_of(result: RunResult, other: Scenario) -> RunResult:
     """Return the same run with its ledger kept by another scenario's choices: the same machines, hours and cash."""
     scenario = result.scenario
     finance = scenario.finance.model_copy(update={name: getattr(other.finance, name) for name in BOOKS})
-    clusters = {
-        name: cluster.model_copy(
-            update={field: getattr(other.clusters[name], field) if name in other.clusters else None
-                    for field in CLUSTER_BOOKS}
-        )
-        for name, cluster in scenario.clusters.items()
-    }  # fmt: skip
+    clusters = {}
+    for name, cluster in scenario.clusters.items():
+        # Where the other scenario has no such cluster, none of its own choices remains: getattr of None is None.
+        books = {field: getattr(other.clusters.get(name), field, None) for field in CLUSTER_BOOKS}
+        clusters[name] = cluster.model_copy(update=books)
     if finance == scenario.finance and clusters == scenario.clusters:
         return result
     plan = build_plan(scenario.model_copy(update={"finance": finance, "clusters": clusters}))

@@ -1,63 +1,176 @@
-"""Which scenario to choose, how likely that is right, and what it costs to be wrong.
+"""Estimates with honest intervals, and the decision they support: which scenario, how surely, and at what regret.
+
+Sobol points and Latin hypercubes are not independent draws, so s/√n says nothing about their error. The estimate is
+made once for each of R independent randomisations; those R figures are independent, and Student's t with R − 1 degrees
+of freedom gives the interval about the estimate from all rows together (Owen 2013, chapter 17).
 
 Scenarios are compared row by row: row i of both has the same inputs and the same chance, so their difference is what
-the choice makes, not what luck makes.
+the choice makes, not what luck makes. A figure of all scenarios has shape (scenarios, rows), NaN where a run failed.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.plan.slo_target import kept_months_over, shortfall_over
-from planner.studies.intervals import Estimate, half_width, mean_estimate, percentile_estimate, share_estimate
 
-
-class ByScenario(Protocol):
-    """A figure of each scenario, of shape (rows,): an array of shape (scenarios, rows), or what is read when asked."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, which: int, /) -> Floats: ...
-
-
-def sound_rows(headline: ByScenario) -> Bools:
-    """Return the rows in which every scenario could be run, shape (rows,)."""
-    return functools.reduce(np.logical_and, (np.isfinite(headline[which]) for which in range(len(headline))))
+CONFIDENCE = 0.95
+PERCENTILES = (5, 10, 50, 90, 95)
+FEWEST_BEYOND = 3.0
+"""Fewest rows of one randomisation beyond a percentile for which an interval is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class IntervalEstimate:
+    """A figure and the interval about it; NaN ends where rows are too few for one."""
+
+    value: float
+    half_width: float
+    completed: int = 0
+    """Rows behind it: those that could be run and have the figure."""
+
+    @property
+    def low(self) -> float:
+        """Lower end."""
+        return self.value - self.half_width
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+        return self.value + self.half_width
+
+    @property
+    def relative(self) -> float:
+        """Half width over the figure's size."""
+        return self.half_width / abs(self.value) if self.value else float("nan")
+
+
+def half_width(replicates: Floats) -> float:
+    """Return half the t-interval of the mean of independent figures; NaN where there are fewer than two."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - a second that only who asks should wait for
+
+    known = replicates[np.isfinite(replicates)]
+    if known.size < 2:
+        return float("nan")
+    quantile = float(stdtrit(known.size - 1, 0.5 + CONFIDENCE / 2.0))
+    return quantile * float(known.std(ddof=1)) / float(np.sqrt(known.size))
+
+
+def estimates(
+    rows: Floats, scramblings: int, figures: Callable[[Floats], Sequence[float]], count: int = 1
+) -> list[IntervalEstimate]:
+    """Return as many figures of all rows as are counted, each with the interval from its values in each randomisation.
+
+    Row i belongs to randomisation i modulo ``scramblings``; rows that failed are NaN and left out.
+    """
+    known = _known(rows)
+    if known.size == 0:
+        return [IntervalEstimate(value=float("nan"), half_width=float("nan"))] * count
+    parts = [_known(rows[which::scramblings]) for which in range(scramblings)]
+    by_scrambling = np.array([figures(part) if part.size else [np.nan] * count for part in parts])
+    return [
+        IntervalEstimate(value=value, half_width=half_width(by_scrambling[:, place]), completed=known.size)
+        for place, value in enumerate(figures(known))
+    ]
+
+
+def _known(rows: Floats) -> Floats:
+    """Return the rows that could be run; the same array where that is all of them and they lie together."""
+    finite = np.isfinite(rows)
+    return rows if rows.flags.c_contiguous and finite.all() else rows[finite]
+
+
+def mean_estimate(rows: Floats, scramblings: int) -> IntervalEstimate:
+    """Return the mean and its interval."""
+    return estimates(rows, scramblings, lambda part: [float(part.mean())])[0]
+
+
+def share_estimate(rows: Floats, scramblings: int) -> IntervalEstimate:
+    """Return the mean of zeros and ones, and its interval.
+
+    Few randomisations may all count the same, and then say nothing of what they cannot resolve. So the interval is at
+    least half a count of one of them, and at least 3/n, the rule of three for what n rows never showed (Hanley and
+    Lippman-Hand 1983).
+    """
+    share = mean_estimate(rows, scramblings)
+    count = int(np.isfinite(rows).sum())
+    if count == 0 or np.isnan(share.half_width):
+        return share
+    widest = max(share.half_width, 0.5 * scramblings / count, 3.0 / count)
+    return IntervalEstimate(value=share.value, half_width=widest, completed=count)
+
+
+def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> IntervalEstimate:
+    """Return a percentile and its interval; no interval where a randomisation has too few rows beyond it."""
+    (quantile,) = estimates(rows, scramblings, lambda part: percentiles(part, (percentile,)))
+    return _where_enough(quantile, percentile, len(rows) / scramblings)
+
+
+def _where_enough(quantile: IntervalEstimate, percentile: float, rows: float) -> IntervalEstimate:
+    """Return a percentile without its interval where so many rows have too few beyond it."""
+    if min(percentile, 100.0 - percentile) / 100.0 * rows < FEWEST_BEYOND:
+        return IntervalEstimate(value=quantile.value, half_width=float("nan"), completed=quantile.completed)
+    return quantile
+
+
+def percentiles(rows: Floats, wanted: Sequence[float]) -> list[float]:
+    """Return percentiles whose error has median zero whatever the distribution (Hyndman and Fan 1996, type 8)."""
+    reached: list[float] = np.percentile(rows, wanted, method="median_unbiased").tolist()
+    return reached
+
+
+def spread_estimates(rows: Floats, scramblings: int, *, upper: bool) -> list[tuple[str, IntervalEstimate]]:
+    """Return mean, standard deviation, percentiles and the mean of the worst twentieth (CVaR 95%) by name."""
+
+    def figures(part: Floats) -> list[float]:
+        ordered, count = np.sort(part), max(1, round(0.05 * len(part)))
+        tail = float(ordered[-count:].mean() if upper else ordered[:count].mean())
+        sd = float(part.std(ddof=1)) if part.size > 1 else float("nan")
+        return [float(part.mean()), sd, *percentiles(ordered, PERCENTILES), tail]
+
+    names = ["mean", "sd", *(f"p{percentile}" for percentile in PERCENTILES), "cvar95"]
+    spread = estimates(rows, scramblings, figures, len(names))
+    for place, percentile in enumerate(PERCENTILES, start=2):
+        spread[place] = _where_enough(spread[place], percentile, len(rows) / scramblings)
+    return list(zip(names, spread, strict=True))
+
+
+def sound_rows(headline: Floats) -> Bools:
+    """Return the rows in which every scenario could be run, shape (rows,)."""
+    return np.asarray(np.isfinite(headline).all(axis=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairwiseDecision:
     """One scenario against another, or against the best of all others."""
 
     scenario: str
     against: str
     """Empty for all others together that keep their promise."""
-    probability_better: Estimate
-    mean_difference: Estimate
+    probability_better: IntervalEstimate
+    mean_difference: IntervalEstimate
     """The scenario's headline less the other's."""
-    mean_regret: Estimate
+    mean_regret: IntervalEstimate
     """Mean of what the scenario gives away where the other is better, nothing where it is not."""
-    p95_regret: Estimate
+    p95_regret: IntervalEstimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SloStanding:
     """How one scenario of a study stands to its promise."""
 
     scenario: str
-    kept_fraction: Estimate
+    kept_fraction: IntervalEstimate
     """Share of replications in which the promise is kept."""
     shortfall_fraction: float
     """How far it falls short over the replications; 0 where enough of them keep it, NaN where none could be run."""
     kept_months: float
     """Calendar months that enough replications keep it through."""
-    best_fraction: Estimate
+    best_fraction: IntervalEstimate
     """Share of replications in which the headline is best of the scenarios that keep their promise; NaN for others."""
 
     @property
@@ -67,30 +180,32 @@ class Standing:
 
 
 def standings(
-    headline: ByScenario,
-    promised: tuple[ByScenario, ByScenario],
+    headline: Floats,
+    shortfalls: Floats,
+    months: Floats,
     asked: Sequence[tuple[str, float]],
     scramblings: int,
     *,
     lower_is_better: bool,
-) -> list[Standing]:
+) -> list[SloStanding]:
     """Judge all scenarios by their promises, and then by the headline.
 
-    ``promised`` are shortfalls and months kept; ``asked`` has each scenario's name and the share of replications that
-    is to keep its promise.
+    ``months`` are those kept; ``asked`` has each scenario's name and the share of replications that is to keep its
+    promise.
     """
-    shortfalls, months = promised
     short = [shortfall_over(shortfalls[which], share) for which, (_, share) in enumerate(asked)]
     keeping = [which for which, shortfall in enumerate(short) if shortfall == 0.0]
-    worse = _Worse(headline, lower_is_better=lower_is_better)
+    worse = _worse(headline, lower_is_better=lower_is_better)
     standings = []
     for which, (name, share) in enumerate(asked):
-        nowhere = Estimate(value=float("nan"), half_width=float("nan"))
-        best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings) if which in keeping else nowhere
+        is_kept = np.where(np.isfinite(shortfalls[which]), shortfalls[which] == 0.0, np.nan)
+        best = IntervalEstimate(value=float("nan"), half_width=float("nan"))
+        if which in keeping:
+            best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings)
         standings.append(
-            Standing(
+            SloStanding(
                 scenario=name,
-                kept_fraction=share_estimate(_is_kept(shortfalls[which]), scramblings),
+                kept_fraction=share_estimate(is_kept, scramblings),
                 shortfall_fraction=short[which],
                 kept_months=kept_months_over(months[which], share),
                 best_fraction=best,
@@ -99,29 +214,17 @@ def standings(
     return standings
 
 
-class _Worse:
-    """The headline so that less is better, NaN in rows in which any scenario failed; one scenario at a time."""
-
-    def __init__(self, headline: ByScenario, *, lower_is_better: bool) -> None:
-        self._headline, self._lower_is_better = headline, lower_is_better
-        self._sound = sound_rows(headline)
-
-    def __getitem__(self, which: int) -> Floats:
-        worse = self._headline[which] if self._lower_is_better else -self._headline[which]
-        return worse if self._sound.all() else np.where(self._sound, worse, np.nan)
+def _worse(headline: Floats, *, lower_is_better: bool) -> Floats:
+    """Return the headline so that less is better, NaN in rows in which any scenario failed."""
+    return np.where(sound_rows(headline), headline if lower_is_better else -headline, np.nan)
 
 
-def _excess(worse: _Worse, one: int, among: Sequence[int]) -> Floats:
+def _excess(worse: Floats, one: int, among: Sequence[int]) -> Floats:
     """Return by how much a scenario is worse than the best other among some; −∞ where it is alone, NaN if it failed."""
     others = [other for other in among if other != one]
     if not others:
         return np.where(np.isnan(worse[one]), np.nan, -np.inf)
-    return worse[one] - functools.reduce(np.minimum, (worse[other] for other in others))
-
-
-def _is_kept(shortfalls: Floats) -> Floats:
-    """Return 1 where a promise is kept, 0 where it is not, NaN where the run failed."""
-    return np.where(np.isfinite(shortfalls), shortfalls == 0.0, np.nan)
+    return np.asarray(worse[one] - worse[others].min(axis=0))
 
 
 def _is_better(excess: Floats) -> Floats:
@@ -130,14 +233,14 @@ def _is_better(excess: Floats) -> Floats:
 
 
 def decisions(
-    headline: ByScenario, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
-) -> list[Comparison]:
+    headline: Floats, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
+) -> list[PairwiseDecision]:
     """Compare all scenarios by the headline, NaN where a run failed.
 
     Each is held against each other; of more than two that keep their promise, whose places are ``keeping``, each also
     against the best of all others of them.
     """
-    worse = _Worse(headline, lower_is_better=lower_is_better)
+    worse = _worse(headline, lower_is_better=lower_is_better)
     pairs = []
     for one, name in enumerate(names):
         for other, against in enumerate(names):
@@ -148,10 +251,10 @@ def decisions(
     return pairs
 
 
-def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is_better: bool) -> Comparison:
+def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is_better: bool) -> PairwiseDecision:
     """Compare by how much one scenario is worse than the other, row by row."""
     regret = np.where(np.isnan(excess), np.nan, np.maximum(excess, 0.0))
-    return Comparison(
+    return PairwiseDecision(
         scenario=name,
         against=against,
         probability_better=share_estimate(_is_better(excess), scramblings),
@@ -171,7 +274,7 @@ _DEGREE = 3
 """Of the polynomial by which the difference between scenarios follows what is known: curved, and turning once."""
 
 
-def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower_is_better: bool) -> Estimate:
+def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower_is_better: bool) -> IntervalEstimate:
     """Return what knowing one figure before the choice is worth, in the unit of the headline.
 
     The expected value of partial perfect information, E[max_d E(u_d | θ)] − max_d E(u_d), by regression on the study's
@@ -184,7 +287,7 @@ def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower
     fold = (np.arange(len(headline)) % scramblings)[sound]
     worse = (headline if lower_is_better else -headline)[sound]
     if len(np.unique(fold)) < 2 or len(worse) < 4 * (_DEGREE + 1) or np.ptp(known[sound]) == 0.0:
-        return Estimate(value=0.0, half_width=float("nan"), completed=len(worse))
+        return IntervalEstimate(value=0.0, half_width=float("nan"), completed=len(worse))
     behind = worse - worse[:, [choice(worse, lower_is_better=True)]]
     score = (known[sound] - known[sound].mean()) / known[sound].std()
     basis = np.vander(score, _DEGREE + 1)
@@ -195,4 +298,4 @@ def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower
         picked = np.argmin(basis[inside] @ rule, axis=1)
         gained[inside] = -behind[inside, picked]
     parts = np.array([gained[fold == part].mean() for part in np.unique(fold)])
-    return Estimate(value=max(0.0, float(gained.mean())), half_width=half_width(parts), completed=len(worse))
+    return IntervalEstimate(value=max(0.0, float(gained.mean())), half_width=half_width(parts), completed=len(worse))

@@ -1,38 +1,82 @@
-"""Designs: which inputs and which chance each row of a study gets.
+"""Designs: which inputs and which chance each row of a study gets, and the points of the unit cube they take.
 
 A row is one set of inputs, in the unit cube, and one number from which the simulation draws all its chance. Rows can be
 asked for in any order and any portion, so workers need no more than the design and a range.
+
+Points are scrambled Sobol, Latin hypercube or plain; point i is always the same, however many are asked. Replication i
+takes point i // R of randomisation i % R, for R independent randomisations. All of them so grow together, the study can
+be stopped anywhere, and the spread of R estimates gives an honest interval.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.studies.points import PointSet
+from planner.scenario.study import Sampling
 
 Integers = NDArray[np.int64]
 LOW, HIGH = 0.1, 0.9
 """The probabilities between which one-at-a-time studies move: P10 and P90, as the trade does."""
+_BLOCK: dict[Sampling, int] = {"sobol": 128, "lhs": 16, "plain": 16}
+"""Points made together: a Latin hypercube has 16, so that a sample of them can grow; Sobol's, whose scrambling takes
+longer than its points, are made by the hundred, and scipy asks for a power of two."""
+_BITS = 32
+MAX_DIMENSIONS = 21201
+"""As many as scipy has Sobol's direction numbers for (Joe and Kuo 2008); a test holds it to ``qmc.Sobol.MAXDIM``."""
 
 
-class Design(Protocol):
-    """What a row of a study is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointSet:
+    """Randomised points, by replication."""
 
-    @property
-    def name(self) -> str:
-        """What the design is called in manifests and file names."""
+    sampling: Sampling
+    dimensions: int
+    scramblings: int
+    seed: int
 
-    @property
-    def keeps_correlations(self) -> bool:
-        """Whether the study's correlations are laid on the points."""
+    def points(self, replications: Integers) -> Floats:
+        """Return the points of some replications, shape (replications, dimensions)."""
+        points = np.empty((len(replications), self.dimensions))
+        scrambling, index = replications % self.scramblings, replications // self.scramblings
+        size = _BLOCK[self.sampling]
+        for which, block in {*zip(scrambling.tolist(), (index // size).tolist(), strict=True)}:
+            asked = (scrambling == which) & (index // size == block)
+            made = _block(self.sampling, self.dimensions, self.seed, which, block)
+            points[asked] = made[index[asked] % size]
+        return points
 
-    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
-        """Return points, shape (rows, inputs), and the chance numbers of the rows in a half-open range."""
+
+def _generator(seed: int, *place: int) -> np.random.Generator:
+    """Return the generator of one randomisation; apart from those of the simulation, which are keyed by replication."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2**31, *place))))
+
+
+@functools.lru_cache(maxsize=128)
+def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, block: int) -> Floats:
+    """Return one randomisation's points of one block, shape (``_BLOCK[sampling]``, dimensions).
+
+    Sobol's are scrambled by a random matrix and a digital shift (Matoušek 1998), which keeps the net's balance and
+    makes each point uniform; one randomisation is one scrambling throughout. Each block of Latin hypercubes (McKay,
+    Beckman and Conover 1979) is a hypercube of its own.
+    """
+    size = _BLOCK[sampling]
+    if sampling == "plain":
+        index = range(block * size, (block + 1) * size)
+        return np.stack([_generator(seed, scrambling, 2, i).random(dimensions) for i in index])
+    from scipy.stats import qmc  # noqa: PLC0415 - takes most of a second, which only a study should wait for
+
+    if sampling == "lhs":
+        return qmc.LatinHypercube(dimensions, rng=_generator(seed, scrambling, 1, block)).random(size)
+    engine = qmc.Sobol(dimensions, bits=_BITS, rng=_generator(seed, scrambling, 0))
+    if block:  # scipy cannot go forward by nothing
+        engine.fast_forward(block * size)
+    # The middle of each point's cell: never 0, where a quantile is infinite.
+    return engine.random(size) + 2.0 ** -(_BITS + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,3 +210,7 @@ class Saltelli:
         points[swapped, place[swapped] - 2] = b[swapped, place[swapped] - 2]
         from_b = (place == 1) | (place == self.period - 1)
         return points, 2 * base + from_b
+
+
+Design = MonteCarlo | Listed | OneAtATime | Morris | Saltelli
+"""What a row of a study is: each has a name, whether the study's correlations are laid on its points, and its rows."""

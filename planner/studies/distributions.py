@@ -1,7 +1,12 @@
-"""Quantile functions of the distributions a study may name.
+"""Quantile functions of the distributions a study may name, and rank correlations between them.
 
 Every draw is the quantile of a number between 0 and 1, so that plain, Latin hypercube and Sobol points all pass
 through the same functions, and correlations can be set before them. Tails are cut at one in a million.
+
+Correlations are those of a Gaussian copula. Normal scores with Pearson correlation r have Spearman's rank correlation
+6/π arcsin(r/2) (Pearson 1907), so the matrix asked for is turned into r = 2 sin(π ρ / 6), factored, and multiplied onto
+the scores of each point. Each point is treated alone, so replication 17 has the same inputs however many others there
+are.
 """
 
 from __future__ import annotations
@@ -33,7 +38,10 @@ def quantile(distribution: Resolved, probability: Floats) -> Floats:
     u = np.clip(np.asarray(probability, dtype=np.float64), TAIL, 1.0 - TAIL)
     match distribution:
         case language.Triangular(low=low, mode=mode, high=high):
-            return _triangular(u, low, mode, high)
+            # Two half parabolas that meet at the mode.
+            rising = low + np.sqrt(u * (high - low) * (mode - low))
+            falling = high - np.sqrt((1.0 - u) * (high - low) * (high - mode))
+            return np.where(u < (mode - low) / (high - low), rising, falling)
         case language.Pert():
             return _pert(u, distribution)
         case language.Uniform(low=low, high=high):
@@ -62,24 +70,13 @@ def value_of(distribution: Resolved, drawn: float) -> float | int | bool | str |
 
 def is_smooth(distribution: language.Percentiles) -> bool:
     """Say whether a metalog through these percentiles rises everywhere, so that it is a distribution."""
-    if not (_below(distribution.low, distribution.p10) and _below(distribution.p90, distribution.high)):
+    low, high = distribution.low, distribution.high
+    if (low is not None and low >= distribution.p10) or (high is not None and high <= distribution.p90):
         return False
     grid = np.concatenate(
         [np.geomspace(TAIL, 0.01, 200), np.linspace(0.01, 0.99, 400), 1 - np.geomspace(0.01, TAIL, 200)]
     )
     return bool(np.all(np.diff(_metalog_exponent(grid, distribution)) >= 0.0))
-
-
-def _below(low: float | None, high: float | None) -> bool:
-    return low is None or high is None or low < high
-
-
-def _triangular(u: Floats, low: float, mode: float, high: float) -> Floats:
-    """Invert the triangle's distribution function, two half parabolas that meet at the mode."""
-    split = (mode - low) / (high - low)
-    rising = low + np.sqrt(u * (high - low) * (mode - low))
-    falling = high - np.sqrt((1.0 - u) * (high - low) * (high - mode))
-    return np.where(u < split, rising, falling)
 
 
 def _pert(u: Floats, pert: language.Pert) -> Floats:
@@ -154,3 +151,53 @@ def _discrete(u: Floats, distribution: language.Discrete) -> Floats:
     if is_numeric(distribution):
         return np.array(distribution.values, dtype=np.float64)[place]
     return place.astype(np.float64)
+
+
+def score_correlation(ranks: Floats) -> Floats:
+    """Return the normal scores' correlations for a matrix of rank correlations."""
+    return np.asarray(2.0 * np.sin(np.pi * ranks / 6.0), dtype=np.float64)
+
+
+def rank_correlation(scores: Floats) -> Floats:
+    """Return the rank correlations of normal scores with these correlations: the inverse of ``score_correlation``."""
+    return np.asarray(6.0 / np.pi * np.arcsin(np.clip(scores, -1.0, 1.0) / 2.0), dtype=np.float64)
+
+
+def is_valid(ranks: Floats) -> bool:
+    """Say whether inputs with these rank correlations can exist under the copula."""
+    return bool(np.linalg.eigvalsh(score_correlation(ranks)).min() >= -1e-9)
+
+
+def nearest_valid(ranks: Floats, rounds: int = 500) -> Floats:
+    """Return the nearest valid matrix of rank correlations, by alternating projections (Higham 2002).
+
+    Between the cone of matrices without negative eigenvalues and the matrices with unit diagonal, with Dykstra's
+    correction; then drawn in by a hair so that it is valid to the digits a user would copy.
+    """
+    target = score_correlation(ranks)
+    correction = np.zeros_like(target)
+    for _ in range(rounds):
+        reduced = target - correction
+        values, vectors = np.linalg.eigh(reduced)
+        projected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        correction = projected - reduced
+        target = projected.copy()
+        np.fill_diagonal(target, 1.0)
+    scores = target * (1.0 - 1e-3) + np.eye(len(target)) * 1e-3
+    return rank_correlation(scores)
+
+
+def factor(ranks: Floats) -> Floats:
+    """Return the symmetric root A, A Aᵀ being the scores' correlations.
+
+    It leaves inputs without correlations as they are, and unlike Cholesky's factor it takes perfect correlations.
+    """
+    values, vectors = np.linalg.eigh(score_correlation(ranks))
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T, dtype=np.float64)
+
+
+def correlate(points: Floats, mixing: Floats) -> Floats:
+    """Return points of the unit cube, shape (points, inputs), moved so that their columns correlate as asked."""
+    from scipy.special import ndtr, ndtri  # noqa: PLC0415 - only where inputs are correlated
+
+    return np.asarray(ndtr(ndtri(np.clip(points, 1e-12, 1.0 - 1e-12)) @ mixing.T), dtype=np.float64)

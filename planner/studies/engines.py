@@ -1,44 +1,71 @@
-"""Who does the work: this process, local processes, or a Dask cluster. All give the same rows."""
+"""Who does the work: this process, local processes, or a Dask cluster. All give the same results."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import hashlib
+import logging
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
 import threading
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
-from planner.errors import PlannerError
-from planner.studies.dask_engine import MAX_LOSSES, Batch, DaskCrew, Todo, dask_batches
+from planner.errors import PlannerError, Problem, ScenarioError
 from planner.studies.replicate import Replicator, Rows, Setup
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
+Piece = tuple[Any, ...]
+"""What a function is called with beside the thing that it works on."""
+Batch = tuple[int, int]
+"""A range of rows: the first, and one past the last."""
+LOCAL_DASK = "local-dask"
+MAX_LOSSES = 3
+"""Workers that may die on one piece of work before all of it ends."""
+_CONNECT_S = 10
+_WORKERS_S = 60
+"""How long a cluster may take to have its first worker; one that grows with its work starts with none."""
+_COUNT_EVERY_S = 10.0
+"""Between two looks at how many workers there are: they come and go."""
+_TASK_S = 5.0
+"""Work in one task: enough that the scheduler, a millisecond a task, keeps thousands of cores busy."""
+_QUEUED = 256
+"""Tasks that wait at least: a cluster that grows with its work grows by what it is told of."""
+_LOOPBACK = "127.0.0.1"
+"""Dask exchanges pickles, which are code, with whoever connects: a cluster of our own listens to this machine alone."""
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.tick.cycle": "5s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
+"""Less of Dask's watching over itself, for a cluster of our own: by default each of its processes spends 3 to 4% of a
+core on samples of its own stack and state, and here they share the cores with the work."""
 
 
 def run_batches(
-    setup: Setup, batches: Todo | Sequence[Batch], workers: int, scheduler: str | None
+    setup: Setup, batches: Sequence[Batch], workers: int, scheduler: str | None
 ) -> Generator[Rows, None, None]:
     """Yield the rows of each batch as it is finished, in no certain order."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread per worker: our matrices are small
-    todo = batches if isinstance(batches, Todo) else Todo(batches, len(batches))
-    if not todo:
+    if not batches:
         return
-    if scheduler is not None:
-        yield from dask_batches(setup, todo, workers, scheduler)
-    elif workers == 1:
-        replicator = Replicator(setup)
-        for first, last in todo:
-            yield replicator.run(first, last)
-    else:
-        yield from _processes(setup, todo, workers)
+    crew = Crew(Replicator, setup, workers if scheduler else min(workers, len(batches)), scheduler)
+    try:
+        for _, rows in crew.unordered(Replicator.run, batches, "replications {} to {}"):
+            yield rows
+    finally:
+        crew.close()
 
 
 class Crew(Generic[Subject]):
@@ -47,99 +74,216 @@ class Crew(Generic[Subject]):
     def __init__(self, make: Callable[[Any], Subject], given: object, count: int, scheduler: str | None = None) -> None:
         """Make what the work is on here, and in as many processes as are wanted; with one, the work is done here."""
         self.subject, self.count = make(given), count
+        self._payload = pickle.dumps((make, given))
+        self._cluster = None if scheduler is None else _Cluster(self._payload, count, scheduler)
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
-        self._cluster = None if scheduler is None else DaskCrew(make, given, count, scheduler)
-        if count > 1 and scheduler is None:
-            context = _context()
-            self._life, self._held = context.Pipe(duplex=False)
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                count, mp_context=context, initializer=_join, initargs=(make, pickle.dumps(given), self._life)
-            )
+        self._life: list[Connection] = []
 
-    def map(self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Result]:
+    def map(self, work: Callable[..., Result], arguments: Sequence[Piece]) -> Iterator[Result]:
         """Yield what a function makes of the thing and each of some further arguments, in their order."""
-        if self._cluster is not None and len(arguments) > 1:
-            yield from self._cluster.map(work, arguments)
-            return
-        if self._pool is None or len(arguments) == 1:
-            yield from (work(self.subject, *piece) for piece in arguments)
-            return
-        try:
-            yield from self._pool.map(_call, [work] * len(arguments), arguments)
-        except BrokenProcessPool:
-            raise PlannerError("worker processes die; is there enough memory for --workers of them?") from None
+        early: dict[int, Result] = {}
+        due = 0
+        for place, result in self.unordered(work, arguments):
+            early[place] = result
+            while due in early:
+                yield early.pop(due)
+                due += 1
+
+    def unordered(
+        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str = "their work"
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the place of each piece and what came of it, as it is finished; ``named`` is a piece in a message."""
+        if len(arguments) == 1 or (self.count == 1 and self._cluster is None):
+            yield from enumerate(work(self.subject, *piece) for piece in arguments)
+        elif self._cluster is not None:
+            yield from self._cluster.unordered(work, arguments, named)
+        else:
+            yield from self._in_processes(work, arguments, named)
+
+    def _in_processes(
+        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str
+    ) -> Iterator[tuple[int, Result]]:
+        """Work in processes; when one dies, start anew with what is not finished."""
+        todo, losses = deque(range(len(arguments))), 0
+        while todo:
+            flying: dict[concurrent.futures.Future[Result], int] = {}
+            try:
+                pool = self._pool = self._pool or self._started()
+                while todo or flying:
+                    while todo and len(flying) < 2 * self.count:
+                        flying[pool.submit(_call, work, arguments[todo[0]])] = todo[0]
+                        todo.popleft()
+                    done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
+                    for future in done:
+                        result = future.result()
+                        losses = 0
+                        yield flying.pop(future), result
+            except BrokenProcessPool:
+                losses += 1
+                todo.extendleft(sorted(flying.values(), reverse=True))
+                self._end_processes()
+                if losses >= MAX_LOSSES:
+                    raise PlannerError(
+                        f"worker processes die before they finish {named.format(*arguments[todo[0]])}; "
+                        "is there enough memory for --workers of them?"
+                    ) from None
+
+    def _started(self) -> concurrent.futures.ProcessPoolExecutor:
+        """Return processes, each a fork of a small server that has read the code."""
+        context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+        if hasattr(context, "set_forkserver_preload"):
+            context.set_forkserver_preload([__name__])
+        self._life = list(context.Pipe(duplex=False))  # nothing is ever sent: only this process holds the writing end
+        return concurrent.futures.ProcessPoolExecutor(
+            self.count, mp_context=context, initializer=_join, initargs=(self._payload, self._life[0])
+        )
+
+    def _end_processes(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+        while self._life:
+            self._life.pop().close()
 
     def close(self) -> None:
         """End the processes, or leave the cluster."""
+        self._end_processes()
         if self._cluster is not None:
             self._cluster.close()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._held.close()
-            self._life.close()
-            self._pool = None
 
 
 _joined: dict[str, Any] = {}  # of a worker process: what its crew works on
 
 
-def _join(make: Callable[[Any], Any], payload: bytes, life: Connection) -> None:
+def _join(payload: bytes, life: Connection) -> None:
     """Start in a worker process: Ctrl-C is the parent's to handle, and it ends with the parent, however that ends."""
+
+    def end_with_parent() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            life.recv_bytes()  # until the parent's end of the pipe is closed
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with, args=(life,), daemon=True).start()
-    _joined["subject"] = make(pickle.loads(payload))
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    make, given = pickle.loads(payload)
+    _joined["subject"] = make(given)
 
 
-def _call(work: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    return work(_joined["subject"], *arguments)
+def _call(work: Callable[..., Result], piece: Piece) -> Result:
+    return work(_joined["subject"], *piece)
 
 
-def _context() -> Any:
-    """Return how worker processes are made: each a fork of a small server that has read the code."""
-    context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-    if hasattr(context, "set_forkserver_preload"):
-        context.set_forkserver_preload([__name__])
-    return context
+class _Cluster:
+    """A Dask cluster: what the work is on travels to each worker once, and lost pieces are run again."""
 
-
-def _end_with(life: Connection) -> None:
-    """Wait until the study's process is gone, however it ended: its end of the pipe is closed then; leave at once."""
-    with contextlib.suppress(EOFError, OSError):
-        life.recv_bytes()
-    os._exit(1)
-
-
-def _processes(setup: Setup, todo: Todo, workers: int) -> Iterator[Rows]:
-    """Run batches in worker processes; when one dies, start anew with what is not finished."""
-    context = _context()
-    payload = pickle.dumps(setup)
-    life, held = context.Pipe(duplex=False)  # nothing is ever sent: only this process holds the writing end
-    losses = 0
-    while todo:
-        flying: dict[concurrent.futures.Future[Rows], Batch] = {}
-        pool = concurrent.futures.ProcessPoolExecutor(
-            min(workers, len(todo)), mp_context=context, initializer=_join, initargs=(Replicator, payload, life)
-        )
+    def __init__(self, payload: bytes, workers: int, scheduler: str) -> None:
+        """Connect to the cluster, or start one here, and give it what the work is on."""
+        self._stack = contextlib.ExitStack()
+        self.client = self._stack.enter_context(_client(scheduler, workers))
+        self.address, self.payload = self.client.scheduler.address, payload
+        self.digest = hashlib.sha256(payload).hexdigest()
+        self._give()
         try:
-            while todo or flying:
-                while todo and len(flying) < 2 * workers:
-                    flying[pool.submit(_call, Replicator.run, todo.next)] = todo.next
-                    todo.take()
-                done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
-                for future in done:
-                    rows = future.result()
-                    del flying[future]
-                    losses = 0
-                    yield rows
-        except BrokenProcessPool:
-            losses += 1
-            todo.put_back(sorted(flying.values()))
-            if losses >= MAX_LOSSES:
-                raise PlannerError(
-                    f"worker processes die before they finish replications {todo.next[0]} to {todo.next[1]}; "
-                    "is there enough memory for --workers of them?"
-                ) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-    held.close()
-    life.close()
+            self.client.wait_for_workers(1, timeout=_WORKERS_S)
+        except TimeoutError:
+            self.close()
+            message = f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s"
+            raise ScenarioError(message) from None
+
+    def _give(self) -> None:
+        """Give the payload as the result of a task, which is run again where the worker that held it is lost."""
+        self.given = self.client.submit(bytes, self.payload, key=f"study-{self.digest}")
+
+    def unordered(self, work: Callable[..., Result], arguments: Sequence[Piece], named: str) -> Iterator[Any]:
+        """Yield the place of each piece and its result; a task is some seconds of pieces, two tasks for each thread."""
+        import distributed  # noqa: PLC0415 - the optional extra [dask]
+
+        todo, losses = deque(range(len(arguments))), Counter[int]()
+        flying: dict[Any, list[int]] = {}
+        queue = distributed.as_completed()
+        landed: Sequence[tuple[int, Result]] = ()
+        piece_s, threads, counted_s = _TASK_S, 1, -_COUNT_EVERY_S  # unknown yet: the first tasks are of one piece
+        while True:
+            if time.monotonic() - counted_s > _COUNT_EVERY_S:
+                threads, counted_s = max(sum(self.client.nthreads().values()), 1), time.monotonic()
+            if self.given.cancelled():  # by a connection that was lost and found again
+                self._give()
+            # The last tasks are small again, so that no worker waits long for another's.
+            count = max(1, min(int(_TASK_S / max(piece_s, 1e-3)), len(todo) // (4 * threads)))
+            while todo and len(flying) < max(_QUEUED, 2 * threads):
+                places = [todo.popleft() for _ in range(min(count, len(todo)))]
+                pieces = [arguments[place] for place in places]
+                future = self.client.submit(_work, self.given, self.digest, work, pieces, pure=False)
+                flying[future] = places
+                queue.add(future)
+            yield from landed  # while the cluster has its next tasks
+            if not flying:
+                return
+            future = next(queue)
+            places, landed = flying.pop(future), ()
+            try:
+                results, piece_s = future.result()
+                landed = list(zip(places, results, strict=True))
+            except (ImportError, AttributeError, TypeError, pickle.UnpicklingError) as error:
+                message = f"the Dask workers cannot run a study: {error}; install this planner there"
+                raise ScenarioError(message) from None
+            except (distributed.KilledWorker, concurrent.futures.CancelledError, OSError) as error:
+                if self.client.status != "running":
+                    message = f"the Dask scheduler at {self.address} is gone; finished replications are kept"
+                    raise ScenarioError(Problem(message=message, hint="add --resume")) from None
+                losses.update(places)
+                if losses[places[0]] >= MAX_LOSSES:
+                    message = f"Dask workers die on {named.format(*arguments[places[0]])}: {error}"
+                    raise PlannerError(message) from None
+                todo.extendleft(reversed(places))
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._stack.close()
+
+
+_thread = threading.local()
+
+
+def _work(payload: bytes, digest: str, work: Callable[..., Result], pieces: list[Piece]) -> tuple[list[Result], float]:
+    """Work on a Dask worker and say how long a piece takes; each of its threads keeps what it made."""
+    if getattr(_thread, "digest", None) != digest:
+        make, given = pickle.loads(payload)
+        _thread.subject, _thread.digest = make(given), digest
+    begin_s = time.monotonic()
+    results = [work(_thread.subject, *piece) for piece in pieces]
+    return results, (time.monotonic() - begin_s) / len(pieces)
+
+
+@contextlib.contextmanager
+def _client(scheduler: str, workers: int) -> Iterator[Any]:
+    """Connect to a cluster, or start one on this machine."""
+    try:
+        import dask.config  # noqa: PLC0415 - the optional extra [dask]
+        import distributed  # noqa: PLC0415 - as above
+        from distributed.utils import silence_logging_cmgr  # noqa: PLC0415 - as above
+    except ImportError:
+        raise ScenarioError("--scheduler needs Dask: pip install 'datacenter-planner[dask]'") from None
+    if scheduler == LOCAL_DASK:
+        with (
+            dask.config.set(_QUIET),
+            distributed.LocalCluster(
+                host=_LOOPBACK,
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=f"{_LOOPBACK}:0",
+                worker_dashboard_address=f"{_LOOPBACK}:0",
+                silence_logs=50,
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+        return
+    with silence_logging_cmgr(logging.CRITICAL):  # what a user can mend is raised
+        try:
+            client = distributed.Client(scheduler, timeout=f"{_CONNECT_S}s")
+        except (OSError, TimeoutError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ScenarioError(f"no Dask scheduler answers at {scheduler}: {reason}") from None
+        with client:
+            yield client

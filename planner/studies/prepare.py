@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
-from planner.scenario.study import Study
-from planner.scenario.study_loading import load_study
-from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
-from planner.studies.headlines import HEADLINES, Output, headline_names, needed_by
-from planner.studies.inputs import Inputs, Stated, stated
-from planner.studies.points import MAX_DIMENSIONS, PointSet
-from planner.studies.replicate import Setup
-from planner.studies.resolve import far_ends, resolve_inputs
+from planner.scenario.study import Study, load_study
+from planner.studies.designs import MAX_DIMENSIONS, Design, MonteCarlo, Morris, OneAtATime, PointSet, Saltelli
+from planner.studies.inputs import Stated, UncertainInputs, far_ends, resolve_inputs, stated
+from planner.studies.replicate import HEADLINES, Output, Setup, headline_names, needed_by
 from planner.validation import choices, nearest
 from planner.version import code_sha256
 
 USUAL_REPLICATIONS = 1000
 """Replications of a study where none are asked for, at least."""
+_DESIGNED = {"tornado": "", "morris": "Morris's screening", "sobol": "Sobol's indices"}
+"""Methods with a design of their own, each with its name in a sentence where it asks for independent inputs."""
 _FEWEST_HINTED = 16
 """Points of each scrambling below which a study is a trial, and a hint on its size would be noise."""
 
@@ -32,7 +30,7 @@ class Prepared:
 
     study: Study
     scenarios: tuple[Stated, ...]
-    inputs: Inputs
+    inputs: UncertainInputs
     seed: int
     warnings: tuple[str, ...] = ()
     """What is hardly meant: in the scenarios as stated, and at the ends of what is drawn."""
@@ -88,34 +86,27 @@ class Prepared:
             code=code_sha256(),
         )
 
-    def design(self, method: str) -> MonteCarlo | OneAtATime | Morris | Saltelli:
-        """Return the design of a method; importance reads what Monte Carlo wrote."""
-        match method:
-            case "tornado":
-                return self.one_at_a_time()
-            case "morris":
-                return self.morris()
-            case "sobol":
-                return self.saltelli()
-        return self.montecarlo()
-
     def montecarlo(self) -> MonteCarlo:
         """Return the design of a Monte Carlo study."""
         return MonteCarlo(points=self._points(len(self.inputs)))
 
-    def one_at_a_time(self) -> OneAtATime:
-        """Return the design of a tornado."""
-        return OneAtATime(inputs=self._varied("tornado"))
-
-    def morris(self) -> Morris:
-        """Return the design of a screening."""
-        self._independent("Morris's screening")
-        return Morris(inputs=self._varied("morris"), seed=self.seed)
-
-    def saltelli(self) -> Saltelli:
-        """Return the design for Sobol's indices."""
-        self._independent("Sobol's indices")
-        return Saltelli(points=self._points(2 * self._varied("sobol")))
+    def design(self, method: str) -> MonteCarlo | OneAtATime | Morris | Saltelli:
+        """Return the design of a method; importance reads what Monte Carlo wrote."""
+        if method not in _DESIGNED:
+            return self.montecarlo()
+        count = len(self.inputs)
+        if self.inputs.mixing is not None and _DESIGNED[method]:
+            message = (
+                f"{_DESIGNED[method]} are defined for independent inputs; take --method importance, which reads a "
+                "finished study"
+            )
+            raise ScenarioError(self.study.problem(("correlations",), message))
+        if not count:
+            message = f"nothing is uncertain, so there is nothing for {method} to vary"
+            raise ScenarioError(self.study.problem(("uncertain",), message))
+        if method == "tornado":
+            return OneAtATime(inputs=count)
+        return Morris(inputs=count, seed=self.seed) if method == "morris" else Saltelli(points=self._points(2 * count))
 
     def _points(self, dimensions: int) -> PointSet:
         if dimensions > MAX_DIMENSIONS:
@@ -123,19 +114,6 @@ class Prepared:
         return PointSet(
             sampling=self.study.sampling, dimensions=dimensions, scramblings=self.study.scramblings, seed=self.seed
         )
-
-    def _varied(self, method: str) -> int:
-        if not len(self.inputs):
-            message = f"nothing is uncertain, so there is nothing for {method} to vary"
-            raise ScenarioError(self.study.problem(("uncertain",), message))
-        return len(self.inputs)
-
-    def _independent(self, method: str) -> None:
-        if self.inputs.mixing is not None:
-            message = (
-                f"{method} are defined for independent inputs; take --method importance, which reads a finished study"
-            )
-            raise ScenarioError(self.study.problem(("correlations",), message))
 
 
 def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Prepared:
@@ -150,7 +128,13 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
             message = f"{study.headline} has no meaning in {', '.join(without)}: finance.{key} is not stated"
             raise ScenarioError(study.problem(("headline",), message, f"state finance.{key}, or another headline"))
     bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
-    warnings, problems = _planned(bases)
+    warnings: list[str] = []
+    problems: list[Problem] = []
+    for name, base in bases.items():  # one that cannot be planned as stated would fail in all its runs
+        try:
+            warnings += [f"{name}: {said}" for said in hardly_meant(base.scenario, build_plan(base.scenario))]
+        except ScenarioError as error:
+            problems += [replace(problem, message=f"{problem.message} (scenario {name})") for problem in error.problems]
     try:
         inputs = resolve_inputs(study, bases)
     except ScenarioError as error:
@@ -165,15 +149,3 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
         seed=study.seed if seed is None else seed,
         warnings=(*warnings, *far_ends(study, bases, inputs).values()),
     )
-
-
-def _planned(bases: Mapping[str, Stated]) -> tuple[list[str], list[Problem]]:
-    """Return what scenarios are warned of as stated, and why they cannot be planned: all their runs would fail."""
-    warnings: list[str] = []
-    problems: list[Problem] = []
-    for name, base in bases.items():
-        try:
-            warnings += [f"{name}: {said}" for said in hardly_meant(base.scenario, build_plan(base.scenario))]
-        except ScenarioError as error:
-            problems += [replace(problem, message=f"{problem.message} (scenario {name})") for problem in error.problems]
-    return warnings, problems

@@ -1,4 +1,4 @@
-"""One worker's part of a study: rows of a design turned into figures."""
+"""One worker's part of a study: rows of a design turned into figures, and which figures are kept of each run."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from planner.errors import Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
 from planner.plan.build import build_plan
 from planner.plan.reuse import Reuse
-from planner.run.measure_names import FLEET
-from planner.run.measures import measures, revenue_usd, series_of, service
-from planner.run.observed import observed
-from planner.run.result import RunResult
-from planner.run.simulate import simulate_plan
+from planner.run.measure_names import DEFINITIONS, FLEET, HIGHER_IS_BETTER, MEASURES
+from planner.run.measures import measures, observed, revenue_usd, series_of, service
+from planner.run.simulate import RunResult, simulate_plan
 from planner.scenario.actuals import Seen
 from planner.scenario.scenario import Scenario
 from planner.studies.designs import Design
-from planner.studies.headlines import CLUSTER_MONTHLY, HEADLINES, MONTHLY, headline_names
-from planner.studies.inputs import Inputs, Stated, changed
+from planner.studies.inputs import Stated, UncertainInputs, changed
+from planner.units import decimals_of, unit_of
 from planner.version import code_sha256
 
 NOT_RUN = "not run: "
@@ -32,12 +30,61 @@ it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One figure of a run."""
+
+    name: str
+    unit: str
+    description: str
+    lower_is_better: bool
+    decimals: int = 6
+
+
+def _output(name: str) -> Output:
+    """Return a registered figure as a study keeps it."""
+    unit = unit_of(name) or ""
+    return Output(
+        name=name,
+        unit=unit,
+        description=DEFINITIONS[name],
+        lower_is_better=name not in HIGHER_IS_BETTER,
+        decimals=decimals_of(name),
+    )
+
+
+_FIRST = """
+cost_per_million_tokens_usd cost_per_million_output_tokens_usd levelised_cost_per_million_tokens_usd cost_usd tco_usd
+capex_usd cash_usd npv_usd served_tokens shed_fraction slo_attainment_fraction worst_in_time_fraction
+promise_shortfall_fraction promise_kept_months utilisation_fraction availability_fraction energy_kwh
+"""
+HEADLINES = tuple(_output(name) for name in dict.fromkeys([*_FIRST.split(), *(measure.name for measure in MEASURES)]))
+"""Figures over the whole horizon, in column order: how a plan serves, and every measure."""
+CLUSTER_MONTHLY = tuple(_output(name) for name in ("cost_usd", "served_tokens", "revenue_usd"))
+"""Figures by month of the fleet and of each cluster, in column order."""
+MONTHLY = (
+    *(_output(name) for name in ("utilisation_fraction", "cost_per_million_tokens_usd", "spend_usd")),
+    *CLUSTER_MONTHLY,
+)
+"""Figures by month, in column order."""
+
+
+def headline_names() -> tuple[str, ...]:
+    """Return the names of the headline figures."""
+    return tuple(output.name for output in HEADLINES)
+
+
+def needed_by(name: str) -> str:
+    """Return the key of finance without which a measure has no meaning; empty where it always has one."""
+    return next((measure.needs for measure in MEASURES if measure.name == name), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """All that a worker needs to know of a study, sent to it once."""
 
     seed: int
     scenarios: tuple[Stated, ...]
-    inputs: Inputs
+    inputs: UncertainInputs
     design: Design
     detailed_rows: int
     """Rows that are kept with their months; of a batch that begins below it, all are."""
@@ -127,7 +174,7 @@ class Replicator:
         points, chance = self.setup.design.rows(first, last)
         inputs = self.setup.inputs
         if not self.setup.design.keeps_correlations:
-            inputs = Inputs(entries=inputs.entries, mixing=None)
+            inputs = UncertainInputs(entries=inputs.entries, mixing=None)
         return inputs.drawn(points), chance
 
     def simulate(self, which: int, values: Floats, chance: int) -> RunResult:

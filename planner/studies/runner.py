@@ -11,11 +11,9 @@ import numpy as np
 from planner.arrays import Floats
 from planner.errors import ScenarioError
 from planner.parallel import cores
-from planner.studies.dask_engine import LOCAL_DASK, Todo
-from planner.studies.decision import ByScenario, standings
-from planner.studies.engines import run_batches
-from planner.studies.headlines import headline_names
-from planner.studies.intervals import Estimate, mean_estimate, percentile_estimate
+from planner.studies.decision import IntervalEstimate, mean_estimate, percentile_estimate, standings
+from planner.studies.engines import LOCAL_DASK, run_batches
+from planner.studies.replicate import headline_names
 from planner.studies.store import Store
 
 EVALUATIONS_PER_BATCH = 16
@@ -73,7 +71,7 @@ class Until:
         """Return the figure's name in a sentence."""
         return {"mean": "the mean", "best": "P(best)"}.get(self.figure, self.figure.upper())
 
-    def width(self, reached: Estimate) -> float:
+    def width(self, reached: IntervalEstimate) -> float:
         """Return the half width that is held against the share."""
         return reached.half_width if self.figure == "best" else reached.relative
 
@@ -98,7 +96,7 @@ class Goal:
             return (self.headline, "promise_shortfall_fraction", "promise_kept_months")
         return (self.headline,)
 
-    def estimate(self, columns: Sequence[ByScenario]) -> Estimate:
+    def estimate(self, columns: Sequence[Floats]) -> IntervalEstimate:
         """Return the figure that decides, and its interval, from the headlines that ``columns`` names."""
         if self.until is None or self.until.figure == "mean":
             return mean_estimate(columns[0][0], self.scramblings)
@@ -106,10 +104,10 @@ class Goal:
             return percentile_estimate(columns[0][0], self.scramblings, percentile)
         headline, shortfalls, months = columns
         judged = standings(
-            headline, (shortfalls, months), self.promised, self.scramblings, lower_is_better=self.lower_is_better
+            headline, shortfalls, months, self.promised, self.scramblings, lower_is_better=self.lower_is_better
         )
         known = [one.best_fraction for one in judged if one.keeps_promise]
-        return max(known, key=lambda reached: reached.value, default=Estimate(value=np.nan, half_width=np.nan))
+        return max(known, key=lambda reached: reached.value, default=IntervalEstimate(value=np.nan, half_width=np.nan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +116,7 @@ class Progress:
 
     done: int
     total: int
-    interval: Estimate | None
+    interval: IntervalEstimate | None
     """The figure that may end the study, the headline's mean unless stated, over the rows finished without a gap."""
 
 
@@ -130,25 +128,37 @@ def batch_size(scenarios: int) -> int:
     return max(1, EVALUATIONS_PER_BATCH // scenarios)
 
 
-class _Prefix:
-    """The headlines that the looks read, row by row, and how far they are known without a gap."""
+class _Looks:
+    """The headlines that decide, row by row, and looks at them at fixed numbers of rows known without a gap."""
 
-    def __init__(self, rows: int, batch: int, columns: int, scenarios: int) -> None:
-        self.values = np.full((-(-rows // batch) * batch, columns, scenarios), np.nan)
+    def __init__(self, goal: Goal, batch: int) -> None:
+        self.goal, self.batch = goal, batch
+        # Only P(best) looks at more than the first scenario.
+        self.scenarios = slice(0, len(goal.promised) if len(goal.columns) > 1 else 1)
+        self.values = np.full((-(-goal.rows // batch) * batch, len(goal.columns), self.scenarios.stop), np.nan)
         self.known = np.zeros(len(self.values) // batch, dtype=bool)
         """By batch."""
-        self.batch, self.end = batch, 0
+        self._end = self._looked = 0
+        self.interval: IntervalEstimate | None = None
 
     def add(self, first: int, values: Floats) -> None:
-        """Take in a batch."""
-        self.values[first : first + self.batch] = values
-        self.known[first // self.batch] = True
-        self.advance()
+        """Take in the headlines of rows that follow each other, shape (rows, columns, scenarios), of whole batches."""
+        last = first + len(values)
+        self.values[first:last] = values[:, :, self.scenarios]
+        self.known[first // self.batch : -(-last // self.batch)] = True
 
-    def advance(self) -> None:
-        """Go on to the first batch that is not known."""
-        while self.end < len(self.values) and self.known[self.end // self.batch]:  # each batch is passed once
-            self.end += self.batch
+    def end(self) -> int | None:
+        """Look where enough further rows are known; return the number of rows at which the study may end, or None."""
+        while self._end < len(self.values) and self.known[self._end // self.batch]:  # each batch is passed once
+            self._end += self.batch
+        until, step = self.goal.until, self.goal.scramblings * _CHECK_EVERY
+        while (looked := self._looked + step * max(1, int(_LOOK_AGAIN * self._looked / step))) <= self._end:
+            self._looked = looked
+            self.interval = self.goal.estimate(list(self.values[:looked].transpose(1, 2, 0)))
+            enough = looked >= _FEWEST_PER_SCRAMBLING * self.goal.scramblings
+            if until is not None and enough and until.width(self.interval) <= until.share:
+                return looked
+        return None
 
 
 def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = None) -> int:
@@ -158,22 +168,20 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     rows, so the end does not depend on who ran what.
     """
     store.check_extends(goal.rows)
+    looks, batch, scenarios = _Looks(goal, store.batch), store.batch, len(store.setup.scenarios)
+    names = [f"out:{name}" for name in goal.columns]
+    for table in store.tables(0, len(looks.values), ("replication", *names)):
+        stored = [table.column(name).to_numpy().reshape(-1, scenarios) for name in names]
+        looks.add(table.column("replication")[0].as_py(), np.stack(stored, axis=1))
+    missing = [(int(number) * batch, (int(number) + 1) * batch) for number in np.flatnonzero(~looks.known)]
+    done, end = len(looks.values) - len(missing) * batch, looks.end()
     places = [headline_names().index(name) for name in goal.columns]
-    # Only P(best) looks at more than the first scenario.
-    scenarios = slice(0, len(goal.promised) if len(places) > 1 else 1)
-    prefix = _Prefix(goal.rows, store.batch, len(places), scenarios.stop)
-    missing = np.setdiff1d(np.arange(len(prefix.known)), store.finished(), assume_unique=True)
-    _read_back(store, prefix, goal, scenarios)
-    looks = _Looks(prefix, goal)
-    end = looks.end()
-    done = len(prefix.values) - len(missing) * store.batch
-    todo = Todo(((number * store.batch, (number + 1) * store.batch) for number in map(int, missing)), len(missing))
-    results = run_batches(store.setup, todo, force.workers, force.scheduler)
+    results = run_batches(store.setup, missing, force.workers, force.scheduler)
     try:
         while end is None and (part := next(results, None)) is not None:
             store.write(part)
-            prefix.add(part.first, part.headlines[:, scenarios, places].transpose(0, 2, 1))
-            done += store.batch
+            looks.add(part.first, part.headlines[:, :, places].transpose(0, 2, 1))
+            done += batch
             end = looks.end()
             if watch is not None:
                 watch(Progress(done=min(done, goal.rows), total=goal.rows, interval=looks.interval))
@@ -183,33 +191,3 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     rows = goal.rows if end is None else end
     store.consolidate(rows)
     return rows
-
-
-def _read_back(store: Store, prefix: _Prefix, goal: Goal, scenarios: slice) -> None:
-    """Take in the headlines of rows that were stored before."""
-    names, per_row = [f"out:{name}" for name in goal.columns], len(store.setup.scenarios)
-    for table in store.tables(("replication", *names), 0, len(prefix.known)):
-        rows = table.column("replication").to_numpy()[::per_row]
-        stored = [table.column(name).to_numpy().reshape(-1, per_row)[:, scenarios] for name in names]
-        prefix.values[rows] = np.stack(stored, axis=1)
-    prefix.known[store.finished()[: len(prefix.known)]] = True
-    prefix.advance()
-
-
-class _Looks:
-    """Looks at the interval, at fixed numbers of rows."""
-
-    def __init__(self, prefix: _Prefix, goal: Goal) -> None:
-        self.prefix, self.goal, self.looked = prefix, goal, 0
-        self.interval: Estimate | None = None
-
-    def end(self) -> int | None:
-        """Return the number of rows at which the study may end, or None."""
-        until, step = self.goal.until, self.goal.scramblings * _CHECK_EVERY
-        while (looked := self.looked + step * max(1, int(_LOOK_AGAIN * self.looked / step))) <= self.prefix.end:
-            self.looked = looked
-            self.interval = self.goal.estimate(list(self.prefix.values[:looked].transpose(1, 2, 0)))
-            enough = looked >= _FEWEST_PER_SCRAMBLING * self.goal.scramblings
-            if until is not None and enough and until.width(self.interval) <= until.share:
-                return looked
-        return None

@@ -3,9 +3,12 @@
 A shard holds batches of rows as they were finished. It is written by one process, synced to the disk and renamed into
 place when it is whole; its name ends in the hash of its bytes, and within it stands whose study it belongs to. So what
 a killed study, a failing disk or another study left is known for what it is when it is read: a shard that does not
-match its name, its study or its row numbers is set aside, and its rows are run again. At the end all rows are laid into
-``replications.parquet`` in their order, those beyond the detailed ones into a file of their own (``joined.py``): the
-same bytes whichever worker ran what, and however often the study was interrupted.
+match its name, its study or its row numbers is set aside, and its rows are run again.
+
+At the end all rows are laid in their order into files that are read a row group at a time: the same bytes whichever
+worker ran what, and however often the study was interrupted. The first ones, kept in detail, make
+``replications.parquet``. Those beyond, without their months, make ``replications_further.parquet``: a file of its own,
+since a month that is not there takes as much memory as one that is once it is read.
 """
 
 from __future__ import annotations
@@ -13,28 +16,30 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import itertools
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from planner.disk import sync, write_synced
+from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
-from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of
-from planner.studies.identity import Identity, digest_of
-from planner.studies.merge import FURTHER, JOINED, SINGLE, Joined, write_joined
-from planner.studies.replicate import NOT_RUN, Rows, Setup
-from planner.studies.shard_index import Homes, Numbers
-from planner.studies.stored_columns import WRITING, schema_of, stored_bytes, table_of
-from planner.studies.work import Work
+from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
+from planner.run.measure_names import FLEET
+from planner.scenario.study import Study
+from planner.studies.replicate import HEADLINES, NOT_RUN, Rows, Setup
+from planner.studies.work import Identity, Work, digest_of, inputs_identity, plain, scenario_identity
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
+SINGLE = "replications.parquet"
+FURTHER = "replications_further.parquet"
+_TOLD_APART = {"description", "headline", "scenarios", "detailed_replications"}
+"""Keys of a study that do not decide its rows, or that stand beside its hash."""
 SHARD_ROWS = 512
 """Replications that fill a shard; eight times as many where they have no months."""
 _WITHOUT_MONTHS = 8
@@ -42,6 +47,154 @@ _SHARD_S, _SHARD_SHARE = 5.0, 0.1
 """A shard is written before it is full after this many seconds, or this share of the time since the study was opened:
 what a kill can cost, and a bound on the number of small shards."""
 _TABLES_KEPT = 8
+_ROW_GROUP = 2048
+"""Fixed, so that the bytes do not depend on who ran what."""
+_FURTHER_GROUP = 32_768
+"""Without months a row takes a tenth: groups of sixteen times the rows, whose description is read with every column."""
+_WRITING: dict[str, Any] = {"use_dictionary": ["scenario", "error"]}
+"""How columns are written: drawn numbers hardly ever repeat, and to look for it takes six times as long as to write."""
+
+
+def identity(study: Study, setup: Setup, batch: int) -> Identity:
+    """Return the parts that must agree for stored rows to belong to a study; how many rows there are is not one."""
+    return {
+        **scenario_identity({base.name: base.scenario for base in setup.scenarios}),
+        "design": plain(setup.design),
+        "seed": setup.seed,
+        "batch": batch,
+        "detailed": setup.detailed_rows,
+        "study": digest_of(study.model_dump(mode="json", exclude=_TOLD_APART)),
+        "inputs": inputs_identity(setup.inputs),
+    }
+
+
+def month_column(name: str, cluster: str) -> str:
+    """Return the column that holds a figure of the fleet or of a cluster by month."""
+    return f"month:{name}" if cluster == FLEET else f"month:{name}@{cluster}"
+
+
+def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
+    """Return the columns of the store, of rows that are kept with their months or of those beyond."""
+    fields = [pa.field("replication", pa.int64()), pa.field("scenario", pa.string()), pa.field("chance", pa.int64())]
+    fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
+    fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
+    for name, cluster in setup.monthly if detailed else ():
+        # Clusters are many: half the digits of a float hold a percentile to the dollar.
+        number = pa.float64() if cluster == FLEET else pa.float32()
+        fields.append(pa.field(month_column(name, cluster), pa.list_(number, setup.months)))
+    return pa.schema([*fields, pa.field("error", pa.string())])
+
+
+def stored_bytes(setup: Setup, rows: int) -> int:
+    """Return about what the first replications take on a disk: drawn numbers do not shrink, inputs stand once in all.
+
+    Inputs are repeated for each scenario, which the compression of the file takes back.
+    """
+    numbers = len(HEADLINES) + 2
+    by_month = sum(8 if cluster == FLEET else 4 for _, cluster in setup.monthly) * setup.months
+    detailed = min(rows, setup.detailed_rows)
+    return rows * 8 * (numbers * len(setup.scenarios) + len(setup.inputs)) + detailed * by_month * len(setup.scenarios)
+
+
+def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
+    """Return batches as one table, one row per replication and scenario; all of them have months, or none."""
+    detailed = setup.is_detailed(batches[0].first)
+    scenarios, schema = len(setup.scenarios), schema_of(setup, detailed=detailed)
+    numbers = np.concatenate([np.arange(rows.first, rows.last) for rows in batches])
+    inputs = np.concatenate([rows.inputs for rows in batches])
+    headlines = np.concatenate([rows.headlines for rows in batches])
+    monthly = np.concatenate([rows.monthly for rows in batches]) if detailed else np.empty(0)
+    failed = {(row, scenario): message for rows in batches for row, scenario, message in rows.errors}
+    columns: list[Any] = [
+        np.repeat(numbers, scenarios),
+        [base.name for base in setup.scenarios] * len(numbers),
+        np.repeat(np.concatenate([rows.chance for rows in batches]), scenarios),
+        *(np.repeat(inputs[:, place], scenarios) for place in range(len(setup.inputs))),
+        *(headlines[:, :, place].ravel() for place in range(len(HEADLINES))),
+        *(
+            pa.FixedSizeListArray.from_arrays(
+                pa.array(monthly[:, :, place].ravel(), type=schema.field(month_column(*which)).type.value_type),
+                setup.months,
+            )
+            for place, which in enumerate(setup.monthly if detailed else ())
+        ),
+        [failed.get((row, which)) for row in numbers.tolist() for which in range(scenarios)],
+    ]
+    return pa.table([pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)], schema)
+
+
+class Joined:
+    """The files of a finished study's replications, in the order of their rows."""
+
+    def __init__(self, paths: Sequence[Path], setup: Setup) -> None:
+        """Point at the files."""
+        self.paths, self.setup = paths, setup
+        self.scenarios = len(setup.scenarios)
+        rows = [int(pq.read_metadata(path).num_rows) // self.scenarios for path in paths]
+        self.rows, self.detailed = sum(rows), rows[0]
+        """Replications, and those that have months, the first ones."""
+
+    def tables(self, first: int, last: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """Yield a range of replications, whole ones, about a row group at a time.
+
+        Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
+        """
+        begin = 0  # the row group's first row among all
+        left: list[pa.Table] = []
+        for path in self.paths:
+            with pq.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    count = file.metadata.row_group(group).num_rows
+                    low, high = max(first * self.scenarios - begin, 0), min(last * self.scenarios - begin, count)
+                    begin += count
+                    if low < high:
+                        table = file.read_row_group(group, columns=None if columns is None else list(columns))
+                        table = pa.concat_tables([*left, table.slice(low, high - low)])
+                        # A group may end within a replication: three scenarios do not divide its rows.
+                        cut = len(table) // self.scenarios * self.scenarios
+                        left = [table.slice(cut)] if cut < len(table) else []
+                        yield table.slice(0, cut)
+
+    def column(self, name: str, rows: int | None = None) -> Floats:
+        """Return a column of the first rows, all unless given, shape (rows, scenarios)."""
+        parts = [table.column(name).to_numpy() for table in self.tables(0, self.rows if rows is None else rows, [name])]
+        return np.concatenate(parts).reshape(-1, self.scenarios)
+
+    def monthly(self, name: str, cluster: str, scenario: int) -> Floats:
+        """Return a figure of one scenario's fleet or cluster by month, shape (detailed rows, months)."""
+        shape = (-1, self.scenarios, self.setup.months)
+        lists = (table.column(0) for table in self.tables(0, self.detailed, [month_column(name, cluster)]))
+        flat = (column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in lists)
+        return np.concatenate([part.reshape(shape)[:, scenario].astype(np.float64) for part in flat])
+
+    def errors(self, rows: int) -> Iterator[tuple[int, int, str]]:
+        """Yield row, scenario and message of each run that failed, in order."""
+        first = 0
+        for table in self.tables(0, rows, ["error"]):
+            for place in np.flatnonzero(table.column("error").is_valid().to_numpy()).tolist():
+                row, scenario = divmod(first + place, self.scenarios)
+                yield row, scenario, table.column("error")[place].as_py()
+            first += len(table)
+
+    def parts(self, rows: int) -> Iterator[pa.Table]:
+        """Yield all replications in order without their months, at most so many rows of the table at a time."""
+        for table in self.tables(0, self.rows, schema_of(self.setup, detailed=False).names):
+            for first in range(0, len(table), rows):
+                yield table.slice(first, rows)
+
+
+def write_joined(path: Path, setup: Setup, tables: Iterable[pa.Table], *, detailed: bool) -> None:
+    """Write tables in the order of their rows as one file, in row groups of a fixed size."""
+    schema, size = schema_of(setup, detailed=detailed), _ROW_GROUP if detailed else _FURTHER_GROUP
+    with pq.ParquetWriter(path, schema, **_WRITING) as writer:
+        held = schema.empty_table()
+        for table in tables:
+            held = pa.concat_tables([held, table])
+            while len(held) >= size:
+                writer.write_table(held.slice(0, size).combine_chunks(), row_group_size=size)
+                held = held.slice(size)
+        if len(held):
+            writer.write_table(held.combine_chunks(), row_group_size=size)
 
 
 class Store(Work):
@@ -52,12 +205,11 @@ class Store(Work):
         super().__init__(folder, "study", who)
         self.setup = setup
         self.batch: int = who["batch"]
-        self._detailed_batches = -(-setup.detailed_rows // self.batch)
         self._digest = digest_of(who)
         self._joined: Joined | None = None
         """All rows, once they are joined or where they were before; None while there are shards alone."""
-        self._homes = Homes()
-        """The file that holds each batch; of joined rows the first of their files."""
+        self._homes: dict[int, Path] = {}
+        """The file that holds each batch, by its number; of joined rows the first of their files."""
         self._waiting: list[Rows] = []
         self._opened_s = self._written_s = time.monotonic()
         self._staged: Staged | None = None
@@ -69,32 +221,47 @@ class Store(Work):
         assert self._joined is not None
         return self._joined
 
+    @property
+    def staged(self) -> Staged:
+        """The folder in the making, once rows are joined."""
+        assert self._staged is not None
+        return self._staged
+
     def open(self, *, resume: bool, restart: bool) -> None:
         """Prepare the folder: new, continued, or cleared of an earlier study."""
         super().open(resume=resume, restart=restart)
         if resume:
-            self._take_in_joined()
+            if self.finished_identity() == self.identity:
+                self._take_in_joined()
             for path in sorted(self.shards.glob("*.parquet")):
                 self._take_in_shard(path)
 
     def _take_in_joined(self) -> None:
         """Take in the rows of a finished study that is this one, up to a file whose hash is not the manifest's."""
-        if self.finished_identity() != self.identity:
-            return
-        listed, intact = _sums(read_json(self.folder / MANIFEST)), []
-        for path in (self.folder / name for name in JOINED if name in listed or name == SINGLE):
-            if not _is_intact(path, listed):
-                self.notes.append(f"{path} is damaged; its replications are run again")
-                break
+        intact, damaged = self._finished_files()
+        if damaged is not None:
+            self.notes.append(f"{damaged} is damaged; its replications are run again")
+        if intact:
+            self._joined = Joined(intact, self.setup)
+            batches = self._joined.rows // self.batch  # a last batch that was cut short is run again
+            self._homes = dict.fromkeys(range(batches), intact[0])
+            for row, _, message in self._joined.errors(batches * self.batch):
+                if message.startswith(NOT_RUN):
+                    self._homes.pop(row // self.batch, None)
+
+    def _finished_files(self) -> tuple[list[Path], Path | None]:
+        """Return the files of a finished study up to the first whose hash is not the manifest's, and that one."""
+        listed = read_json(self.folder / MANIFEST).get("files")
+        sums = listed if isinstance(listed, dict) else {}
+        intact: list[Path] = []
+        for path in (self.folder / name for name in (SINGLE, FURTHER) if name in sums or name == SINGLE):
+            try:
+                if sha256_of(path) != sums.get(path.name):
+                    return intact, path
+            except OSError:
+                return intact, path
             intact.append(path)
-        if not intact:
-            return
-        self._joined = Joined(intact, self.setup)
-        rows = self._joined.rows
-        self._homes.put(np.arange(rows // self.batch), intact[0])
-        for row, _, message in list(self._joined.errors(rows)):
-            if message.startswith(NOT_RUN) and row // self.batch < rows // self.batch:
-                self._homes.remove(row // self.batch)
+        return intact, None
 
     def _take_in_shard(self, path: Path) -> None:
         """Take in a shard's batches, or set it aside."""
@@ -104,20 +271,20 @@ class Store(Work):
             path.replace(path.with_name(f"{path.name}.bad"))
             self.notes.append(f"{path} {error}; it is set aside, and its replications are run again")
             return
-        errors = table.column("error")
-        per_batch = self.batch * len(self.setup.scenarios)
-        again = {
-            place // per_batch
-            for place in np.flatnonzero(errors.is_valid().to_numpy()).tolist()
-            if errors[place].as_py().startswith(NOT_RUN)
-        }
-        self._homes.put(np.delete(self._numbers_in(table), sorted(again)), path)
+        rows, errors = table.column("replication"), table.column("error")
+        failed = np.flatnonzero(errors.is_valid().to_numpy()).tolist()
+        again = {rows[at].as_py() // self.batch for at in failed if errors[at].as_py().startswith(NOT_RUN)}
+        self._homes |= dict.fromkeys(
+            (number for number in self._numbers_in(table).tolist() if number not in again), path
+        )
+
+    def _numbers_in(self, shard: pa.Table) -> NDArray[np.int64]:
+        """Return the numbers of a shard's batches, in order."""
+        firsts = shard.column("replication").to_numpy()[:: self.batch * len(self.setup.scenarios)]
+        return np.asarray(firsts // self.batch, dtype=np.int64)
 
     def _checked_shard(self, path: Path, columns: tuple[str, ...] | None = None) -> pa.Table:
         """Return a shard, or some of its columns; raise ValueError where it is damaged or another study's."""
-        import pyarrow as pa  # noqa: PLC0415 - a tenth of a second that only a study needs
-        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
         content = path.read_bytes()
         if _shard_sum(content) != path.stem.rpartition("-")[2]:
             raise ValueError("is damaged")
@@ -129,14 +296,12 @@ class Store(Work):
             raise ValueError("is no shard") from None
         if (schema.metadata or {}).get(b"study") != self._digest.encode():
             raise ValueError("belongs to another study")
-        rows = table.column("replication").to_numpy() if "replication" in table.column_names else np.array([-1])
-        firsts = rows[:: self.batch * len(self.setup.scenarios)]
-        wanted = (firsts[:, None] + np.repeat(np.arange(self.batch), len(self.setup.scenarios))).ravel()
-        detailed = {self.setup.is_detailed(first) for first in firsts.tolist()}
+        numbers = self._numbers_in(table)
+        rows = (numbers[:, None] * self.batch + np.arange(self.batch)).ravel()
+        detailed = {self.setup.is_detailed(number * self.batch) for number in numbers.tolist()}
         if (
-            np.any(firsts % self.batch)
-            or np.any(firsts < 0)
-            or not np.array_equal(rows, wanted)
+            not np.array_equal(table.column("replication").to_numpy(), np.repeat(rows, len(self.setup.scenarios)))
+            or np.any(np.diff(rows, prepend=-1) < 1)
             or len(detailed) > 1
             or not schema.equals(schema_of(self.setup, detailed=True in detailed))
         ):
@@ -146,18 +311,16 @@ class Store(Work):
     def finished_rows(self) -> int:
         """Return the replications of a study that is finished and is this one; raise where it is neither."""
         settle(self.folder)
-        listed = _sums(read_json(self.folder / MANIFEST))
         before = self.finished_identity()
         if before is None:
             message = "holds no finished study"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo first"))
         self.check_same(before, "run planner montecarlo again")
-        paths = [self.folder / name for name in JOINED if name in listed or name == SINGLE]
-        for path in paths:
-            if not _is_intact(path, listed):
-                hint = "run planner montecarlo with --resume, which mends it"
-                raise ScenarioError(Problem(file=str(path), message="has changed since planner wrote it", hint=hint))
-        self._joined = Joined(paths, self.setup)
+        intact, damaged = self._finished_files()
+        if damaged is not None:
+            hint = "run planner montecarlo with --resume, which mends it"
+            raise ScenarioError(Problem(file=str(damaged), message="has changed since planner wrote it", hint=hint))
+        self._joined = Joined(intact, self.setup)
         return self._joined.rows
 
     def check_extends(self, rows: int) -> None:
@@ -170,7 +333,7 @@ class Store(Work):
 
     def short_of_disk(self, rows: int) -> list[str]:
         """Return a note where the disk has no room for so many rows, which lie there twice while they are joined."""
-        stored = min(len(self._homes.numbers()) * self.batch, rows)
+        stored = min(len(self._homes) * self.batch, rows)
         needed = 2 * stored_bytes(self.setup, rows) - stored_bytes(self.setup, stored)
         free = shutil.disk_usage(self.folder).free
         if needed <= free:
@@ -178,9 +341,9 @@ class Store(Work):
         gigabytes = f"{needed / 1e9:,.1f} GB to be written and joined, and {free / 1e9:,.1f} GB are free"
         return [f"{self.folder} needs about {gigabytes}; fewer replications need less, or fewer detailed_replications"]
 
-    def finished(self) -> Numbers:
+    def finished(self) -> NDArray[np.int64]:
         """Return the numbers of the batches that are stored, in order."""
-        return self._homes.numbers()
+        return np.array(sorted(self._homes), dtype=np.int64)
 
     def write(self, rows: Rows) -> None:
         """Take one batch, and write a shard where enough of them wait or have waited long enough."""
@@ -196,25 +359,62 @@ class Store(Work):
         waiting, self._waiting = sorted(self._waiting, key=lambda rows: rows.first), []
         for detailed in (True, False):
             batches = [rows for rows in waiting if self.setup.is_detailed(rows.first) == detailed]
-            if not batches:
+            if batches:
+                try:
+                    path = self._write_shard(batches)
+                except OSError as error:
+                    raise self.unwritable(error) from None
+                self._homes |= dict.fromkeys((rows.first // self.batch for rows in batches), path)
+                self._written_s = time.monotonic()
+
+    def _write_shard(self, batches: Sequence[Rows]) -> Path:
+        """Write finished batches, in order of their rows, as one shard; return it when it is on the disk."""
+        content = io.BytesIO()
+        table = table_of(self.setup, batches).replace_schema_metadata({"study": self._digest})
+        pq.write_table(table, content, **_WRITING)
+        path = self.shards / f"{batches[0].first:08d}-{_shard_sum(content.getvalue())}.parquet"
+        part = path.with_name(f".{path.name}.part")
+        try:
+            write_synced(part, content.getvalue())
+            part.replace(path)
+            sync(self.shards)
+        finally:
+            part.unlink(missing_ok=True)
+        return path
+
+    def tables(self, first: int, last: int, columns: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
+        """Yield what is stored of a range of rows in order, as much at a time as follows each other in one file.
+
+        ``columns``, all unless given, must have the number of the replication among them.
+        """
+        scenarios, batch = len(self.setup.scenarios), self.batch
+        wanted = [number for number in sorted(self._homes) if first < (number + 1) * batch and number * batch < last]
+        # Batches that follow each other have the same distance from their places in the list.
+        runs = itertools.groupby(enumerate(wanted), key=lambda at: (self._homes[at[1]], at[1] - at[0]))
+        for (path, _), run in runs:
+            numbers = [number for _, number in run]
+            low, high = max(first, numbers[0] * batch), min(last, (numbers[-1] + 1) * batch)
+            if self._joined is not None and path == self._joined.paths[0]:
+                yield from self._joined.tables(low, high, columns)
                 continue
             try:
-                path = write_shard(self.shards, self.setup, batches, self._digest)
-            except OSError as error:
-                raise self.unwritable(error) from None
-            self._homes.put(np.array([rows.first for rows in batches]) // self.batch, path)
-            self._written_s = time.monotonic()
+                table = self._read(path, columns)
+            except ValueError as error:
+                problem = Problem(file=str(path), message=str(error), hint="add --resume to run its replications again")
+                raise ScenarioError(problem) from None
+            before = int(np.searchsorted(self._numbers_in(table), numbers[0])) * batch
+            yield table.slice((before + low - numbers[0] * batch) * scenarios, (high - low) * scenarios)
 
     def consolidate(self, rows: int) -> None:
         """Lay the first rows of all shards into files of the folder that will take this one's place."""
         self.flush()
-        detailed = min(rows, self._detailed_batches * self.batch)
+        detailed = min(rows, -(-self.setup.detailed_rows // self.batch) * self.batch)
         ranges = {SINGLE: (0, detailed), FURTHER: (detailed, rows)}
+        written = [name for name, (first, last) in ranges.items() if name == SINGLE or first < last]
         try:
             self._staged = Staged(self.folder)
-            written = [name for name, (first, last) in ranges.items() if name == SINGLE or first < last]
             for name in written:
-                tables = self._first_rows(*ranges[name])
+                tables = self.tables(*ranges[name])
                 write_joined(self._staged.path / name, self.setup, tables, detailed=name == SINGLE)
                 self._staged.add(name)
         except OSError as error:
@@ -223,12 +423,6 @@ class Store(Work):
         self._joined = Joined([self._staged.path / name for name in written], self.setup)
         self._homes.clear()
         self._read.cache_clear()
-
-    @property
-    def staged(self) -> Staged:
-        """The folder in the making, once rows are joined."""
-        assert self._staged is not None
-        return self._staged
 
     def commit(self, manifest: dict[str, Any]) -> None:
         """Put the new folder in the place of this one, shards and all, and let others write to it."""
@@ -245,75 +439,7 @@ class Store(Work):
         if self._staged is not None:
             self._staged.discard()
 
-    def _first_rows(self, first: int, last: int) -> Iterator[pa.Table]:
-        """Yield a range of rows that begins with a batch, and may end within one."""
-        left = (last - first) * len(self.setup.scenarios)
-        for table in self.tables(None, first // self.batch, -(-last // self.batch)):
-            yield table.slice(0, left)
-            left -= min(left, len(table))
-
-    def tables(
-        self, columns: tuple[str, ...] | None = None, first: int = 0, last: int | None = None
-    ) -> Iterator[pa.Table]:
-        """Yield what is stored of a range of batches in order, as much at a time as follows each other in one file."""
-        per_batch = self.batch * len(self.setup.scenarios)
-        for path, numbers in self._homes.runs(first, last):
-            if self._joined is not None and path == self._joined.paths[0]:
-                for run in _runs(numbers):
-                    yield from self._joined.tables(run[0] * self.batch, (run[-1] + 1) * self.batch, columns)
-                continue
-            try:
-                table = self._read(path, columns)
-            except ValueError as error:
-                problem = Problem(file=str(path), message=str(error), hint="add --resume to run its replications again")
-                raise ScenarioError(problem) from None
-            held = self._numbers_in(table)
-            order = np.argsort(held)
-            for run in _runs(order[np.searchsorted(held, numbers, sorter=order)]):
-                yield table.slice(run[0] * per_batch, len(run) * per_batch)
-
-    def _numbers_in(self, shard: pa.Table) -> Numbers:
-        """Return the numbers of a shard's batches, in the order in which it holds them."""
-        firsts = shard.column("replication").to_numpy()[:: self.batch * len(self.setup.scenarios)]
-        return np.asarray(firsts // self.batch, dtype=np.int64)
-
-
-def write_shard(folder: Path, setup: Setup, batches: Sequence[Rows], study: str) -> Path:
-    """Write finished batches, in order of their rows, as one shard of a study; return it when it is on the disk."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
-
-    content = io.BytesIO()
-    pq.write_table(table_of(setup, batches).replace_schema_metadata({"study": study}), content, **WRITING)
-    name = f"{batches[0].first:08d}-{_shard_sum(content.getvalue())}.parquet"
-    part = folder / f".{name}.part"
-    try:
-        write_synced(part, content.getvalue())
-        part.replace(folder / name)
-        sync(folder)
-    finally:
-        part.unlink(missing_ok=True)
-    return folder / name
-
 
 def _shard_sum(content: bytes) -> str:
     """Return what a shard's name ends in: 16 of the 64 digits of its hash, one chance in 10¹⁹ to miss a damage."""
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _sums(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the hashes of files that a manifest lists."""
-    listed = manifest.get("files")
-    return listed if isinstance(listed, dict) else {}
-
-
-def _is_intact(path: Path, listed: dict[str, Any]) -> bool:
-    """Say whether a file has the hash that is listed."""
-    try:
-        return bool(sha256_of(path) == listed.get(path.name))
-    except OSError:
-        return False
-
-
-def _runs(numbers: Numbers) -> list[Numbers]:
-    """Return the runs of numbers that follow each other without a gap."""
-    return np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)

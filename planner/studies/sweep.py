@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import json
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from planner.errors import Problem, ScenarioError, raise_all, refuse
@@ -17,14 +21,125 @@ from planner.run.replications import figures_of
 from planner.run.simulate import simulate_plan
 from planner.scenario.loading import Source, load_scenario
 from planner.scenario.scenario import Scenario
-from planner.studies.axes import Axis
 from planner.studies.engines import Crew
-from planner.studies.identity import scenario_identity
-from planner.studies.work import LinesWork
+from planner.studies.work import LinesWork, scenario_identity
+from planner.yaml_io import parse_scalar
+
+ASK_ABOVE = 10_000
+"""Points above which a sweep must be confirmed."""
+SECONDS_PER_POINT = 0.1
+"""About what a point of a three-year scenario takes, for the question's sake."""
+MOST_VALUES = 10_000_000
+"""Values of one axis beyond which it is not even listed."""
+FORM = "path=start:stop:step or path=a,b,c"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class SweepAxis:
+    """One key and the values it takes."""
+
+    path: str
+    values: tuple[str, ...]
+    """As written, so that ``--set`` reads them."""
+
+
+def axis_text(path: str, values: Iterable[object]) -> str:
+    """Return Python's values of a key as ``--vary`` takes them."""
+    if isinstance(values, str):
+        return f"{path}={values}"
+    return f"{path}=" + ",".join(_written(value) for value in values)
+
+
+def _written(value: object) -> str:
+    """Return a value as YAML on one line would have it."""
+    if isinstance(value, str):  # quoted only where it would be read as something else than text
+        return value if parse_scalar(value) == value and not set(value) & set(",:[]{}'\"#&*") else json.dumps(value)
+    if isinstance(value, bool | list | tuple | dict | None):
+        return json.dumps(value)
+    return str(value)
+
+
+def parse_axis(text: str) -> SweepAxis:
+    """Read one ``--vary``: a range with its end included, or a list."""
+    path, equals, values = text.partition("=")
+    path = path.strip()
+    if not equals or not path or not values.strip():
+        raise _refused(text, f"is not of the form {FORM}")
+    if values.count(":") == 2 and not values.strip().startswith(("[", "{", '"', "'")):
+        return SweepAxis(path=path, values=_range(text, values.split(":")))
+    listed = tuple(part.strip() for part in _split(values))
+    if not all(listed):
+        raise _refused(text, "has an empty value")
+    if len(set(listed)) != len(listed):
+        raise _refused(text, "names a value twice")
+    return SweepAxis(path=path, values=listed)
+
+
+def _refused(text: str, message: str) -> ScenarioError:
+    return ScenarioError(Problem(message=f"--vary {text!r} {message}", hint="for example clusters.h200.nodes=0:128:16"))
+
+
+def _split(values: str) -> list[str]:
+    """Split at commas that are outside brackets."""
+    parts, depth = [""], 0
+    for sign in values:
+        depth += (sign in "[{") - (sign in "]}")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
+
+
+def _range(text: str, bounds: Sequence[str]) -> tuple[str, ...]:
+    """Return start, start + step and so on up to the stop, in exact decimals."""
+    try:
+        start, stop, step = (Decimal(bound.strip()) for bound in bounds)
+    except InvalidOperation:
+        raise _refused(text, "has a range whose start, stop and step are not all numbers") from None
+    if not all(number.is_finite() for number in (start, stop, step)):
+        raise _refused(text, "has a range that is not finite")
+    if step == 0 or (stop - start) * step < 0:
+        raise _refused(text, "has a range whose step never reaches its stop")
+    count = int((stop - start) / step) + 1
+    if count > MOST_VALUES:
+        raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
+    return tuple(f"{start + step * k:f}" for k in range(count))
+
+
+def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
+    """Read every ``--vary``."""
+    axes = tuple(parse_axis(text) for text in texts)
+    paths = [axis.path for axis in axes]
+    if len(set(paths)) != len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ScenarioError(Problem(message=f"{twice} is varied twice", hint="list all its values in one --vary"))
+    return axes
+
+
+def count_points(axes: Sequence[SweepAxis]) -> int:
+    """Return how many combinations there are."""
+    return math.prod(len(axis.values) for axis in axes)
+
+
+def check_size(axes: Sequence[SweepAxis], *, confirmed: bool) -> None:
+    """Refuse a large sweep that nobody confirmed, with its size and about how long it would take."""
+    points = count_points(axes)
+    if points > ASK_ABOVE and not confirmed:
+        hours = points * SECONDS_PER_POINT / 3600.0
+        sizes = " × ".join(f"{len(axis.values):,}" for axis in axes)
+        message = f"the sweep has {sizes} = {points:,} points: about {hours:,.0f} h of computing"
+        raise ScenarioError(Problem(message=message, hint="take larger steps, or add --yes to go on"))
+
+
+def number_of(value: str) -> float | int | None:
+    """Return an axis value as a number, or None where it is not one."""
+    read = parse_scalar(value)
+    return read if isinstance(read, int | float) and not isinstance(read, bool) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
     """One combination and what came of it."""
 
     values: tuple[str, ...]
@@ -37,7 +152,7 @@ class Point:
     """What is hardly meant about it."""
 
 
-def check_values(scenario: Source, axes: Sequence[Axis]) -> None:
+def check_values(scenario: Source, axes: Sequence[SweepAxis]) -> None:
     """Refuse a key that does not exist or a value it cannot have, before any run."""
     problems: list[Problem] = []
     for axis in axes:
@@ -50,7 +165,7 @@ def check_values(scenario: Source, axes: Sequence[Axis]) -> None:
     raise_all(list(dict.fromkeys(problems)))
 
 
-def check_warnings(scenario: Source, axes: Sequence[Axis]) -> None:
+def check_warnings(scenario: Source, axes: Sequence[SweepAxis]) -> None:
     """Refuse the first combination that is warned of, before any is run or anything is written."""
     base = load_scenario(scenario)
     for values in itertools.product(*(axis.values for axis in axes)):
@@ -63,12 +178,12 @@ def check_warnings(scenario: Source, axes: Sequence[Axis]) -> None:
 
 def sweep(
     scenario: Source,
-    axes: Sequence[Axis],
+    axes: Sequence[SweepAxis],
     seed: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
     work: SweepWork | None = None,
     workers: int = 1,
-) -> tuple[Point, ...]:
+) -> tuple[SweepPoint, ...]:
     """Run every combination under one seed, the last axis moving fastest; ``work`` keeps points as they come.
 
     The scenario's files are read once, before the first point: what is edited meanwhile changes none of them.
@@ -77,7 +192,8 @@ def sweep(
     known = {} if work is None else dict(work.kept)
     combinations = list(itertools.product(*(axis.values for axis in axes)))
     missing = [values for values in combinations if values not in known]
-    crew = Crew(_Grid.of, (base, tuple(axes), seed), min(workers, max(len(missing), 1)))
+    make = functools.partial(_Grid, axes=tuple(axes), seed=seed)
+    crew = Crew(make, base, min(workers, max(len(missing), 1)))
     try:
         for point in crew.map(_Grid.point, [(values,) for values in missing]):
             progress(len(known))
@@ -94,30 +210,25 @@ class _Grid:
     """What all points of a sweep share."""
 
     base: Scenario
-    axes: tuple[Axis, ...]
+    axes: tuple[SweepAxis, ...]
     seed: int | None
 
-    @classmethod
-    def of(cls, given: tuple[Scenario, tuple[Axis, ...], int | None]) -> _Grid:
-        """Return the grid of a scenario, some axes and a seed."""
-        return cls(*given)
-
-    def point(self, values: tuple[str, ...]) -> Point:
+    def point(self, values: tuple[str, ...]) -> SweepPoint:
         """Run one combination."""
         try:
             loaded, plan = _plan(self.base, self.axes, values)
             result = simulate_plan(loaded, plan, plan.seed if self.seed is None else self.seed)
         except ScenarioError as error:
-            return Point(values=values, figures=None, problem=str(error).splitlines()[0])
+            return SweepPoint(values=values, figures=None, problem=str(error).splitlines()[0])
         warnings = tuple(hardly_meant(loaded, plan))
-        return Point(values=values, figures=figures_of(result), problem="", warnings=warnings)
+        return SweepPoint(values=values, figures=figures_of(result), problem="", warnings=warnings)
 
 
 class SweepWork(LinesWork):
     """The folder of a sweep: a line for each point that is done, until all of them are."""
 
     def __init__(
-        self, folder: Path, scenario: Scenario, axes: Sequence[Axis], overrides: Sequence[str], seed: int
+        self, folder: Path, scenario: Scenario, axes: Sequence[SweepAxis], overrides: Sequence[str], seed: int
     ) -> None:
         """Point at a folder; nothing is read or written yet."""
         who = {
@@ -127,30 +238,30 @@ class SweepWork(LinesWork):
             "seed": seed,
         }
         super().__init__(folder, "sweep", who)
-        self.kept: dict[tuple[str, ...], Point] = {}
+        self.kept: dict[tuple[str, ...], SweepPoint] = {}
         """Points that were done before, by their values."""
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Lock the folder, and take in the points of a sweep that was stopped."""
         super().open(resume=resume, restart=restart)
         for line in self.lines:
-            point = Point(**line)
+            point = SweepPoint(**line)
             self.kept[tuple(point.values)] = dataclasses.replace(
                 point, values=tuple(point.values), warnings=tuple(point.warnings)
             )
 
-    def add(self, point: Point) -> None:
+    def add(self, point: SweepPoint) -> None:
         """Keep a point."""
         self.write(dataclasses.asdict(point))
 
 
-def warnings_of_points(points: Sequence[Point]) -> list[str]:
+def warnings_of_points(points: Sequence[SweepPoint]) -> list[str]:
     """Return what points are warned of, each once, with how many of them it concerns."""
     counts = Counter(warning for point in points for warning in point.warnings)
     return [f"{warning} ({count:,} of {len(points):,} combinations)" for warning, count in counts.items()]
 
 
-def _plan(base: Scenario, axes: Sequence[Axis], values: tuple[str, ...]) -> tuple[Scenario, Plan]:
+def _plan(base: Scenario, axes: Sequence[SweepAxis], values: tuple[str, ...]) -> tuple[Scenario, Plan]:
     """Return the scenario and plan of one combination."""
     loaded = load_scenario(base, [f"{axis.path}={value}" for axis, value in zip(axes, values, strict=True)])
     return loaded, build_plan(loaded)

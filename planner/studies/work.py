@@ -1,22 +1,95 @@
-"""Work that takes long and may be stopped: whose it is, whether it may go on, and the folder it becomes in the end."""
+"""Work that takes long and may be stopped: whose it is, whether it may go on, and the folder it becomes in the end.
+
+Work is the same work where hashes of all that decides its numbers agree.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from planner import files
+from planner.catalog.calibration import SHIPPED_CALIBRATION
 from planner.errors import Problem, ScenarioError
-from planner.studies.identity import Identity, differences
+from planner.scenario.scenario import Scenario
+from planner.studies.inputs import UncertainInputs
+from planner.version import __version__, code_sha256
 
-_KEPT = "make room and add --resume"
+Identity = dict[str, Any]
+FORMAT = 2
+"""Of the store: 1 was study.json beside shards without checksums."""
+_TOLD_BY = {
+    "study": "the study file",
+    "version": "the planner's version",
+    "code": "the planner's code",
+    "format": "the format of the store",
+    "vary": "what is varied",
+    "detailed": "detailed_replications",
+}
 _LINES, _SYNC_S = "points.jsonl", 1.0
+
+
+def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
+    """Return what decides the runs of scenarios: planner, catalogue, each scenario and every file it reads."""
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "code": code_sha256(),
+        "calibration": hashlib.sha256(SHIPPED_CALIBRATION.read_bytes()).hexdigest(),
+        "catalogue": digest_of([scenario.load_catalog().model_dump(mode="json") for scenario in scenarios.values()]),
+        "scenarios": {
+            name: digest_of(scenario.model_dump(mode="json", by_alias=True, exclude={"extends"}))
+            for name, scenario in scenarios.items()
+        },
+        "files": {
+            f"{name}: {Path(path).name}": hashlib.sha256(content).hexdigest()
+            for name, scenario in scenarios.items()
+            for path, content in sorted(scenario.document.files.items())
+        },
+    }
+
+
+def inputs_identity(inputs: UncertainInputs, design: object = None) -> str:
+    """Return the hash of what is drawn, and where a study does not say it by how."""
+    return digest_of([*(plain(drawn) for drawn in inputs.entries), *([] if design is None else [plain(design)])])
+
+
+def plain(part: Any) -> Any:
+    """Return a dataclass as plain data, with models by their content."""
+    if dataclasses.is_dataclass(part):
+        return {field.name: plain(getattr(part, field.name)) for field in dataclasses.fields(part)}
+    if hasattr(part, "model_dump"):
+        return {"model": type(part).__name__, **part.model_dump(mode="json")}
+    return list(map(plain, part)) if isinstance(part, tuple) else part
+
+
+def digest_of(content: Any) -> str:
+    """Return one hash of plain data: of a part of an identity, or of all of it for every shard to carry."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def differences(stored: Identity, wanted: Identity) -> list[str]:
+    """Return in words what differs between two identities, of which one was read from a file."""
+    changed = [
+        _TOLD_BY.get(key, f"the {key}")
+        for key in wanted
+        if key not in ("scenarios", "files") and stored.get(key) != wanted[key]
+    ]
+    # A file may have been written by anybody.
+    before, read = (named if isinstance(named := stored.get(key), dict) else {} for key in ("scenarios", "files"))
+    now, reads = wanted["scenarios"], wanted["files"]
+    if list(before) != list(now):
+        changed.append(f"the scenarios ({', '.join(before)} before)")
+    changed += [f"scenario {name}" for name in now if name in before and before[name] != now[name]]
+    return changed + [f"the file {name}" for name in {**read, **reads} if read.get(name) != reads.get(name)]
 
 
 class Work:
@@ -39,7 +112,11 @@ class Work:
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Lock the folder and prepare it: new, continued, or with unfinished work thrown away."""
-        self._refuse_older_format()
+        # Before shards had checksums, the owner's file lay in the folder itself.
+        if files.read_json(self.folder / files.OWNER).get("product") == files.PRODUCT:
+            message = f"holds a {self.kind} in the format of another version of planner, which this one cannot continue"
+            hint = "choose another --out, or delete the folder"
+            raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
         files.check_target(self.folder, work=True)
         self._lock = files.FolderLock(self.folder)
         try:
@@ -88,13 +165,6 @@ class Work:
             if path.name != files.OWNER:
                 path.unlink()
 
-    def _refuse_older_format(self) -> None:
-        """Recognise a study of the format before shards had checksums: its owner's file lay in the folder itself."""
-        if files.read_json(self.folder / files.OWNER).get("product") == files.PRODUCT:
-            message = f"holds a {self.kind} in the format of another version of planner, which this one cannot continue"
-            hint = "choose another --out, or delete the folder"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
-
     def finished_identity(self) -> Identity | None:
         """Return what is finished in the folder; None where nothing of this kind is."""
         manifest = files.read_json(self.folder / files.MANIFEST)
@@ -111,7 +181,7 @@ class Work:
     def unwritable(self, error: OSError) -> ScenarioError:
         """Return the message for a disk that takes no more; what is finished stays."""
         message = f"cannot be written: {error.strerror or error}; finished work is kept"
-        return ScenarioError(Problem(file=str(self.folder), message=message, hint=_KEPT))
+        return ScenarioError(Problem(file=str(self.folder), message=message, hint="make room and add --resume"))
 
 
 class LinesWork(Work):

@@ -1,41 +1,45 @@
-"""The desk: plans that were turned on the live page, run once each, as the report's sections read them."""
+"""The desk: plans that were turned on the live page, run once each, and the page that shows them as the report does."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from markupsafe import Markup
 
-from planner.engine.memory import fetch_memory
+from planner.answers.comparison import comparison_summary, held_tables
+from planner.answers.report import FIRST, SECTIONS, sections_of
+from planner.answers.run import PLAN_COLUMNS, headline_summary, measure_table, scenario_file, scenario_sha256
+from planner.answers.sections import SectionMaker
+from planner.answers.tables import TABLES
+from planner.api import run
+from planner.engine.driver import fetch_memory
 from planner.errors import PlannerError, Problem, ScenarioError
-from planner.files import json_text
-from planner.output.comparison import comparison_summary, held_tables
-from planner.output.folder import command_line
-from planner.output.plan_tables import RUN_COLUMNS
-from planner.output.report.contents import Contents, Lazy, Table, table_of
-from planner.output.run_columns import RUN_TABLES
-from planner.output.run_folder import measure_rows, scenario_file, scenario_sha256
-from planner.output.summary import headline_summary
-from planner.run.event_table import events
-from planner.run.measure_names import DRAWS
+from planner.output.blocks import Section
+from planner.output.folder import Contents, command_line
+from planner.output.html import asset, blocks_html, environment, policy, section_html
+from planner.output.tables import Table
+from planner.output.words import percent, unit_price
+from planner.run.measure_names import DRAWS, FLEET
 from planner.run.replications import Chance, draw_again
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
+from planner.run.tables import events
 from planner.scenario.consistency import hourly_bytes
 from planner.scenario.loading import layer_of, load_scenario
 from planner.scenario.scenario import Scenario
 from planner.studies.compare import side_by_side
 from planner.ui.knobs import Knob, check_turns, knobs_of
-from planner.verbs import run
 
-PINNED, NOW = "pinned", "this plan"
+PINNED, NOW, BESIDE = "pinned", "this plan", "Against the pinned plan"
+MORE = "measures"
 _MOST_KEPT = 6  # a run of three years is some 25 MB
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 Turns = tuple[str, ...]
@@ -52,8 +56,8 @@ class Plan:
     """As they stand in it."""
     drawn: Chance | None = None
     """Its figures over 19 replications, once somebody asked for intervals."""
-    contents: dict[tuple[bool, bool], Contents] = field(default_factory=dict)
-    """What its run folder would hold, without and with intervals, for the first section and for the others."""
+    contents: dict[bool, dict[bool, Contents]] = field(default_factory=dict)
+    """What its run folder would hold, without and with intervals, for the others and for the first section."""
 
 
 class Desk:
@@ -101,27 +105,20 @@ class Desk:
 
         The ``first`` section shows no failures, of which there are thousands, and does not wait for their rows.
         """
-        if (intervals, first) not in plan.contents:
+        if intervals not in plan.contents:
             result, chance = plan.result, plan.drawn if intervals else None
-            described = {table.name: table for table in RUN_TABLES}
-
-            def table(name: str, make: Callable[[RunResult], Mapping[str, Any]]) -> Callable[[], Table]:
-                return lambda: table_of(described[name], make(result))
-
-            makers = {name: table(name, make) for name, make in RUN_COLUMNS.items() if name in described}
-            makers["measures"] = table("measures", lambda result: measure_rows(result, chance))
-            files: Mapping[str, bytes]
-            if first:
-                makers["events"] = table("events", lambda result: events(result, with_failures=False))
-                files = Lazy({"summary.json": lambda: json_text(headline_summary(result, chance)).encode()})
-            else:
-                before = self.contents(plan, intervals=intervals, first=True)
-                kept, files = before.tables, before.files
-                makers |= {name: functools.partial(kept.__getitem__, name) for name in kept if name != "events"}
+            made = {name: Table(TABLES[name], make(result)) for name, make in PLAN_COLUMNS.items() if name != "events"}
+            made["measures"] = measure_table(result, chance)
+            brief = made | {"events": Table(TABLES["events"], events(result, with_failures=False))}
             identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}
             identity |= {"command": self.command(result.scenario)}
-            plan.contents[intervals, first] = Contents(manifest=identity, files=files, tables=Lazy(makers))
-        return plan.contents[intervals, first]
+            contents = Contents(manifest=identity, tables=brief, summary=headline_summary(result, chance))
+            plan.contents[intervals] = {True: contents}
+        if not first and False not in plan.contents[intervals]:
+            shown = plan.contents[intervals][True]
+            complete = {**shown.tables, "events": Table(TABLES["events"], events(plan.result))}
+            plan.contents[intervals][False] = replace(shown, tables=complete)
+        return plan.contents[intervals][first]
 
     def turned(self, plan: Plan) -> list[tuple[str, str, str]]:
         """Return what was turned: path, what was stated and what stands now."""
@@ -139,9 +136,9 @@ class Desk:
         ]
         chances = [plan.drawn if intervals and plan.drawn else draw_again(plan.result, 1) for plan in (pinned, now)]
         held = side_by_side(named, chances)
-        tables = {table.name: table_of(table, columns) for table, columns in held_tables(held)}
-        files = {"summary.json": json_text(comparison_summary(held)).encode()}
-        return Contents(manifest={"kind": "comparison", "baseline": PINNED}, files=files, tables=tables)
+        tables = {table.name: table for table in held_tables(held)}
+        summary = comparison_summary(held)
+        return Contents(manifest={"kind": "comparison", "baseline": PINNED}, tables=tables, summary=summary)
 
     def command(self, scenario: Scenario) -> list[str]:
         """Return the command that runs a plan of this desk; none where the scenario came from no file."""
@@ -196,3 +193,98 @@ def turns_of(words: Sequence[str]) -> Turns:
     for word in words:
         latest[word.partition("=")[0]] = word
     return tuple(latest.values())
+
+
+@functools.cache
+def _file(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _macros() -> Any:
+    """Return the page's macros; what they are given is text, and escaped, unless it is markup already."""
+    return environment(Path(__file__).parent).get_template("live.html").module
+
+
+def live_policy() -> str:
+    """Return the report's content policy, with both scripts, for a page that speaks to its own server."""
+    return f"{policy(asset('report.js'), _file('live.js'))}; connect-src 'self'; frame-ancestors 'none'"
+
+
+def page(scenario: Scenario) -> str:
+    """Return the page as it is before its first plan comes."""
+    scripts = Markup(asset("report.js")), Markup(_file("live.js"))
+    styles, knobs = Markup(asset("report.css") + _file("live.css")), knobs_of(scenario)
+    return str(_macros().page(scenario, controls(knobs), form_of(knobs), styles, scripts))
+
+
+def controls(knobs: Sequence[Knob]) -> Markup:
+    """Return the knobs of a scenario, by group and by cluster or workload."""
+    groups: dict[str, dict[str, list[Knob]]] = {}
+    added = []
+    for knob in knobs:
+        if knob.is_new:
+            added.append((f"{knob.path}={knob.turn.written.replace('%', knob.choices[0])}", knob.choices[0]))
+        else:
+            groups.setdefault(knob.turn.group, {}).setdefault(knob.owner, []).append(knob)
+    return Markup(_macros().controls(groups, added))
+
+
+def form_of(knobs: Sequence[Knob]) -> str:
+    """Return a name for the controls without what they hold: most moves change no more than that."""
+    parts = [(knob.path, knob.choices, knob.is_date, knob.is_optional, knob.slider is None) for knob in knobs]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def held(knobs: Sequence[Knob], known: str) -> dict[str, Any]:
+    """Return what the controls hold, and the controls themselves for a page that does not know them yet."""
+    form = form_of(knobs)
+    values = [(knob.path, knob.shown, knob.placeholder) for knob in knobs if not knob.is_new]
+    return {"form": form, "knobs": values} | ({} if form == known else {"controls": controls(knobs)})
+
+
+def answer(desk: Desk, plan: Plan, pinned: Plan | None, *, intervals: bool) -> list[tuple[str, Markup]]:
+    """Return what was turned, how the plan stands against the pinned one, and the report's first section."""
+    sections = sections_of(desk.contents(plan, intervals=intervals, first=True), FIRST)
+    if pinned is not None:
+        sections = [*_beside(desk, plan, pinned, intervals=intervals), *sections]
+    return [("turned", _macros().changes(desk.turned(plan))), *_sections(sections)]
+
+
+def line(desk: Desk, plan: Plan, *, intervals: bool) -> str:
+    """Return the answer in a line, which stays in sight: what a token costs, and whether the promise is kept."""
+    summary = desk.contents(plan, intervals=intervals, first=True).summary
+    fleet, promise = summary["clusters"][FLEET], summary["promise"]
+    since = f" from {promise['first_broken_month']}" if promise["each"] == "month" else ""
+    kept = "kept" if promise["kept"] else f"broken{since}"
+    if promise["replications"] > 1:
+        kept += f" (kept in {promise['kept_replications']} of {promise['replications']} replications)"
+    price, in_time = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
+    return f"{price} per million tokens, {in_time} in time, promise {kept}"
+
+
+def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Section]:
+    """Return the comparison's own sections as one: which plan to take, why a token costs more or less, and when."""
+    sections = sections_of(desk.beside(pinned, plan, intervals=intervals))
+    blocks = [block for section in sections if section.key in ("answer", "time", "money") for block in section.blocks]
+    return [Section(key="beside", title=BESIDE, blocks=blocks)]
+
+
+def rest(desk: Desk, plan: Plan, check: Check = lambda: None) -> list[tuple[str, Markup]]:
+    """Return what is left of the report's first section, which stands below it without a heading, and the others.
+
+    ``check`` may end it between two sections: whoever drags a slider does not wait for the rest of the plan before.
+    """
+
+    def awaited() -> Iterator[SectionMaker]:
+        for make in SECTIONS[len(FIRST) :]:
+            check()
+            yield make
+
+    more, *sections = sections_of(desk.contents(plan, intervals=False, first=False), awaited())
+    return [(MORE, _macros().more(MORE, blocks_html(more.blocks)).strip()), *_sections(sections)]
+
+
+def _sections(sections: Sequence[Section]) -> list[tuple[str, Markup]]:
+    """Return sections by their names, so that the page puts up anew only those that read otherwise than before."""
+    return [(section.key, section_html(section).strip()) for section in sections]

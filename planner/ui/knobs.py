@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -40,10 +39,6 @@ class Turn:
     """Ends of its slider. Default: nothing to twice what is stated."""
     written: str = "%"
     """How its value, ``%``, is written."""
-
-    def fits(self, text: str) -> bool:
-        """Say whether a value is written as this knob writes it."""
-        return re.fullmatch(re.escape(self.written).replace("%", _WRITTEN), text) is not None
 
 
 MACHINES, TRAFFIC, POWER, MONEY, PROMISE = "Machines", "Traffic", "Power and site", "Money", "Promise"
@@ -118,16 +113,15 @@ class Knob:
     @property
     def slider(self) -> tuple[float, float, float] | None:
         """Lowest, highest and step of its slider; None without a number to start from."""
-        start = _number(self.value or self.default)
-        if self.choices or self.is_date or start is None:
+        if self.choices or self.is_date or not (text := self.value or self.default):
             return None
+        start = float(text)
         low, high = self.turn.ends or (0.0, _round_up(2.0 * start))
         low, high = min(low, start), max(high, start)
         if not high > low:
             return None
         step = _round_up((high - low) / _WIDEST)
-        is_count = self.path.endswith(("nodes", "months"))
-        return low, high, max(1.0, step) if is_count else step
+        return low, high, max(1.0, step) if self.path.endswith(("nodes", "months")) else step
 
 
 def knobs_of(scenario: Scenario) -> list[Knob]:
@@ -139,23 +133,36 @@ def knobs_of(scenario: Scenario) -> list[Knob]:
         "precision": tuple(catalog.precisions),
         "tariff": tuple(catalog.tariffs),
     }
-    knobs = [_knob(scenario, pattern, *place, offered) for pattern in TURNS for place in _places(scenario, pattern)]
-    taken, parts = set(scenario.clusters), []
+    knobs = []
+    for pattern, turn in TURNS.items():
+        for (*above, field), holder in _places(scenario, pattern):
+            stated = getattr(holder, field)
+            words, is_optional, text = _field(type(holder), field)
+            knob = Knob(
+                path=".".join((*above, field)),
+                turn=turn,
+                owner=above[1] if "*" in pattern else "",
+                value="0" if field == "growth" else _text(stated),
+                default=_default(scenario, holder, field) if stated is None else "",
+                choices=offered.get(field, words),
+                is_date=field in ("online", "placed"),
+                is_optional=is_optional,
+                help=text,
+            )
+            knobs.append(knob)
     for part in (name for name, entry in catalog.accelerators.items() if entry.unit_price_usd):
         stem = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")
-        name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in taken)
-        parts.append(Knob(path=f"clusters.{name}", turn=TURNS[ADDED], value="", choices=(part,)))
-    order = list(dict.fromkeys(turn.group for turn in TURNS.values()))
+        name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in scenario.clusters)
+        knobs.append(Knob(path=f"clusters.{name}", turn=TURNS[ADDED], value="", choices=(part,)))
+    groups = list(dict.fromkeys(turn.group for turn in TURNS.values()))
     owners = [*scenario.clusters, *scenario.workloads, ""]
-    return sorted([*knobs, *parts], key=lambda knob: (order.index(knob.turn.group), owners.index(knob.owner)))
+    return sorted(knobs, key=lambda knob: (groups.index(knob.turn.group), owners.index(knob.owner)))
 
 
 def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...], BaseModel]]:
     """Yield the keys of every field that a pattern names and that does something here, with what holds it."""
-    if pattern == ADDED:
-        return
-    places: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
     *above, field = pattern.split(".")
+    places: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
     for key in above:
         if key == "*":
             places = [((*keys, name), part) for keys, holder in places for name, part in holder.items()]
@@ -181,24 +188,6 @@ def _matters(holder: BaseModel, field: str) -> bool:
             return True
 
 
-def _knob(
-    scenario: Scenario, pattern: str, keys: tuple[str, ...], holder: BaseModel, offered: dict[str, tuple[str, ...]]
-) -> Knob:
-    field, stated = keys[-1], getattr(holder, keys[-1])
-    words, is_optional, text = _field(type(holder), field)
-    knob = Knob(
-        path=".".join(keys),
-        turn=TURNS[pattern],
-        owner=keys[1] if "*" in pattern else "",
-        value="0" if pattern.endswith(".growth") else _text(stated),
-        choices=offered.get(field, words),
-        is_date=field in ("online", "placed"),
-        is_optional=is_optional,
-        help=text,
-    )
-    return replace(knob, default=_default(scenario, holder, field)) if stated is None else knob
-
-
 @functools.cache
 def _field(model: type[BaseModel], field: str) -> tuple[tuple[str, ...], bool, str]:
     """Return the words that a field may hold, whether it may be left empty, and its description without its default."""
@@ -213,7 +202,7 @@ def _default(scenario: Scenario, holder: BaseModel, field: str) -> str:
     catalog = scenario.load_catalog()
     match holder, field:
         case Cluster(), "online":
-            return scenario.start.isoformat()
+            return _text(scenario.start)
         case Cluster(), "unit_price_usd":
             price = catalog.accelerator(holder.accelerator).unit_price_usd
             return _text(price.value) if price else ""
@@ -224,16 +213,7 @@ def _default(scenario: Scenario, holder: BaseModel, field: str) -> str:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.12g}"
-    return value.isoformat() if isinstance(value, datetime.date) else "" if value is None else str(value)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return "" if value is None else f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _round_up(number: float) -> float:
@@ -252,8 +232,8 @@ def check_turns(scenario: Scenario, turns: Sequence[str]) -> None:
         path, _, text = turn.partition("=")
         keys = path.split(".")
         pattern = ".".join([keys[0], "*", *keys[2:]]) if keys[0] in ("clusters", "workloads") else path
-        kind = TURNS.get(pattern)
-        new = pattern != ADDED or keys[1] not in scenario.clusters
-        plain = all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys)
-        if kind is None or not (new and plain and kind.fits(text)):
+        is_new = pattern != ADDED or keys[1] not in scenario.clusters
+        is_plain = all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys)
+        fits = pattern in TURNS and re.fullmatch(re.escape(TURNS[pattern].written).replace("%", _WRITTEN), text)
+        if not (is_new and is_plain and fits):
             raise ScenarioError(Problem(message=f"{turn[:120]!r} is no knob of this page", hint="use its controls"))

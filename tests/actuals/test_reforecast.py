@@ -9,10 +9,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from planner.actuals.reforecast import COST, FORECAST, Plan, reforecast
-from planner.run.observed import observed
+from planner.reforecast import (
+    COST,
+    FORECAST,
+    NormalScores,
+    PlanRuns,
+    Target,
+    effective,
+    fit_linear,
+    importance_weights,
+    prior,
+    reforecast,
+    weighted_quantiles,
+)
+from planner.run.measures import observed
 from planner.scenario.actuals import FLEET, Actuals, ActualsMapping, FiguresFile, Seen
-from planner.studies import posterior
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator
 from planner.studies.runner import Workforce
@@ -71,7 +82,7 @@ def _seen_of(truth: Floats, generator: np.random.Generator) -> Actuals:
 
 def _cases(prepared: Prepared, cases: Sequence[int], rows: int) -> Floats:
     """Return truth, old P5, P50, P95, new P5, P50, P95 of the remaining cost for hidden truths, shape (cases, 7)."""
-    plan = Plan(prepared=prepared, which=0, seen=EVERY, force=Workforce())
+    plan = PlanRuns(prepared=prepared, which=0, seen=EVERY, force=Workforce())
     old = plan.run(prepared.montecarlo(), rows)
     replicator, found = Replicator(prepared.setup(prepared.montecarlo())), []
     ends = np.array([0.05, 0.5, 0.95])
@@ -83,8 +94,8 @@ def _cases(prepared: Prepared, cases: Sequence[int], rows: int) -> Floats:
         before = old.monthly[:, place, MONTHS:].sum(axis=1)
         after = forecast.new.monthly[:, place, MONTHS:].sum(axis=1)
         bands = (
-            posterior.weighted_quantiles(before, np.ones(rows), ends),
-            posterior.weighted_quantiles(after, forecast.weights, ends),
+            weighted_quantiles(before, np.ones(rows), ends),
+            weighted_quantiles(after, forecast.weights, ends),
         )
         found.append([truth[place, MONTHS:].sum(), *np.concatenate(bands)])
     return np.array(found)
@@ -119,13 +130,13 @@ def test_the_linear_model_gives_the_conjugate_posterior() -> None:
     generator = np.random.default_rng(0)
     scores = generator.standard_normal((200_000, 1))
     figures = 3.0 + 2.0 * scores + generator.standard_normal((200_000, 1))
-    model = posterior.fit_linear(scores, figures, np.ones(len(scores)))
-    target = posterior.Target(figures=np.array([7.0]), error_variance=np.array([4.0]))
+    model = fit_linear(scores, figures, np.ones(len(scores)))
+    target = Target(figures=np.array([7.0]), error_variance=np.array([4.0]))
     assert model.posterior(target).mean == pytest.approx([8 / 9], abs=0.01)
     assert model.posterior(target).covariance == pytest.approx(np.array([[5 / 9]]), abs=0.005)
-    for drawn_from in (posterior.prior(1), posterior.Normal(mean=np.array([1.5]), covariance=np.eye(1))):
+    for drawn_from in (prior(1), NormalScores(mean=np.array([1.5]), covariance=np.eye(1))):
         drawn = drawn_from.drawn(generator, 200_000)
-        weights = posterior.importance_weights(drawn, model, target, drawn_from)
+        weights = importance_weights(drawn, model, target, drawn_from)
         assert float(weights @ drawn[:, 0]) == pytest.approx(8 / 9, abs=0.01)
         assert float(weights @ (drawn[:, 0] - 8 / 9) ** 2) == pytest.approx(5 / 9, abs=0.01)
 
@@ -135,27 +146,27 @@ def test_figures_that_move_together_are_not_counted_twice() -> None:
     generator = np.random.default_rng(1)
     scores = generator.standard_normal((50_000, 1))
     once = scores + generator.standard_normal((50_000, 1))
-    model = posterior.fit_linear(scores, np.hstack([once, once]), np.ones(50_000))
-    target = posterior.Target(figures=np.array([1.0, 1.0]), error_variance=np.full(2, 1e-6))
+    model = fit_linear(scores, np.hstack([once, once]), np.ones(50_000))
+    target = Target(figures=np.array([1.0, 1.0]), error_variance=np.full(2, 1e-6))
     assert model.posterior(target).covariance[0, 0] == pytest.approx(0.5, abs=0.01)
 
 
 def test_weighted_quantiles_are_those_of_repeated_values() -> None:
     values, counts = np.array([3.0, 1.0, 2.0]), np.array([1.0, 2.0, 1.0])
-    ends = posterior.weighted_quantiles(values, counts, np.array([0.25, 0.625, 0.875]))
+    ends = weighted_quantiles(values, counts, np.array([0.25, 0.625, 0.875]))
     assert ends == pytest.approx([1.0, 2.0, 3.0])  # 1 holds the lower half, so its middle is at a quarter
-    assert posterior.effective(counts / counts.sum()) == pytest.approx(16 / 6)
+    assert effective(counts / counts.sum()) == pytest.approx(16 / 6)
 
 
 def test_what_lies_far_outside_moves_no_input_that_it_does_not_depend_on() -> None:
     generator = np.random.default_rng(2)
     scores = generator.standard_normal((48, 2))
     figures = 0.1 * scores[:, :1] + 0.01 * generator.standard_normal((48, 1))  # the second input has no part in it
-    model = posterior.fit_linear(scores, figures, np.ones(48))
-    target = posterior.Target(figures=np.array([3.0]), error_variance=np.array([0.02**2]))
+    model = fit_linear(scores, figures, np.ones(48))
+    target = Target(figures=np.array([3.0]), error_variance=np.array([0.02**2]))
     assert model.posterior(target).mean[1] == 0.0
     assert model.posterior(target).mean[0] > 20.0
 
 
 def test_quantiles_of_nothing_are_nothing() -> None:
-    assert posterior.weighted_quantiles(np.zeros((5, 0)), np.ones(5), np.array([0.5])).shape == (1, 0)
+    assert weighted_quantiles(np.zeros((5, 0)), np.ones(5), np.array([0.5])).shape == (1, 0)

@@ -29,13 +29,12 @@ from unittest import mock
 import numpy as np
 from scipy.stats import norm
 
-from planner.output.study_summary import study_summary, study_table
-from planner.studies import dask_engine
-from planner.studies.dask_engine import Batch
-from planner.studies.headlines import headline_names
-from planner.studies.replicate import Replicator, Rows, Setup
+from planner.answers.study import study_summary, study_table
+from planner.api import study
+from planner.studies import engines
+from planner.studies.engines import Batch
+from planner.studies.replicate import Replicator, Rows, Setup, headline_names
 from planner.studies.runner import Progress, batch_size
-from planner.verbs.many_runs import study
 from tests.benchmarks.study_memory import STUDY
 
 ROOT = Path(__file__).parents[2]
@@ -108,12 +107,12 @@ def _shape_of(setup: Setup) -> tuple[int, int, int]:
 _setups: dict[str, Setup] = {}
 
 
-def made_up_work(payload: bytes, digest: str, batches: list[Batch]) -> tuple[list[Rows], float]:
+def made_up_work(payload: bytes, digest: str, _: object, batches: list[Batch]) -> tuple[list[Rows], float]:
     """Stand in for a Dask worker's work."""
     import pickle  # noqa: PLC0415 - a worker's own
 
     if digest not in _setups:
-        _setups[digest] = pickle.loads(payload)
+        _, _setups[digest] = pickle.loads(payload)
     return made_up(_setups[digest], batches), BATCH_S
 
 
@@ -137,9 +136,9 @@ def collect(file: Path, folder: Path, rows: int, scheduler: str | None, *, resum
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    with mock.patch.object(dask_engine, "_work", made_up_work), mock.patch.object(Replicator, "run", run):
+    with mock.patch.object(engines, "_work", made_up_work), mock.patch.object(Replicator, "run", run):
         answer = study(file, rows, folder, workers=1, scheduler=scheduler, resume=resume, watch=watch, progress=say)
-    say(study_table(study_summary(answer.finished)))
+    say(study_table(study_summary(answer.result)))
 
 
 @contextlib.contextmanager

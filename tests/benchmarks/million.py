@@ -38,7 +38,7 @@ def million_s(clusters: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         scenario = Path(folder) / "million.yaml"
         scenario.write_text(million_scenario(clusters))
-        command = "from planner.cli.app import command; command()"
+        command = "from planner.cli.app import main; main()"
         options = ["--draws", "1", "--quiet", "--out", f"{folder}/out"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", command, "run", str(scenario), *options], check=True, cwd=ROOT)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import simpy
 
+from planner.plan.parts import StackPlan
 from planner.plan.plan import ClusterPlan, Plan
-from planner.plan.software_plan import StackPlan
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 Steps = Generator[simpy.Event, Any, None]

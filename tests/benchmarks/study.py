@@ -12,12 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from planner.studies.dask_engine import LOCAL_DASK
-from planner.studies.engines import run_batches
+from planner.studies.analysis import open_store
+from planner.studies.engines import LOCAL_DASK, run_batches
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, Rows
 from planner.studies.runner import batch_size
-from planner.studies.study import open_store
 
 ROOT = Path(__file__).parents[2]
 STUDY = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet-study.yaml"

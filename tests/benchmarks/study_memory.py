@@ -19,15 +19,13 @@ from unittest import mock
 
 import numpy as np
 
-from planner.output.study_folder import write_study
+from planner.answers.study import write_study
 from planner.studies import runner
 from planner.studies.analysis import Finished
-from planner.studies.dask_engine import Batch
-from planner.studies.headlines import HEADLINES
-from planner.studies.identity import identity
+from planner.studies.engines import Batch
 from planner.studies.prepare import prepare
-from planner.studies.replicate import Rows, Setup
-from planner.studies.store import Store
+from planner.studies.replicate import HEADLINES, Rows, Setup
+from planner.studies.store import Store, identity
 
 STUDY = Path(__file__).parents[2] / "tests" / "benchmarks" / "november" / "mixed-fleet-study.yaml"
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
+from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import ReplicaSpec, price_replicas
 from tests.shipped import shipped_calibration

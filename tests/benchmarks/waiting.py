@@ -18,13 +18,13 @@ from pathlib import Path
 
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from planner.ui import controls
+from planner.ui import desk as page
 from planner.ui.desk import Desk
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"
 """The reference scenario of November 2026, frozen: speed is measured on it whatever the shipped one becomes."""
-_COMMAND = "from planner.cli.app import command; command()"
+_COMMAND = "from planner.cli.app import main; main()"
 
 
 def command_s(*arguments: str, repetitions: int = 3) -> tuple[float, float]:
@@ -73,9 +73,9 @@ def move_ms(path: str, values: Iterable[object]) -> float:
     for value in values:
         start = time.thread_time()
         plan = desk.plan((f"{path}={value}",))
-        controls.answer(desk, plan, None, intervals=False)
-        controls.held(plan.knobs, controls.form_of(plan.knobs))
-        controls.line(desk, plan, intervals=False)
+        page.answer(desk, plan, None, intervals=False)
+        page.held(plan.knobs, page.form_of(plan.knobs))
+        page.line(desk, plan, intervals=False)
         times.append((time.thread_time() - start) * 1e3)
     return statistics.median(times)
 
@@ -86,11 +86,11 @@ def waiting_lines() -> list[tuple[str, float, str]]:
     run_s, run_cpu_s = command_s("run", str(REFERENCE), "--out", "{folder}/out", "--quiet")
     validate_s, validate_cpu_s = command_s("validate", str(REFERENCE), "--quiet")
     return [
-        ("simulate, the first time, ms", first_ms, "at most 150"),
-        ("simulate, with another seed, ms", again_ms, "at most 40"),
-        ("planner run, waited, s", run_s, "at most 1.8"),
+        ("simulate, the first time, ms", first_ms, ""),
+        ("simulate, with another seed, ms", again_ms, ""),
+        ("planner run, waited, s", run_s, ""),
         ("planner run, processor time of all cores, s", run_cpu_s, ""),
-        ("planner validate, waited, s", validate_s, "at most 0.9"),
+        ("planner validate, waited, s", validate_s, ""),
         ("planner validate, processor time, s", validate_cpu_s, ""),
         ("live page, other nodes, ms", move_ms("clusters.h200.nodes", range(49, 56)), "at most 200"),
         ("live page, other growth, ms", move_ms("workloads.chat.growth.per_year", (0.61, 0.62, 0.63)), "at most 400"),

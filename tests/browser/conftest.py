@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.output.run_folder import write_run
+from planner.answers.run import write_run
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.browser.chromium import Browser, find_chromium

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.calibration.check import Check, check_benchmarks, entries, summary
-from planner.calibration.report import check_report
-from planner.calibration.table import COLUMNS, read_benchmarks
+from planner.calibration.benchmarks import COLUMNS, read_benchmarks
+from planner.calibration.check import Check, check_benchmarks, check_report, entries, summary
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS
 from planner.catalog.load import load_catalog
 from tests.benchmarks.tables import write_table

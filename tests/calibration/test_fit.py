@@ -5,12 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from planner.calibration.first_token import CAMPAIGN_ROWS
 from planner.calibration.fit import Measurements, cross_validate, fit, predict_with
-from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, prior_calibration
+from planner.calibration.predictions import CAMPAIGN_ROWS
+from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, Groups, prior_calibration
 from planner.physics.operating import Traffic
 from planner.physics.replica import ReplicaSpec, describe
-from planner.physics.uncertainty import Groups
 from tests.physics.cases import B200, DEEPSEEK, H200, LLAMA_8B, LLAMA_70B, MI300X
 
 

@@ -20,11 +20,11 @@ from planner.calibration.power_fit import (
     read_power_measurements,
 )
 from planner.errors import ScenarioError
-from planner.physics.node_power import HOST_SLOPE_AIR
 from planner.physics.power import (
     CAP_EXPONENT,
     CAP_FLOOR_FRACTION,
     FITTED,
+    HOST_SLOPE_AIR,
     PowerCoefficients,
     power_fraction,
     throughput_fraction_at_cap,

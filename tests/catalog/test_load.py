@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.catalog.entries import Range, with_provenance
+from planner.catalog.entries import FOLDER, Range, with_provenance
 from planner.catalog.load import ASSUMPTION_SETS, Catalog, load_catalog
 from planner.errors import ScenarioError
 from planner.units import unit_of
@@ -275,3 +275,15 @@ stacks:
     assert [fact.base for fact in (here.fix_days, elsewhere.fix_days) if fact] == [30, 30]
     usual = catalog.incident(catalog.stacks["cuda-vllm"], "hang")
     assert usual.fix_days == catalog.stacks["cuda-vllm"].fix_days
+
+
+def test_who_contradicts_a_shipped_file_is_told_its_line(tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("precisions: {fp8: {known_dialects: {value: [other], source: a datasheet, grade: A}}}\n")
+    with pytest.raises(ScenarioError) as caught:
+        load_catalog("measured", overlay)
+    lines = (FOLDER / "accelerators.yaml").read_text().splitlines()
+    told = caught.value.problems[0]
+    assert told.file == str(FOLDER / "accelerators.yaml")
+    assert told.line is not None
+    assert "dialects" in lines[told.line - 1]

@@ -7,7 +7,7 @@ import yaml
 
 import planner.catalog
 from planner.catalog.load import workload_class, workload_class_names
-from planner.demand.noise import LognormalNoise
+from planner.demand.plan import LognormalNoise
 from planner.demand.shape import weekly_profile
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError

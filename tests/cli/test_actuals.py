@@ -6,7 +6,7 @@ import csv
 import json
 from pathlib import Path
 
-from planner.output.csv_table import SCHEMA_VERSION
+from planner.output.tables import SCHEMA_VERSION
 from tests.conftest import TINY, Planner
 
 PLAN = TINY.replace("requests_per_s: 5", "requests_per_s: 50")

@@ -13,6 +13,7 @@ import pytest
 
 import planner as package
 from planner.errors import ConservationError
+from planner.run import simulate as simulating
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -150,7 +151,7 @@ def test_our_own_bug_is_one_line_and_exit_code_1(
     def broken(*_: object, **__: object) -> None:
         raise ConservationError("tokens do not add up")
 
-    monkeypatch.setattr("planner.run.simulate.simulate_plan", broken)
+    monkeypatch.setattr(simulating, "simulate_plan", broken)
     write()
     outcome = planner("run", "tiny.yaml", "-q")
     assert (outcome.code, outcome.err) == (1, "error: tokens do not add up\n")
@@ -161,7 +162,7 @@ def test_an_interrupt_is_one_word(planner: Planner, write: Write, monkeypatch: p
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("planner.run.simulate.simulate_plan", interrupted)
+    monkeypatch.setattr(simulating, "simulate_plan", interrupted)
     write()
     outcome = planner("run", "tiny.yaml", "-q")
     assert outcome.code == 128 + signal.SIGINT
@@ -173,44 +174,6 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.stdout == '{\n  "accel'
     assert "Traceback" not in done.stderr
-
-
-ENDS = """
-import atexit, sys, threading, time
-from planner.cli.app import command
-atexit.register(print, "what was registered is done")
-wait = threading._shutdown
-threading._shutdown = lambda: (print("ended by Python"), wait())
-if sys.argv.pop(1) == "thread":
-    threading.Thread(target=lambda: (time.sleep(0.5), print("the thread is done"))).start()
-command()
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("alone", "--version"), 0, ["planner", "what was"]),
-        (("alone", "validate", "none.yaml"), 2, ["what was"]),
-        (("thread", "--version"), 0, ["planner", "ended by Python", "the thread is done", "what was"]),
-    ],
-)
-def test_a_command_ends_at_once_and_leaves_nothing_undone(
-    tmp_path: Path, words: tuple[str, ...], code: int, said: list[str]
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ENDS, *words], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == code
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(said)
-    assert all(line.startswith(start) for line, start in zip(lines, said, strict=True))
-
-
-def test_whoever_measures_a_command_has_the_last_word(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "cProfile", "-m", "planner.cli.app", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert "function calls" in done.stdout
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full"])

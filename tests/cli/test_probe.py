@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from planner.calibration.probe.rows import read_rows
 from planner.cli.throughput import probe
+from tests.calibration.probe_rows import read_rows
 
 app = typer.Typer()
 app.command()(probe)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from planner.output import study_folder
-from planner.output.plan_tables import BY_SCENARIO
-from planner.output.run_columns import TABLES
-from planner.output.study_rows import STUDY_TABLES
+from planner.answers import study as study_folder
+from planner.answers.run import PLAN_COLUMNS
+from planner.answers.study import STUDY_TABLES
+from planner.answers.tables import TABLES
 from tests.studies.conftest import SMALL
 
 Planner = Callable[..., Any]
@@ -37,7 +37,8 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     folder = tmp_path / "outputs" / "small"
     names = {path.name for path in folder.iterdir()}
     charts = {"fan.png", "histogram.png", "tornado.png", "convergence.png"}
-    tables = {f"{table.name}.csv" for table in (*STUDY_TABLES.values(), *BY_SCENARIO.values(), TABLES["model_error"])}
+    tables = {f"{table.name}.csv" for table in (*STUDY_TABLES.values(), TABLES["assumptions"], TABLES["model_error"])}
+    tables |= {f"{name}.csv" for name in PLAN_COLUMNS}
     assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html",
                                        "workbook.xlsx"}  # fmt: skip
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import os
@@ -15,8 +16,10 @@ from typing import Any
 import pytest
 import typer.main
 
-from planner.cli.app import GROUPS, app, asked_for
-from planner.cli.progress import paint, stages
+from planner import api
+from planner.cli.app import GROUPS, _name, app
+from planner.cli.plans import OPTIONS
+from planner.cli.terminal import Stages, paint
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -107,7 +110,7 @@ def test_every_command_has_json_or_a_reason() -> None:
 
 
 def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner) -> None:
-    grouped = [entry for members in GROUPS.values() for entry in members.items()]
+    grouped = [(_name(command), said) for members in GROUPS.values() for command, said in members.items()]
     group = typer.main.get_command(app)
     known = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]
     assert sorted(name for name, _ in grouped) == sorted(known)
@@ -116,6 +119,22 @@ def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner)
         assert f"{name} " in told
         assert sentence in told  # on one line of 80 columns, and not cut off
         assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [api.run, api.compare, api.sweep, api.study, api.replay, api.size, api.actuals],
+    ids=lambda f: f.__name__,
+)
+def test_every_parameter_of_a_function_is_an_option_with_the_same_default(function: Callable[..., Any]) -> None:
+    parameters = inspect.signature(function).parameters
+    assert set(parameters) - set(OPTIONS) <= {"progress", "watch"}
+    if function is api.study:  # montecarlo and sensitivity, each with a part of its options
+        return
+    command = typer.main.get_command(app).commands[function.__name__]  # type: ignore[attr-defined]
+    for option in command.params:
+        if option.name in parameters and not option.required:
+            assert option.default == (parameters[option.name].default or option.default), option.name
 
 
 def test_quiet_says_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:
@@ -175,18 +194,9 @@ def test_a_terminal_sees_the_stage_in_one_line_that_is_gone_at_the_end(monkeypat
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "30")
-    with stages("tiny, 3 months", 2, quiet=False) as begin:
+    with Stages(2, quiet=False) as begin:
+        begin("simulating tiny, 3 months")
         begin("simulating")
         begin("writing a very long word")
     lines = terminal.getvalue().split("\r\x1b[K")
     assert lines == ["", "tiny, 3 months: simulating (1", "tiny, 3 months: writing a ver", ""]
-
-
-def test_only_the_command_asked_for_is_read_and_help_or_a_slip_knows_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [entry.name for entry in asked_for(["run", "x.yaml"]).registered_commands] == ["run"]
-    assert [entry.name for entry in asked_for(["catalog"]).registered_groups] == ["catalog"]
-    for words in ([], ["--help"], ["runn"]):
-        assert asked_for(words) is app
-    monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
-    assert asked_for(["run"]) is app
-    assert len(app.registered_commands) + len(app.registered_groups) == sum(map(len, GROUPS.values()))

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
+def trees(folder: str = "planner") -> dict[Path, ast.Module]:
     """Return the syntax tree of every module, by its path from the root of the checkout."""
-    paths = sorted((ROOT / "planner").rglob("*.py"))
+    paths = sorted((ROOT / folder).rglob("*.py"))
     return {path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8")) for path in paths}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.finance.accounts import Account
+from planner.finance.ledger import Account
 from planner.run.measures import measures
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario

@@ -7,13 +7,13 @@ is certainly unused.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from tests.contracts.source import trees
+from tests.contracts.source import ROOT, trees
 
 FOR_OTHERS = {
     "ledger_table": "a user's, of a result",
-    "plot": "a user's, of an answer",
     "with_": "a user's, of a scenario",
     "last_month": "a user's process asks it",
     "nodes_up": "a user's process asks it",
@@ -22,12 +22,15 @@ FOR_OTHERS = {
     "format_commands": "typer calls it",
     "generate_state": "numpy calls it",
     "readable": "io calls it",
-    "on_config": "MkDocs calls it",
     "model_config": "pydantic reads it",
+    "CARRY_FORWARD": "a scenario names it",
+    "layers_measured": "a column of the probe's file",
+    "run_study": "a user's, of a study without its tables",
+    "IMPUTED": "accounts.csv names it",
+    "TRANSFER": "accounts.csv names it",
     "fit_board_power": "how a constant of physics was found",
     "fit_cap_curve": "how a constant of physics was found",
     "fit_host_slope": "how a constant of physics was found",
-    "strength": "orders what it stands in",
 }
 """Names that nothing here reads, and who does."""
 IS_CALLED_BY_ITS_DECORATOR = {"model_validator", "field_validator", "callback"}
@@ -69,8 +72,15 @@ def _read(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
+def _in_templates() -> Iterator[str]:
+    """Yield every word of the program's templates, which read fields by their names."""
+    for path in (ROOT / "planner").rglob("*.html"):
+        yield from re.findall(r"\w+", path.read_text(encoding="utf-8"))
+
+
 def test_what_is_defined_is_read() -> None:
-    read = {name for tree in trees().values() for name in _read(tree)}
+    sources = [*trees().values(), *trees("docs/generate").values()]
+    read = {name for tree in sources for name in _read(tree)} | set(_in_templates())
     defined = {name for tree in trees().values() for name in _defined(tree.body) if not name.startswith("__")}
     unused = {name for name in defined if name not in read}
     assert unused <= set(FOR_OTHERS), sorted(unused - set(FOR_OTHERS))

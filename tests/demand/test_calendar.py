@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.demand.calendar import (
+from planner.demand.shape import (
     Horizon,
     is_zone,
     local_day_index,

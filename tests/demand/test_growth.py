@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.demand.growth import (
+from planner.demand.plan import (
     CompoundGrowth,
     Growth,
     SCurveGrowth,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from planner.demand.noise import (
+from planner.demand.plan import (
     LaunchSpike,
     LognormalNoise,
     Tenant,

@@ -9,11 +9,17 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from planner.demand.calendar import Horizon
-from planner.demand.growth import CompoundGrowth
-from planner.demand.noise import LaunchSpike, LognormalNoise, Tenant
-from planner.demand.plan import DemandPlan, WorkloadDemand, build_demand_plan, hourly_requests_per_s
-from planner.demand.shape import Shape, weekly_profile
+from planner.demand.plan import (
+    CompoundGrowth,
+    DemandPlan,
+    LaunchSpike,
+    LognormalNoise,
+    Tenant,
+    WorkloadDemand,
+    build_demand_plan,
+    hourly_requests_per_s,
+)
+from planner.demand.shape import Horizon, Shape, weekly_profile
 from planner.errors import ScenarioError
 
 HORIZON = Horizon(start=date(2026, 1, 5), hours=24 * 7 * 4)

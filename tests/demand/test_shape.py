@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.demand.calendar import Horizon
-from planner.demand.shape import Season, Shape, normalised_profile, shape_factor, weekly_profile
+from planner.demand.shape import Horizon, Season, Shape, normalised_profile, shape_factor, weekly_profile
 from planner.errors import ScenarioError
 from tests.demand.shared_traces import trace
 

@@ -14,11 +14,9 @@ from tests.docs.carrying_out import ROOT, pages
 
 GLOSSARY = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
 EXPLAINED = set(re.findall(r"^\| `([^`]+)` \| [^|]+ \| [^|]+ \|$", GLOSSARY, re.MULTILINE))
-LAYOUTS = {"text_table", "table"}
+LAYOUTS = {"text_table", "plain_table"}
 """The functions that lay a table out for a terminal."""
-PRINTING = ("reporting", "cli", "tools", "tools/benchmarks/report.py")
-WRITES_PAGES = ROOT / "planner" / "cli" / "reference.py"
-"""Its tables are Markdown, of the page of commands."""
+PRINTING = ("answers", "cli", "onramp", "calibration")
 RULE = re.compile(r"^-+(?:  -+)+$")
 OF_THE_PLAN = re.compile(r"\d{4}-\d{2} to \d{4}-\d{2}|.+\..+")
 """Headings that are the plan's own: its months, and the keys that a sweep varies."""
@@ -42,9 +40,7 @@ def _words(node: ast.AST) -> Iterator[str]:
 def printed_headings() -> dict[str, str]:
     """Return the headings in the code of every table that is laid out for a terminal, with their file."""
     found: dict[str, str] = {}
-    files = [path for part in PRINTING for path in ([ROOT / "planner" / part] if part.endswith(".py") else
-             sorted((ROOT / "planner" / part).glob("*.py")))]  # fmt: skip
-    for path in (path for path in files if path != WRITES_PAGES):
+    for path in (path for part in PRINTING for path in sorted((ROOT / "planner" / part).glob("*.py"))):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         named: dict[str, list[str]] = {}
         for node in ast.walk(tree):

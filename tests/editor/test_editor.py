@@ -11,7 +11,7 @@ import pytest
 
 from planner.onramp.first_scenario import starter_text
 from planner.scenario.schema import SCHEMA_FILE, scenario_schema, study_schema
-from planner.studies.headlines import headline_names
+from planner.studies.replicate import headline_names
 from tests.conftest import ROOT, Planner
 from tests.editor.language_server import SERVER, LanguageServer
 

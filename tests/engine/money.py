@@ -9,9 +9,9 @@ import numpy as np
 
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.months import MonthGrid
-from planner.finance.present_value import Timing
+from planner.finance.present_value import CashFlowTiming
 from planner.finance.tariffs import flat_tariff
-from planner.plan.money import CapitalPlan, MarketPlan, MoneyPlan, PowerPricePlan, UpkeepPlan
+from planner.plan.parts import CapitalPlan, MarketPlan, MoneyPlan, PowerPricePlan, UpkeepPlan
 
 
 def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
@@ -25,7 +25,7 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             resale=(ResaleCurve(age_months=(36.0,), fractions=(0.1,)),) * clusters,
             end_value="market",
             discount_rate_per_year=0.1,
-            timing=Timing.MID_MONTH,
+            timing=CashFlowTiming.MID_MONTH,
             inflation_per_year=0.0,
             fiscal_year_start_month=1,
             opening_cash_usd=0.0,

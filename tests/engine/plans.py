@@ -9,15 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from planner.demand.noise import LognormalNoise
-from planner.demand.plan import DemandPlan
+from planner.demand.plan import DemandPlan, LognormalNoise
 from planner.finance.months import MonthGrid
-from planner.physics.node_power import NodePower
+from planner.physics.power import NodePower
+from planner.plan.parts import (
+    CausePlan,
+    Headcount,
+    IncidentPlan,
+    ReliabilityPlan,
+    SitePlan,
+    SoftwarePlan,
+    StackPlan,
+    TeamPlan,
+    ThreePoint,
+)
 from planner.plan.plan import LOAD_CELLS, ClusterPlan, ExpansionPlan, OrderPlan, Plan, Triangle, WorkloadPlan
-from planner.plan.reliability_plan import CausePlan, ReliabilityPlan
-from planner.plan.site_plan import SitePlan
-from planner.plan.slo_target import Promise
-from planner.plan.software_plan import Headcount, IncidentPlan, SoftwarePlan, StackPlan, TeamPlan, ThreePoint
+from planner.scenario.scenario import SloTarget
 from tests.engine.money import money_plan
 
 START = datetime.date(2026, 1, 1)
@@ -240,7 +247,7 @@ def make_plan(
         site=site_plan(hours, len(clusters)),
         expansion=expansion_plan(),
         money=money_plan(grid, len(clusters)),
-        promise=Promise(in_time_fraction=0.99, each_month=True, of_workload=True, in_replications_fraction=0.9),
+        promise=SloTarget(),
         warnings=(),
         notes=(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.plan.burst_tables import BurstTables
+from planner.plan.parts import BurstTables
 
 CELLS = np.arange(5.0)
 TABLES = BurstTables(
@@ -29,7 +29,7 @@ def test_beyond_the_ends_it_is_as_at_them() -> None:
     requests, place = np.array([0.0, 1.0, 1e9, 400.0, 100.0]), np.array([4.0, 9.0, 4.0, 1e6, 1e6])
     assert TABLES.read(0, place, TABLES.between(requests)) == pytest.approx([32.0, 32.0, 8.0, 8.0, 32.0])
     assert TABLES.read(1, place, TABLES.between(requests)) == pytest.approx([4.0, 4.0, 0.0, 0.0, 4.0])
-    longer = TABLES.lengthened(9)
+    longer = TABLES.pad_edge(9)
     assert longer.added.shape == (2, 3, 9)
     assert longer.read(0, place, longer.between(requests)) == pytest.approx([32.0, 32.0, 8.0, 8.0, 32.0])
 

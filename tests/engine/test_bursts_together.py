@@ -27,7 +27,7 @@ def plan_with(nodes: tuple[int, ...], **changes: Any) -> Plan:
     tables = np.broadcast_to(BURSTY, (len(nodes), 1, BURSTY.size)).copy()
     even = np.broadcast_to(EVEN, tables.shape).copy()
     calm = np.stack([even, np.zeros_like(even)])
-    return dataclasses.replace(make_plan(clusters, work, late_tables=tables, calm_tables=calm), **changes)
+    return dataclasses.replace(make_plan(clusters, work, late_tables=tables, no_burst_tables=calm), **changes)
 
 
 def late_share(plan: Plan, requests: float) -> float:

@@ -13,15 +13,15 @@ import pytest
 import simpy
 
 import planner
-from planner.engine import domains
+from planner.answers.assumptions import assumptions
+from planner.engine import processes
 from planner.engine.log import Outage
-from planner.engine.processes import World
+from planner.engine.processes import SimulationContext
 from planner.errors import ScenarioError
-from planner.output.assumptions import assumptions
-from planner.plan.reliability_plan import DomainPlan, PlannedWork
+from planner.plan.parts import DomainPlan, PlannedWork
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
-from planner.scenario.study_loading import load_study
+from planner.scenario.study import load_study
 from tests.engine.worlds import QUIET, assert_same_months, plan_of, scenario_of
 
 YEAR_H = 8766.0
@@ -171,7 +171,7 @@ def test_windows_drain_as_many_nodes_as_their_rate_says() -> None:
 def test_domains_that_remain_when_nodes_retire_still_fail() -> None:
     """Four of eight nodes leave after a month: the rack of the others, with the higher numbers, goes on failing."""
 
-    def retiring(world: World) -> Any:
+    def retiring(world: SimulationContext) -> Any:
         yield world.timeout(31 * 24.0)
         world.retire("h200", 4)
 
@@ -182,8 +182,8 @@ def test_domains_that_remain_when_nodes_retire_still_fail() -> None:
     assert later == {4, 5, 6, 7}
 
 
-def pdu(world: World) -> Any:
-    return domains.failures_of(world, DomainPlan(name="pdu", nodes=2, per_year=40.0, repair_h=5.0))
+def pdu(world: SimulationContext) -> Any:
+    return processes.failures_of(world, DomainPlan(name="pdu", nodes=2, per_year=40.0, repair_h=5.0))
 
 
 def test_a_process_of_ones_own_may_call_them() -> None:
@@ -202,7 +202,7 @@ def test_windows_of_evaluation_change_nothing() -> None:
 def test_nothing_stated_is_nothing_done() -> None:
     plain = plan_of().reliability
     assert (plain.domains, plain.maintenance, plain.firmware) == ((), None, None)
-    assert domains.stated(plain) == {}
+    assert processes.stated(plain) == {}
 
 
 def test_the_catalogue_stands_for_what_is_left_open() -> None:
@@ -214,7 +214,7 @@ def test_the_catalogue_stands_for_what_is_left_open() -> None:
     assert plan.maintenance is not None
     assert plan.maintenance.nodes_fraction == pytest.approx(0.43 / 1000 * 7)
     assert (plan.reserve(7), plan.reserve(40), plan.reserve(41)) == (1, 2, 3)
-    columns = assumptions(scenario_of(both))
+    columns = assumptions(scenario_of(both)).columns
     rows = {path: row for path, *row in zip(*columns.values(), strict=True)}
     assert rows["catalog.priors.rack_failure_rate"][-1] == "D"
     assert rows["catalog.priors.switch_failure_rate"][-1] == "B"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.elementwise import added, at_least, at_most, distinct, divisor, in_hours, part_of, quotient
+from planner.elementwise import added, at_most, distinct, in_hours, maximum, part_of, quotient, safe_denominator
 
 NUMBERS = np.array([[-1.5, 0.0, 2.0, np.inf], [3.0, -np.inf, 0.25, 1.0]])
 
 
 def test_bounds_are_those_of_numpy() -> None:
-    assert np.array_equal(at_least(0.25, NUMBERS), np.maximum(NUMBERS, 0.25))
+    assert np.array_equal(maximum(0.25, NUMBERS), np.maximum(NUMBERS, 0.25))
     assert np.array_equal(at_most(0.25, NUMBERS), np.minimum(NUMBERS, 0.25))
 
 
@@ -19,7 +19,7 @@ def test_a_bound_that_is_kept_is_the_same_for_every_length_and_may_be_taken_in_p
     for size in (0, 1, 3, 4, 8, 5):
         numbers = np.linspace(-2.0, 2.0, size)
         expected = np.maximum(numbers, 0.5)
-        assert at_least(0.5, numbers, out=numbers) is numbers
+        assert maximum(0.5, numbers, out=numbers) is numbers
         assert np.array_equal(numbers, expected)
 
 
@@ -37,8 +37,8 @@ def test_pools_add_up_to_their_clusters_and_clusters_stay_as_they_are() -> None:
 
 def test_what_is_above_nothing_is_divided_by_as_it_is() -> None:
     whole, part = np.array([2.0, 4.0]), np.array([2.0, 0.0])
-    assert divisor(whole) is whole
-    assert divisor(part).tolist() == [2.0, np.inf]
+    assert safe_denominator(whole) is whole
+    assert safe_denominator(part).tolist() == [2.0, np.inf]
     assert part.tolist() == [2.0, 0.0]
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from planner.engine.driver import Simulation, run_plan
-from planner.engine.expansion import MonthFigures, Review
-from planner.engine.streams import streams
+from planner.engine.log import streams
+from planner.engine.supply import MonthFigures, Review
 from planner.plan.build import build_plan
-from planner.plan.money import RentPlan
+from planner.plan.parts import RentPlan
 from planner.plan.plan import Plan, RulePlan
-from planner.run.result import RunResult
-from planner.run.simulate import run_engine, simulate
+from planner.run.simulate import RunResult, run_engine, simulate
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, expansion_plan, make_plan, workload_plan
 from tests.engine.worlds import plan_of

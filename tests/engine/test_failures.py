@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures, draw_interruptions
-from planner.plan.events import expected_failures
-from planner.plan.money import RentPlan
+from planner.plan.parts import RentPlan
+from planner.plan.software import expected_failures
 from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 
 HOURS = 20_000.0

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.engine.driver import NodeHours, Simulation, run_plan
-from planner.engine.histories import Course
-from planner.engine.streams import streams
+from planner.engine.driver import Course, NodeHours, Simulation, run_plan
+from planner.engine.log import streams
 from planner.plan.plan import Plan
 from tests.engine.plans import cause_plan, cluster_plan, incident_plans, make_plan, reliability_plan, stack_plan
 from tests.engine.plans import software_plan as software

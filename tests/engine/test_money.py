@@ -5,8 +5,8 @@ import datetime
 
 import pytest
 
-from planner.finance.purchase import DiscountTier, Quote
-from planner.plan.money import PriceBook
+from planner.finance.financing import DiscountTier, Quote
+from planner.plan.parts import PriceBook
 from tests.engine.plans import cluster_plan
 
 START = datetime.date(2026, 1, 1)

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.finance.accounts import ACCOUNT_ORDER, Account
-from planner.finance.ledger import Dimension
-from planner.plan.power import facility_kw
+from planner.finance.ledger import ACCOUNT_ORDER, Account, Dimension
+from planner.plan.plan import facility_kw
 from planner.run.monthly import Monthly
-from planner.run.result import RunResult
-from planner.run.simulate import run_engine, simulate, simulate_plan
+from planner.run.simulate import RunResult, run_engine, simulate, simulate_plan
 from tests.engine.worlds import BASE, QUIET, assert_same_months, merged, plan_of, scenario_from, scenario_of
 
 ORDER = {"placed": "2025-12-01", "lead_weeks": 5, "slip_weeks": {"low": 0, "base": 1, "high": 3}}

@@ -13,19 +13,16 @@ import pandas as pd
 import pytest
 
 from planner.engine import driver
-from planner.engine.expansion import MonthFigures, Review
-from planner.finance.accounts import NOT_COST_ACCOUNTS, Account, View
+from planner.engine.supply import MonthFigures, Review
 from planner.finance.bridge import CAUSES, Factors
+from planner.finance.ledger import NOT_COST_ACCOUNTS, Account, View
 from planner.run.measures import series_of, service
 from planner.run.replications import figures_of
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
-from planner.studies.axes import parse_axes
 from planner.studies.compare import factors_of
-from planner.studies.headlines import MONTHLY, headline_names
-from planner.studies.replicate import headlines, monthly_series
-from planner.studies.sweep import sweep
+from planner.studies.replicate import MONTHLY, headline_names, headlines, monthly_series
+from planner.studies.sweep import parse_axes, sweep
 from tests.conftest import TINY
 
 SOLD = "finance.token_price={input_usd_per_million_tokens: 0.2, output_usd_per_million_tokens: 1.0}"

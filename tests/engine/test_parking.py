@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from planner.answers.assumptions import assumptions
 from planner.engine.hourly import WindowResult
 from planner.engine.window import evaluate_window
 from planner.errors import ScenarioError
-from planner.finance.accounts import Account
-from planner.output.assumptions import assumptions
+from planner.finance.ledger import Account
+from planner.plan.parts import ParkingPlan
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
-from planner.plan.site_plan import ParkingPlan
 from planner.run.simulate import run_engine, simulate
 from tests.engine.plans import cluster_plan, make_plan, workload_plan
 from tests.engine.test_window import Recipe, built, sites, window_of
@@ -165,7 +165,7 @@ def test_a_wake_costs_what_is_stated_and_energy_falls() -> None:
 def test_parked_power_is_the_catalogues_and_a_long_wake_is_refused() -> None:
     assert plan_of().site.parking is None
     stated = scenario_of({"site": {"parking": {}}})
-    assert "catalog.priors.parked_node_power" in assumptions(stated)["path"]
+    assert "catalog.priors.parked_node_power" in assumptions(stated).columns["path"]
     assert plan_of({"site": {"parking": {}}}).site.parking == ParkingPlan(
         headroom_fraction=0.25, wake_h=0.2, parked_kw=0.1, wake_usd=0.0
     )

@@ -10,15 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.engine.hourly import WindowInput, WindowResult
-from planner.engine.hourly_replacement import OwnWork
-from planner.engine.replicas import _stretches, place_window, whole_nodes
-from planner.engine.residence import residence
+from planner.engine.hourly import WindowInput, WindowResult, residence
+from planner.engine.replicas import HourlyReplacement, _stretches, place_window, whole_nodes
 from planner.engine.window import evaluate_window
-from planner.plan.money import RentPlan
-from planner.plan.plan import Deployment, Placement, Plan
-from planner.plan.pools import with_placement
-from planner.plan.power import facility_kw
+from planner.plan.parts import RentPlan
+from planner.plan.placement import with_placement
+from planner.plan.plan import Deployment, Placement, Plan, facility_kw
 from tests.engine.naive import Naive, assert_same
 from tests.engine.plans import cluster_plan, demand_plan, make_plan, workload_plan
 from tests.engine.test_window import Recipe, built, either, scale, served_tokens, sites, window_of
@@ -408,7 +405,7 @@ def test_nobody_makes_way_for_others_of_his_own_priority() -> None:
     placement = with_placement(make_plan(workloads=work), [deployment(0, (w,)) for w in range(3)]).placement
     assert placement is not None
     nothing = np.zeros((3, 1))
-    hours = OwnWork(placement, {}, nothing[:1], nothing, nothing)
+    hours = HourlyReplacement(placement, {}, nothing[:1], nothing, nothing)
     before = np.array([[2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0], [2.0, 0.0, 5.0]]).T
     after = np.array([[1.0, 0.0, 5.0], [1.0, 0.5, 5.0], [1.0, 0.0, 9.0], [2.0, 0.0, 4.0], [3.0, 0.0, 0.0]]).T
     assert hours._is_less(after, before).tolist() == [True, False, True, True, False]
@@ -422,14 +419,14 @@ def test_what_is_held_stays_where_work_routed_in_another_order_fits_it(monkeypat
     held = [deployment(0, (0,)), deployment(0, (1,)), deployment(1, (0,))]
     placement = with_placement(make_plan(clusters, work), held).placement
     assert placement is not None
-    hours = OwnWork(placement, {}, np.full((2, 1), 2.0), np.full((2, 1), 100.0), np.full((2, 1), 100.0))
+    hours = HourlyReplacement(placement, {}, np.full((2, 1), 2.0), np.full((2, 1), 100.0), np.full((2, 1), 100.0))
     assert len(hours.orders) == 2
     for lost, kept in (([50.0, 0.0], True), ([50.0, 50.0], False)):  # by order
-        tried = iter([*lost, 0.0])  # what is held in both orders, and what is placed in the second
+        tried = iter([*lost, 50.0, 0.0])  # what is held in both orders, and what is placed in both
         monkeypatch.setattr(hours, "_left", lambda *_, left=tried: np.array([[0.0], [next(left)]]))
         monkeypatch.setattr(hours, "_placed", lambda *_: np.array([[0.0], [2.0], [2.0]]))
         stands = np.array([[1.0], [1.0], [2.0]])
-        best = hours._best(np.zeros(1, dtype=np.intp), stands.copy(), stands, np.ones(1, dtype=np.bool_))
+        best = hours._best(np.zeros(1, dtype=np.intp), stands.copy(), stands)
         assert np.array_equal(best, stands) == kept
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from planner.plan.parts import ThreePoint
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD
-from planner.plan.software_plan import ThreePoint
 from tests.engine.plans import cluster_plan, incident_plans, make_plan, software_plan, stack_plan, workload_plan
 
 FIGURE = ThreePoint(low=1.0, base=2.0, high=5.0)

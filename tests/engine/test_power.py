@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.plan.plan import Triangle
-from planner.plan.power import full_load_kw
+from planner.plan.plan import Triangle, full_load_kw
 from tests.engine.plans import cluster_plan, node_power, order_plan
 
 

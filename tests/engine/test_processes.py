@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.engine.open_shop import OpenShop
-from planner.engine.processes import Process, World
+from planner.engine.processes import Process, SimulationContext
+from planner.engine.repair_shop import RepairShopProcess
 from planner.errors import ScenarioError
 from planner.run.simulate import run_engine, simulate
 from tests.engine.plans import cluster_plan, reliability_plan
@@ -20,12 +20,12 @@ from tests.engine.worlds import QUIET, assert_same_months, plan_of, scenario_of
 Steps = Generator[simpy.Event, Any, None]
 
 
-def idle(world: World) -> Steps:
+def idle(world: SimulationContext) -> Steps:
     """A process that does nothing."""
     yield world.timeout(1.0)
 
 
-def drain(world: World) -> Steps:
+def drain(world: SimulationContext) -> Steps:
     """Two nodes of four out from hour 100 to hour 130."""
     yield world.timeout(100.0)
     held = world.take_out("h200", world.nodes_up("h200")[:2], "rounds")
@@ -62,14 +62,14 @@ def test_nodes_taken_out_are_lost_for_as_long_and_written_down() -> None:
 def test_a_process_waits_for_crews_and_spares_and_keeps_them_from_others() -> None:
     seen: list[float] = []
 
-    def greedy(world: World) -> Steps:
+    def greedy(world: SimulationContext) -> Steps:
         yield world.crews.take()
         yield world.spare("h200")
         seen.append(world.now_h)
         yield world.spare("h200")  # the only one is gone: the next comes back from RMA
         seen.append(world.now_h)
 
-    def second(world: World) -> Steps:
+    def second(world: SimulationContext) -> Steps:
         yield world.crews.take()
         seen.append(-1.0)
 
@@ -83,7 +83,7 @@ def test_a_process_waits_for_crews_and_spares_and_keeps_them_from_others() -> No
 def test_a_process_sees_the_last_month_and_orders_and_retires_by_it() -> None:
     seen: list[Any] = []
 
-    def review(world: World) -> Steps:
+    def review(world: SimulationContext) -> Steps:
         assert world.last_month is None
         assert len(world.nodes("h200")) == 4
         world.order("h200", 2, lead_h=24.0)
@@ -104,7 +104,7 @@ def test_a_process_sees_the_last_month_and_orders_and_retires_by_it() -> None:
 def test_the_reserve_is_a_share_of_the_nodes_that_are_still_there() -> None:
     """Of ten nodes four have left."""
     env = simpy.Environment()
-    shop = OpenShop(env, reliability_plan(), (cluster_plan(nodes=10),))
+    shop = RepairShopProcess(env, reliability_plan(), (cluster_plan(nodes=10),))
     shop.admit(0, np.zeros(10))
     env.run(until=5.0)
     assert shop.count(0) == len(shop.nodes(0)) == 10
@@ -115,7 +115,7 @@ def test_the_reserve_is_a_share_of_the_nodes_that_are_still_there() -> None:
 def test_random_numbers_are_its_own() -> None:
     drawn: dict[str, list[float]] = {}
 
-    def gambler(world: World) -> Steps:
+    def gambler(world: SimulationContext) -> Steps:
         drawn.setdefault("one", []).append(float(world.random.random()))
         yield world.timeout(1.0)
 
@@ -127,20 +127,20 @@ def test_random_numbers_are_its_own() -> None:
     assert drawn["one"][0] == drawn["one"][1] != drawn["one"][2]
 
 
-def throws(world: World) -> Steps:
+def throws(world: SimulationContext) -> Steps:
     yield world.timeout(5.0)
     raise ZeroDivisionError("by nothing")
 
 
-def yields_nothing(world: World) -> None:
+def yields_nothing(world: SimulationContext) -> None:
     world.note("never")
 
 
-def yields_a_number(world: World) -> Generator[int, Any, None]:
+def yields_a_number(world: SimulationContext) -> Generator[int, Any, None]:
     yield 5
 
 
-def wrong_cluster(world: World) -> Steps:
+def wrong_cluster(world: SimulationContext) -> Steps:
     yield world.timeout(1.0)
     world.take_out("h2000", [0], "x")
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from planner.engine.allocation import _rents
-from planner.engine.hourly import WindowInput, WindowResult
-from planner.engine.rented import rent_by_hour
+from planner.engine.hourly import WindowInput, WindowResult, rent_by_hour
 from planner.engine.window import evaluate_window
-from planner.plan.money import RentPlan
+from planner.plan.parts import RentPlan
 from planner.plan.plan import Plan
 from tests.engine.plans import cluster_plan, make_plan, workload_plan
 from tests.engine.test_window import Recipe, built, scale
@@ -91,17 +90,17 @@ def test_work_that_can_wait_rents_no_more_than_a_linear_program(
     batch, chat = map(list, zip(*hours, strict=True))
     result = batch_beside_chat(batch, chat, deadline_h, rented)
     count = len(hours)
-    ways = [(came, at, kind) for came in range(count) for at in range(came, min(came + deadline_h + 1, count))
+    routes = [(came, at, kind) for came in range(count) for at in range(came, min(came + deadline_h + 1, count))
             for kind in (0, 1)]  # fmt: skip
     ends = [came for came in range(count) if came + deadline_h < count]  # the rest may still be served
-    cost = np.array([0.001 * kind for _, _, kind in ways] + [1.0] * len(ends))
+    cost = np.array([0.001 * kind for _, _, kind in routes] + [1.0] * len(ends))
     came_rows = np.zeros((count, cost.size))
     rooms = np.zeros((2 * count, cost.size))
-    for place, (came, at, kind) in enumerate(ways):
+    for place, (came, at, kind) in enumerate(routes):
         came_rows[came, place] = 1.0
         rooms[kind * count + at, place] = 1.0
     for place, came in enumerate(ends):
-        came_rows[came, len(ways) + place] = 1.0
+        came_rows[came, len(routes) + place] = 1.0
     late = came_rows[ends]
     limits = [10.0 - taken for taken in chat] + [float(rented)] * count
     solved = linprog(
@@ -109,8 +108,8 @@ def test_work_that_can_wait_rents_no_more_than_a_linear_program(
         b_eq=[batch[came] for came in ends] if ends else None,
     )  # fmt: skip
     assert solved.x is not None
-    assert result.shed_requests[1].sum() / _NODE_REQUESTS == pytest.approx(solved.x[len(ways) :].sum(), abs=1e-6)
-    used = sum(part for part, (_, _, kind) in zip(solved.x, ways, strict=False) if kind)
+    assert result.shed_requests[1].sum() / _NODE_REQUESTS == pytest.approx(solved.x[len(routes) :].sum(), abs=1e-6)
+    used = sum(part for part, (_, _, kind) in zip(solved.x, routes, strict=False) if kind)
     assert result.busy_nodes[1].sum() == pytest.approx(used, abs=1e-6)
 
 

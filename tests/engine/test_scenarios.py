@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner import load_scenario, simulate
-from planner.run.result import RunResult
+from planner import simulate
+from planner.api import load
+from planner.run.simulate import RunResult
 from planner.yaml_io import read_document
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,7 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_every_scenario_runs(path: Path) -> None:
-    scenario = load_scenario(path)
+    scenario = load(path)
     result = simulate(scenario)
     assert scenario.name.endswith(path.stem)
     assert scenario.description
@@ -31,7 +32,7 @@ def test_every_scenario_runs(path: Path) -> None:
 
 
 def test_the_reference_is_as_large_as_it_says() -> None:
-    scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml")
+    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml")
     assert len({cluster.accelerator for cluster in scenario.clusters.values()}) == 3
     assert len(scenario.workloads) >= 4
     assert sum(cluster.nodes * 8 for cluster in scenario.clusters.values()) >= 2000
@@ -47,8 +48,8 @@ def first_day(result: RunResult, cluster: str) -> float:
 
 def test_buy_now_or_wait() -> None:
     """Same traffic and the same H200 failures in both; waiting costs tokens in the summer, by as much as it slips."""
-    now = load_scenario(ROOT / "scenarios" / "buy-mi325x-now.yaml")
-    wait = load_scenario(ROOT / "scenarios" / "wait-for-mi350x.yaml")
+    now = load(ROOT / "scenarios" / "buy-mi325x-now.yaml")
+    wait = load(ROOT / "scenarios" / "wait-for-mi350x.yaml")
     bought, waited = simulate(now), simulate(wait)
     assert np.array_equal(bought.monthly.demand_requests, waited.monthly.demand_requests)
     failures = [

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from planner.plan.burst_tables import BurstTables
+from planner.plan.parts import BurstTables
 from planner.plan.plan import LOAD_CELLS, ClusterSize
 from planner.plan.sizes import at_sizes
 from tests.engine.plans import cluster_plan, make_plan
@@ -19,9 +19,13 @@ def size(cells: int, late: float) -> ClusterSize:
     """Twice as fast a node, whose tables by load have some cells."""
     table = np.full((1, cells + 1), late)
     return ClusterSize(
-        nodes=4, speed=np.full(1, 2.0), late_table=table, refused_table=table / 2, calm_tables=np.stack([table, table]),
+        nodes=4,
+        speed=np.full(1, 2.0),
+        late_table=table,
+        refused_table=table / 2,
+        no_burst_tables=np.stack([table, table]),
         most_loads=np.full(1, 1.5),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("cells", [LOAD_CELLS - 5, LOAD_CELLS, LOAD_CELLS + 5])
@@ -29,7 +33,7 @@ def size(cells: int, late: float) -> ClusterSize:
 def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(cells: int, is_calm: bool) -> None:
     calm = np.zeros((2, 2, 1, LOAD_CELLS + 1)) if is_calm else None
     clusters = [cluster_plan("a"), cluster_plan("b")]
-    plan = make_plan(clusters, calm_tables=calm, sizes={1: (size(cells, 0.3),)})
+    plan = make_plan(clusters, no_burst_tables=calm, sizes={1: (size(cells, 0.3),)})
     resized = at_sizes(plan, (-1, 0))
     most = max(cells, LOAD_CELLS) + 1
     assert resized.requests_per_node_h[:, 0, 0].tolist() == [3600.0, 7200.0]
@@ -37,9 +41,9 @@ def test_a_resized_cluster_has_the_figures_of_its_size_and_the_others_their_own(
     assert resized.late_tables[:, 0, -1].tolist() == [0.0, 0.3]
     assert resized.refused_tables[:, 0, 0].tolist() == [0.0, 0.15]
     assert resized.most_loads[:, 0].tolist() == [1.0, 1.5]
-    assert (resized.calm_tables is not None) == is_calm
-    if resized.calm_tables is not None:
-        assert resized.calm_tables[:, 1, 0, -1].tolist() == [0.3, 0.3]
+    assert (resized.no_burst_tables is not None) == is_calm
+    if resized.no_burst_tables is not None:
+        assert resized.no_burst_tables[:, 1, 0, -1].tolist() == [0.3, 0.3]
     assert at_sizes(plan, (-1, -1)) is plan
 
 
@@ -59,7 +63,7 @@ def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> Non
     sized = dataclasses.replace(size(longer, 0.3), burst_tables={0: by_rate(0.2, longer)})
     plan = make_plan(
         [cluster_plan("a"), cluster_plan("b")],
-        calm_tables=np.zeros((2, 2, 1, LOAD_CELLS + 1)),
+        no_burst_tables=np.zeros((2, 2, 1, LOAD_CELLS + 1)),
         burst_tables={(0, 0): by_rate(0.1, LOAD_CELLS), (1, 0): by_rate(0.4, LOAD_CELLS)},
         sizes={1: (sized,)},
     )

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from planner.engine.streams import streams
+from planner.engine.log import streams
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import WriteScenario

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.engine.log import ChangeLog
-from planner.engine.repair_shop import RepairShop
-from planner.engine.staffing import Staffing
-from planner.engine.streams import streams
+from planner.engine.log import ChangeLog, streams
+from planner.engine.repair_shop import RepairShop, Staffing
 from planner.engine.supply import Supply
+from planner.plan.parts import Headcount
 from planner.plan.plan import Plan, Triangle
-from planner.plan.software_plan import Headcount
 from planner.run.simulate import run_engine
 from tests.engine.plans import (
     cause_plan,

@@ -13,16 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.engine.allocation import Wants, _speeds
-from planner.engine.hourly import Slowdown, WindowInput, WindowResult
-from planner.engine.overload import beyond_share
-from planner.engine.router import ways_of
-from planner.engine.routing import Room, crowded
+from planner.engine.allocation import Demand, _speeds
+from planner.engine.dispatch import Room, routes_of
+from planner.engine.hourly import SpeedLoss, WindowInput, WindowResult
 from planner.engine.scan import defer
-from planner.engine.window import evaluate_window, missed_under
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
-from planner.plan.power import facility_kw
-from planner.plan.site_plan import SitePlan
+from planner.engine.window import beyond_share, evaluate_window, missed_under
+from planner.plan.parts import SitePlan
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, facility_kw
 from tests.engine.naive import Naive, assert_same
 from tests.engine.plans import cluster_plan, make_plan, node_power, site_plan, workload_plan
 
@@ -237,7 +234,7 @@ def test_in_proportion_every_cluster_has_the_same_utilisation() -> None:
 
 def test_slow_software_takes_nodes_and_says_how_many() -> None:
     plan = make_plan()
-    slow = Slowdown(hours=np.array([0, 2]), lost_fraction=np.array([0.2, 0.5]))
+    slow = SpeedLoss(hours=np.array([0, 2]), lost_fraction=np.array([0.2, 0.5]))
     speed = np.array([0.8, 1.0, 0.5])
     window = window_of(
         plan, np.full((1, 3), 3600.0), np.full((1, 3), 10.0), speed={(0, 0): speed}, incidents={(0, 0): slow}
@@ -561,7 +558,7 @@ def test_what_is_missed_without_models_that_share_nodes_is_what_the_window_misse
 def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_one_that_is_not() -> None:
     room = Room.empty(np.full((2, 5), 10.0), 0.8)
     room.used[:] = [[9.0, 9.0, 8.0, 7.0, 0.0], [9.0, 7.0, 0.0, 9.0, 0.0]]
-    assert crowded(room, np.array([0, 1])).tolist() == [False, True, False, True, False]
+    assert room.crowded(np.array([0, 1])).tolist() == [False, True, False, True, False]
 
 
 def test_each_hour_is_planned_at_its_own_speeds() -> None:
@@ -570,8 +567,8 @@ def test_each_hour_is_planned_at_its_own_speeds() -> None:
     speed = {(1, 0): np.array([1.0, 0.5, 1.0, 1.0]), (1, 1): np.array([1.0, 1.0, 1.0, 0.25])}
     window = window_of(plan, np.ones((2, 4)), np.ones((2, 4)), speed=speed)
     hours = np.arange(4)
-    wants = Wants(workloads=[0, 1], levels=[0, 0], requests=np.ones((2, 4)), hours=hours)
-    program, rates, tokens = _speeds(ways_of(plan, window), wants, np.array([0, 1]))
+    wants = Demand(workloads=[0, 1], levels=[0, 0], requests=np.ones((2, 4)), hours=hours)
+    program, rates, tokens = _speeds(routes_of(plan, window), wants, np.array([0, 1]))
     assert program.tolist() == [0, 1, 2, 3]
     for (c, w), factor in ({(0, 0): np.ones(4)} | speed).items():
         assert rates[program, c, w].tolist() == (3600.0 * factor).tolist()
@@ -586,7 +583,7 @@ def test_a_workload_is_outgrown_where_no_cluster_meets_its_objective() -> None:
     rates[0, :, 1] = rates[2] = rates[1, 1] = 0.0
     plan = make_plan(clusters, work, months=2, requests_per_node_h=rates)
     window = window_of(plan, np.ones((2, 2)), np.ones((3, 2)), first_hour=743)
-    outgrown = [way.outgrown for way in ways_of(plan, window)]
+    outgrown = [route.outgrown for route in routes_of(plan, window)]
     assert [None if each is None else each.tolist() for each in outgrown] == [[False, False], [False, True]]
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from planner.finance.bridge import shapley_bridge
+from planner.finance.financing import DiscountTier, Quote, yearly_cost_usd
 from planner.finance.months import MonthGrid
-from planner.finance.purchase import DiscountTier, Quote
-from planner.finance.recurring import yearly_cost_usd
 
 ACCELERATORS = 800
 DISCOUNT = (DiscountTier(minimum_units=ACCELERATORS, discount_fraction=0.14),)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.finance.carbon import carbon_cost_usd, embodied_kg, operational_kg
+from planner.finance.tariffs import carbon_cost_usd, embodied_kg, operational_kg
 
 
 def test_a_megawatt_hour_on_the_us_grid() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from planner.errors import ConservationError
-from planner.finance.cents import cents, series_cents, split_cents, usd
+from planner.finance.ledger import cents, series_cents, split_cents, usd
 
 SERIES = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(-1e7, 1e7))
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.finance.cents import cents
 from planner.finance.depreciation import (
     Cohorts,
     DepreciationSchedule,
@@ -17,6 +16,7 @@ from planner.finance.depreciation import (
     depreciate,
     make_cohorts,
 )
+from planner.finance.ledger import cents
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import discount_factors
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ConservationError
-from planner.finance.accounts import (
+from planner.finance.depreciation import depreciate, make_cohorts
+from planner.finance.ledger import (
     ACCOUNT_CODES,
     ACCOUNT_ORDER,
     CAPEX_ACCOUNTS,
@@ -17,11 +18,13 @@ from planner.finance.accounts import (
     NOT_COST_ACCOUNTS,
     Account,
     Category,
+    Dimension,
+    Ledger,
+    LedgerBuilder,
+    LedgerLabels,
     View,
+    series_cents,
 )
-from planner.finance.cents import series_cents
-from planner.finance.depreciation import depreciate, make_cohorts
-from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabels
 
 LABELS = LedgerLabels(
     months=tuple(f"2026-{m:02d}" for m in range(1, 13)), clusters=("amd", "nvidia"), cohorts=("a", "b", "c")

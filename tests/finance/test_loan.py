@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.finance.cents import cents
-from planner.finance.loan import Amortisation, LoanTerms, loan_schedule
+from planner.finance.financing import Amortisation, LoanTerms, loan_schedule
+from planner.finance.ledger import cents
 from planner.finance.statements import Statements, cover_ratio
 from planner.run.measures import measures
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]

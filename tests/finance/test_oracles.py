@@ -12,13 +12,12 @@ import pyxirr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.finance.accounts import ACCOUNT_ORDER, Account
 from planner.finance.depreciation import depreciate, make_cohorts
-from planner.finance.ledger import Dimension, LedgerBuilder, LedgerLabels
+from planner.finance.financing import DiscountTier, Quote, TierRule
+from planner.finance.ledger import ACCOUNT_ORDER, Account, Dimension, LedgerBuilder, LedgerLabels
 from planner.finance.months import MonthGrid, add_months
 from planner.finance.present_value import CashFlows, internal_rate, internal_rates, net_present_value
-from planner.finance.purchase import DiscountTier, Quote, TierRule
-from planner.finance.tariffs import Tariff, TariffWindow, demand_charges_of_peaks_usd, hourly_prices_usd_per_kwh
+from planner.finance.tariffs import EnergyTariff, TariffWindow, demand_charges_of_peaks_usd, hourly_prices_usd_per_kwh
 from tests.finance.annuity import annuity_factor
 
 START = date(2026, 1, 1)
@@ -222,7 +221,7 @@ def test_marginal_tiers_against_counting_units(minima: list[int], discounts: lis
 )
 def test_tariff_against_the_calendar(split: int, summer: set[int], prices: list[float], start: date) -> None:
     winter = frozenset(range(1, 13)) - summer
-    tariff = Tariff(
+    tariff = EnergyTariff(
         windows=(
             TariffWindow(name="night", price_usd_per_kwh=prices[0], months=frozenset(summer), end_hour=split),
             TariffWindow(name="day", price_usd_per_kwh=prices[1], months=frozenset(summer), start_hour=split),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from planner.errors import ScenarioError
 from planner.finance.present_value import (
     CashFlows,
-    Timing,
+    CashFlowTiming,
     discount_factors,
     internal_rate,
     internal_rates,
@@ -113,7 +113,10 @@ def test_a_rate_beyond_the_search_is_none() -> None:
 
 
 def flows(
-    running: list[float], *dated: tuple[float, float], timing: Timing = Timing.MID_MONTH, first_month: float = 1.0
+    running: list[float],
+    *dated: tuple[float, float],
+    timing: CashFlowTiming = CashFlowTiming.MID_MONTH,
+    first_month: float = 1.0,
 ) -> CashFlows:
     """Return monthly flows and (month, amount) flows; the first period may be part of a month."""
     return CashFlows(
@@ -130,7 +133,7 @@ def test_what_is_paid_on_day_one_and_earned_back_evenly_pays_back_by_hand() -> N
     plan = flows([200_000.0] * 36, (0.0, -4_700_000.0))
     assert plan.payback_months() == pytest.approx(23.5, rel=1e-12)
     assert plan.payback_months(0.0) == plan.payback_months()
-    at_the_end = flows([200_000.0] * 36, (0.0, -4_700_000.0), timing=Timing.MONTH_END)
+    at_the_end = flows([200_000.0] * 36, (0.0, -4_700_000.0), timing=CashFlowTiming.MONTH_END)
     assert at_the_end.payback_months() == 24.0
     # At 10% a year the k-th month brings 200,000·1.1^(−(k − ½)/12); the 27th turns the total.
     brought = 200_000 * 1.1 ** (-(np.arange(36) + 0.5) / 12)
@@ -163,7 +166,7 @@ def test_flows_count_at_the_middle_of_their_month_and_on_their_day() -> None:
         -100 + 12 * 1.2 ** (-0.25 / 12) + 24 * 1.2 ** (-1 / 12) + 30 * 1.2 ** (-1.75 / 12) + 50 * 1.2 ** (-1.5 / 12)
     )
     assert plan.net_present_value(0.2) == pytest.approx(by_hand, rel=1e-12)
-    late = flows([12.0, 24.0], (0.0, -100.0), timing=Timing.MONTH_END, first_month=0.5)
+    late = flows([12.0, 24.0], (0.0, -100.0), timing=CashFlowTiming.MONTH_END, first_month=0.5)
     assert late.net_present_value(0.2) == pytest.approx(
         -100 + 12 * 1.2 ** (-0.5 / 12) + 24 * 1.2 ** (-1.5 / 12), rel=1e-12
     )

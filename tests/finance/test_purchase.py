@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.finance.purchase import (
+from planner.finance.financing import (
     DiscountTier,
     Quote,
     TierRule,

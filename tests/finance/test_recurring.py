@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
+from planner.finance.financing import colocation_usd, yearly_cost_usd
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import net_present_value
-from planner.finance.recurring import colocation_usd, yearly_cost_usd
 from tests.finance.annuity import annuity_factor
 
 GRID = MonthGrid(start=date(2026, 1, 1), horizon_months=36)

@@ -9,8 +9,15 @@ import pytest
 
 from planner.errors import ConservationError
 from planner.finance import statements
-from planner.finance.accounts import INCOME_CATEGORIES, Account, Category, Position, View
-from planner.finance.ledger import Ledger, LedgerBuilder, LedgerLabels
+from planner.finance.ledger import (
+    Account,
+    Category,
+    Ledger,
+    LedgerBuilder,
+    LedgerLabels,
+    Position,
+    View,
+)
 from planner.finance.months import MonthGrid
 from planner.finance.statements import LIABILITIES, LINES, Frequency, Opening, check_positions, fiscal_label
 
@@ -21,6 +28,14 @@ OPENING = Opening(
         Position.HARDWARE: np.array([120_000, 0]),
         Position.DEFERRED_TAX: np.array([0, 30_000]),
     },
+)
+
+INCOME_CATEGORIES = (
+    Category.REVENUE,
+    Category.COST_OF_SERVING,
+    Category.OPERATING_EXPENSE,
+    Category.INTEREST,
+    Category.TAX,
 )
 
 

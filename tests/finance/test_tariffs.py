@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.errors import ScenarioError
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import (
-    Tariff,
+    EnergyTariff,
     TariffWindow,
     demand_charges_of_peaks_usd,
     flat_tariff,
@@ -26,7 +26,7 @@ SUMMER = frozenset({6, 7, 8, 9})
 PEAK = TariffWindow(name="peak", price_usd_per_kwh=0.20, weekdays=WEEKDAYS, start_hour=14, end_hour=20)
 NIGHT = TariffWindow(name="off-peak", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=20, end_hour=14)
 REST = TariffWindow(name="weekend", price_usd_per_kwh=0.04, weekdays=WEEKEND)
-TIME_OF_USE = Tariff(windows=(PEAK, NIGHT, REST))
+TIME_OF_USE = EnergyTariff(windows=(PEAK, NIGHT, REST))
 
 
 def test_a_flat_tariff_has_one_price() -> None:
@@ -56,7 +56,7 @@ def test_time_of_use_follows_the_calendar() -> None:
 def test_seasons() -> None:
     summer = TariffWindow(name="summer", price_usd_per_kwh=0.12, months=SUMMER)
     winter = TariffWindow(name="winter", price_usd_per_kwh=0.08, months=frozenset(range(1, 13)) - SUMMER)
-    prices = hourly_prices_usd_per_kwh(Tariff(windows=(summer, winter)), YEAR)
+    prices = hourly_prices_usd_per_kwh(EnergyTariff(windows=(summer, winter)), YEAR)
     by_month = prices[YEAR.edge_hours[:-1]]
     assert by_month.tolist() == [0.08] * 5 + [0.12] * 4 + [0.08] * 3
 
@@ -97,7 +97,7 @@ def test_a_part_month_pays_its_days() -> None:
 
 
 def test_a_ratchet_bills_the_earlier_peak() -> None:
-    tariff = Tariff(
+    tariff = EnergyTariff(
         windows=(TariffWindow(name="flat", price_usd_per_kwh=0.05),),
         demand_charge_usd_per_kw_month=10.0,
         demand_ratchet_fraction=0.8,
@@ -114,7 +114,7 @@ def test_a_window_and_its_complement_always_cover_the_day(peak_start: int, peak_
     end = (peak_start + peak_length) % 24 or 24
     rest_end = peak_start or 24
     rest_start = end % 24
-    tariff = Tariff(
+    tariff = EnergyTariff(
         windows=(
             TariffWindow(name="peak", price_usd_per_kwh=0.2, start_hour=peak_start, end_hour=end),
             TariffWindow(name="rest", price_usd_per_kwh=0.1, start_hour=rest_start, end_hour=rest_end),
@@ -126,7 +126,7 @@ def test_a_window_and_its_complement_always_cover_the_day(peak_start: int, peak_
 def test_a_gap_is_named() -> None:
     late = TariffWindow(name="late", price_usd_per_kwh=0.05, weekdays=WEEKDAYS, start_hour=22, end_hour=14)
     with pytest.raises(ScenarioError, match="no window covers Monday to Friday 20:00-22:00"):
-        Tariff(windows=(PEAK, late, REST))
+        EnergyTariff(windows=(PEAK, late, REST))
 
 
 def test_a_gap_in_one_season_names_the_months() -> None:
@@ -136,13 +136,13 @@ def test_a_gap_in_one_season_names_the_months() -> None:
     )  # fmt: skip
     message = "no window covers Monday to Friday 14:00-20:00 in June to August and December"
     with pytest.raises(ScenarioError, match=message):
-        Tariff(windows=(peak, NIGHT, REST))
+        EnergyTariff(windows=(peak, NIGHT, REST))
 
 
 def test_an_overlap_names_both_windows() -> None:
     everything = TariffWindow(name="all", price_usd_per_kwh=0.1, weekdays=WEEKEND, start_hour=3, end_hour=5)
     with pytest.raises(ScenarioError, match="'weekend' and 'all' both cover Saturday to Sunday 03:00-05:00"):
-        Tariff(windows=(PEAK, NIGHT, REST, everything))
+        EnergyTariff(windows=(PEAK, NIGHT, REST, everything))
 
 
 def test_a_tariff_full_of_holes_is_not_listed_to_the_end() -> None:
@@ -151,7 +151,7 @@ def test_a_tariff_full_of_holes_is_not_listed_to_the_end() -> None:
         for m in range(1, 13)
     )
     with pytest.raises(ScenarioError, match="and 9 more blocks"):
-        Tariff(windows=one_by_one)
+        EnergyTariff(windows=one_by_one)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_tariff_full_of_holes_is_not_listed_to_the_end() -> None:
 )
 def test_bad_windows_are_refused(window: TariffWindow, message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        Tariff(windows=(window,))
+        EnergyTariff(windows=(window,))
 
 
 def test_bad_charges_are_all_told() -> None:

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.finance.depreciation import make_cohorts
-from planner.finance.months import MonthGrid
-from planner.finance.tax import (
+from planner.finance.depreciation import (
     MACRS_5_YEAR_HALF_YEAR,
     LossRule,
     TaxRules,
     assess_usd,
     income_tax,
+    make_cohorts,
     tax_depreciation,
 )
+from planner.finance.months import MonthGrid
 
 SIX_YEARS = MonthGrid(start=date(2026, 1, 1), horizon_months=72)
 

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.finance.present_value import net_present_value
-from planner.finance.unit_costs import (
+from planner.finance.present_value import (
     break_even_rental_utilisation,
     break_even_utilisation,
     cumulative_per_million_tokens,
     levelised_cost,
     margin,
+    net_present_value,
     per_million_tokens,
     price_path,
 )

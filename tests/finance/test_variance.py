@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.finance.accounts import Account
-from planner.finance.variance import (
+from planner.finance.bridge import (
     ARRIVED,
     PLAN_CAUSES,
     ClusterSpending,
@@ -14,6 +13,7 @@ from planner.finance.variance import (
     account_variance,
     dollar_bridge,
 )
+from planner.finance.ledger import Account
 
 QUANTITIES = {"served_tokens": (100.0, 120.0), "energy_kwh": (50.0, 66.0), "accelerators_in_service": (10.0, 10.0)}
 

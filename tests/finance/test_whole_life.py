@@ -12,19 +12,39 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.finance.accounts import ACCOUNT_ORDER, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
-from planner.finance.carbon import carbon_cost_usd, operational_kg
-from planner.finance.cents import series_cents, usd
-from planner.finance.depreciation import DepreciationSchedule, capital_charge_usd, depreciate, make_cohorts
-from planner.finance.ledger import Dimension, Ledger, LedgerBuilder, LedgerLabels
+from planner.finance.depreciation import (
+    DepreciationSchedule,
+    TaxRules,
+    capital_charge_usd,
+    depreciate,
+    income_tax,
+    make_cohorts,
+    tax_depreciation,
+)
+from planner.finance.financing import DiscountTier, Quote, choose_quote, colocation_usd, yearly_cost_usd
+from planner.finance.ledger import (
+    ACCOUNT_ORDER,
+    CAPEX_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    Account,
+    Dimension,
+    Ledger,
+    LedgerBuilder,
+    LedgerLabels,
+    View,
+    series_cents,
+    usd,
+)
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import internal_rate, net_present_value
-from planner.finance.purchase import DiscountTier, Quote, choose_quote
-from planner.finance.recurring import colocation_usd, yearly_cost_usd
-from planner.finance.tariffs import demand_charges_of_peaks_usd, flat_tariff, hourly_prices_usd_per_kwh
-from planner.finance.tax import TaxRules, income_tax, tax_depreciation
-from planner.output.columns import Column, ColumnKind, TableDescription
-from planner.output.csv_table import CsvFormat, write_csv
+from planner.finance.tariffs import (
+    carbon_cost_usd,
+    demand_charges_of_peaks_usd,
+    flat_tariff,
+    hourly_prices_usd_per_kwh,
+    operational_kg,
+)
+from planner.output.tables import Column, ColumnKind, CsvFormat, Table, TableDescription, write_csv
 
 GRID = MonthGrid(start=date(2026, 4, 1), horizon_months=36)
 ORDERS = ((date(2026, 4, 1), 800), (date(2027, 9, 14), 200))
@@ -162,7 +182,7 @@ def test_what_a_spreadsheet_adds_up_from_the_file_is_the_ledger(books: tuple[Led
         "amount_usd": ledger.amount_cents,
     }
     for form in (CsvFormat(), CsvFormat(decimal_comma=True)):
-        text = write_csv(LEDGER_FILE, columns, form).decode()
+        text = write_csv(Table(LEDGER_FILE, columns), form).decode()
         rows = list(csv.DictReader(io.StringIO(text), delimiter=form.separator))
         by_account: dict[str, Decimal] = {}
         for row in rows:

@@ -11,28 +11,29 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from planner.answers.charts import CHARTS, figures_of
+from planner.answers.comparison import write_comparison
+from planner.answers.report import build_report, rebuild_report
+from planner.answers.run import write_run
+from planner.answers.study import write_designed, write_study
+from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.check import check_benchmarks
-from planner.calibration.table import read_benchmarks
 from planner.catalog.load import load_catalog
+from planner.onramp.traffic_fit import fit_hourly_shape, fit_traffic
 from planner.onramp.traffic_log import is_hourly_series, read_hourly_rates, read_request_log
-from planner.onramp.traffic_statistics import fit_hourly_shape, fit_traffic
-from planner.output.charts import CHARTS, checked_charts
-from planner.output.comparison import write_comparison
-from planner.output.report.build import checked_report, rebuild_report
-from planner.output.report.contents import Contents, read_contents
-from planner.output.run_folder import write_run
-from planner.output.study_folder import write_designed, write_study
+from planner.output.folder import NOT_READ, Contents, contents_of, fitting, read_contents
+from planner.output.svg import svg_of
 from planner.plan.build import build_plan
 from planner.run.simulate import simulate_plan
 from planner.scenario.loading import load_scenario
 from planner.studies.analysis import Finished
 from planner.studies.compare import compare
 from planner.studies.designs import OneAtATime
-from planner.studies.identity import identity
 from planner.studies.prepare import prepare
 from planner.studies.runner import Goal, Workforce, batch_size, run_rows
-from planner.studies.store import Store
+from planner.studies.store import Store, identity
 from tests.conftest import TINY
 from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers
 from tests.shipped import shipped_calibration
@@ -65,7 +66,7 @@ class Corpus:
 
     folder: Path
     scenarios: list[bytes]
-    results: tuple[Contents, ...]
+    results: tuple[tuple[dict[str, Any], dict[str, bytes]], ...]
     """Folders of every kind: of a run, a comparison, a Monte Carlo study, a tornado."""
 
     @classmethod
@@ -79,7 +80,7 @@ class Corpus:
         prepared = prepare(folder / "study.yaml")
         for design, place, rows in (
             (prepared.montecarlo(), FOLDERS[2], 8),
-            (prepared.one_at_a_time(), FOLDERS[3], 2 * prepared.one_at_a_time().period),
+            (OneAtATime(inputs=len(prepared.inputs)), FOLDERS[3], 2 * OneAtATime(inputs=len(prepared.inputs)).period),
         ):
             setup = prepared.setup(design)
             store = Store(folder / place, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
@@ -94,7 +95,7 @@ class Corpus:
         return cls(
             folder=folder,
             scenarios=[TINY.encode(), *whole],
-            results=tuple(map(read_contents, (folder / name for name in FOLDERS))),
+            results=tuple(map(_read, (folder / name for name in FOLDERS))),
         )
 
 
@@ -150,26 +151,37 @@ def traffic(corpus: Corpus, chance: random.Random) -> None:
 
 def report(corpus: Corpus, chance: random.Random) -> None:
     """Rebuild the report of a folder one of whose files was spoiled, hash and all."""
-    page = checked_report(_spoiled(corpus, chance), "spoiled")
+    with fitting("spoiled"):
+        page = build_report(_spoiled(corpus, chance))
     assert page.count(b"<script") == 1
     assert b"<img" not in page
 
 
 def charts(corpus: Corpus, chance: random.Random) -> None:
     """Draw one chart of a folder one of whose files was spoiled."""
-    checked_charts(_spoiled(corpus, chance), "spoiled", ("svg",), (chance.choice(list(CHARTS)),))
+    with fitting("spoiled"):
+        for picture in figures_of(_spoiled(corpus, chance), (chance.choice(list(CHARTS)),)).values():
+            svg_of(picture)
 
 
 def _spoiled(corpus: Corpus, chance: random.Random) -> Contents:
     """Return a folder with one file, and sometimes its manifest, changed."""
-    results = chance.choice(corpus.results)
-    name = chance.choice(sorted(results.files))
-    files = {**results.files, name: mutate(results.files[name], chance, is_yaml=False)}
-    manifest = dict(results.manifest)
+    known, whole = chance.choice(corpus.results)
+    name = chance.choice(sorted(whole))
+    files = {**whole, name: mutate(whole[name], chance, is_yaml=False)}
+    manifest = dict(known)
     if chance.random() < 0.2:
         key = chance.choice(list(manifest))
         manifest[key] = chance.choice((*NASTY_TEXTS, *NASTY_NUMBERS, None, [], {}))
-    return Contents(manifest=manifest, files=files)
+    return contents_of(manifest, files)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return the manifest of a folder, and its tables and JSON files as they lie there."""
+    read_contents(folder)
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    names = [name for name in manifest.pop("files") if name.endswith((".csv", ".json")) and name not in NOT_READ]
+    return manifest, {name: (folder / name).read_bytes() for name in names}
 
 
 def command_line(corpus: Corpus, chance: random.Random) -> None:

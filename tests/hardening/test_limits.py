@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from planner import yaml_io as documents
-from planner.demand.calendar import Horizon
-from planner.demand.growth import growth_multiplier
+from planner.demand.plan import growth_multiplier
+from planner.demand.shape import Horizon
 from planner.errors import ScenarioError
 from planner.plan.workloads import read_growth_table
 from planner.scenario.consistency import MOST_BYTES, expected_bytes

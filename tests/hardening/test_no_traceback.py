@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.demand.calendar import Horizon
+from planner.demand.shape import Horizon
 from planner.errors import ScenarioError
 from planner.plan.workloads import read_growth_table
 from planner.run.simulate import simulate

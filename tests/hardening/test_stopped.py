@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from planner import files
+from planner.answers.report import rebuild_report
+from planner.answers.run import write_run
 from planner.errors import ScenarioError
-from planner.output.report.build import rebuild_report
-from planner.output.run_folder import write_run
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import TINY

@@ -31,7 +31,7 @@ import yaml  # noqa: F401
 
 from tests.mutants.equivalent import EQUIVALENT
 from tests.mutants.forks import OUT_OF_TIME, forked
-from tests.mutants.mutations import ROOMS, ROOT, SAMPLE, Mutant, once_unnoticed, sample
+from tests.mutants.mutations import ROOMS, ROOT, SAMPLE, Mutant, every_mutant, once_unnoticed, sample
 from tests.mutants.reach import OPTIONS, Reach, hold_short, reach
 
 GOAL = 0.85
@@ -57,7 +57,7 @@ class _Finder(importlib.machinery.SourceFileLoader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Stand in for the file of that module, and of no other."""
+        """ReplicaGroup in for the file of that module, and of no other."""
         del path, target
         return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.module else None
 
@@ -159,6 +159,8 @@ def _say(mutants: list[Mutant], journal: Journal) -> int:
     print(f"{killed} of {wrongs} mutants killed, {killed / wrongs:.1%}; at least {GOAL:.0%} should be")
     print(f"{equal} others are no wrongs (tests/mutants/equivalent.py); {len(survivors) - equal} are not told:")
     print("\n".join(f"{journal.fate(mutant)}  {mutant}" for mutant in survivors if mutant.name not in EQUIVALENT))
+    for name in EQUIVALENT.keys() - {mutant.name for mutant in every_mutant()}:
+        print(f"no longer there, take it out of equivalent.py: {name}")
     return int(killed < GOAL * wrongs)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("compile", "results", "finance", "fleet", "simulation", "demand", "physics")
+ROOMS = ("plan", "run", "finance", "engine", "demand", "physics")
 SEED = 12
 SAMPLE = 400
 _OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
@@ -21,12 +21,12 @@ _OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
     ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
-_NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "floor": "ceil", "ceil": "floor",
-          "any": "all", "all": "any"}  # fmt: skip
+_OPPOSITES = (("min", "max"), ("minimum", "maximum"), ("floor", "ceil"), ("any", "all"))
+_NAMES = {one: other for pair in _OPPOSITES for one, other in (pair, pair[::-1])}
 
 
 class Unit(NamedTuple):
-    """A function of a module or a method of a class; outside of them, the module, which begins at line 0."""
+    """A function of a module or a method of a class; outside of them, what is assigned, which begins at line 0."""
 
     name: str = "module"
     first: int = 0
@@ -50,10 +50,10 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """What it is called in journals and lists: without its line, so it outlives changes elsewhere in the file."""
+        """What it is called in journals and lists: room and function, so it outlives a move to another file or line."""
         before, after = (" ".join(text.split()) for text in (self.before, self.after))
         number = f" #{self.number}" if self.number > 1 else ""
-        return f"{self.file}:{self.unit.name}: {before} -> {after}{number}"
+        return f"{self.file.split('/')[1]}:{self.unit.name}: {before} -> {after}{number}"
 
     @property
     def digest(self) -> str:
@@ -80,9 +80,14 @@ def sample(count: int = SAMPLE, rooms: tuple[str, ...] = ROOMS) -> list[Mutant]:
     Each is ranked by a digest of its name, and the first are taken: a change of the source replaces the mutants of what
     changed, and leaves the rest of the sample as it was.
     """
-    files = sorted(path for room in rooms for path in (ROOT / "planner" / room).glob("*.py"))
-    mutants = (mutant for path in files for mutant in mutants_of(path))
-    return sorted(mutants, key=lambda mutant: hashlib.sha256(f"{SEED} {mutant.name}".encode()).digest())[:count]
+    ranked = sorted(every_mutant(rooms), key=lambda mutant: hashlib.sha256(f"{SEED} {mutant.name}".encode()).digest())
+    return ranked[:count]
+
+
+def every_mutant(rooms: tuple[str, ...] = ROOMS) -> Iterator[Mutant]:
+    """Yield every mutant of some rooms."""
+    for path in sorted(path for room in rooms for path in (ROOT / "planner" / room).glob("*.py")):
+        yield from mutants_of(path)
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
@@ -139,12 +144,24 @@ def _units(file: str) -> list[Unit]:
             elif isinstance(node, ast.ClassDef):
                 yield from within(node.body, f"{prefix}{node.name}.")
 
-    return list(within(ast.parse((ROOT / file).read_text(encoding="utf-8")).body, ""))
+    return list(within(_tree(file).body, ""))
+
+
+@cache
+def _tree(file: str) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"))
 
 
 def unit_at(file: str, line: int) -> Unit:
-    """Return the unit that a line stands in."""
-    return next((unit for unit in _units(file) if unit.first <= line <= unit.last), Unit())
+    """Return the unit that a line stands in; a constant of the module or a class is called by its name."""
+    inside = next((unit for unit in _units(file) if unit.first <= line <= unit.last), None)
+    if inside is not None:
+        return inside
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            return Unit(ast.unparse(target))
+    return Unit()
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, ast.AST]]:
@@ -195,42 +212,45 @@ def _change(node: ast.stmt | ast.expr) -> ast.AST | None:
     return changed
 
 
-# Of 28 wrongs once done by hand to derived formulas, those that no test told: file, before, after.
+# Of 28 wrongs once done by hand to derived formulas, those that no test told: before and after, wherever it stands.
 ONCE_UNNOTICED = (
-    ("compile/clusters.py", 'lost_with_accelerator.value == "node"', 'lost_with_accelerator.value != "node"'),
-    ("compile/__init__.py", "reference * (1.0 - cut.cut_fraction)", "reference * cut.cut_fraction"),
-    ("compile/capacity.py", "PREFERRED_UTILISATION = 0.85", "PREFERRED_UTILISATION = 0.95"),
-    ("compile/software.py", '"premium": 900.0', '"premium": 600.0'),
-    ("compile/layouts.py", "price_replicas(wides, calibration)", "price_replicas(specs, calibration)"),
-    ("compile/in_time.py", "yearly=yearly * factor", "yearly=np.append(yearly[:1] * factor, yearly[1:])"),
-    ("fleet/quantities.py", '"working": busy - drag', '"working": busy - drag / 2'),
+    ('lost_with_accelerator.value == "node"', 'lost_with_accelerator.value != "node"'),
+    ("reference * (1.0 - cut.cut_fraction)", "reference * cut.cut_fraction"),
+    ("PREFERRED_UTILISATION = 0.85", "PREFERRED_UTILISATION = 0.95"),
+    ('"premium": 900.0', '"premium": 600.0'),
     (
-        "results/energy.py",
-        "charge[:, None] * shares_of_power(plan, monthly.it_kwh)",
-        "charge[:, None] / np.ones_like(monthly.it_kwh)",
+        "return best, Point(\n        yearly=yearly * factor",
+        "return best, Point(\n        yearly=np.append(yearly[:1] * factor, yearly[1:])",
     ),
-    ("results/tables.py", "others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
+    ('"working": busy - drag', '"working": busy - drag / 2'),
+    ("charge[:, None] * shares_of_power(plan, monthly.it_kwh)", "charge[:, None] / np.ones_like(monthly.it_kwh)"),
+    ("others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
     (
-        "simulation/driver.py",
         "quantities.utilisation(busy, quantities.in_service(present, failed))",
         "quantities.utilisation(busy, 2 * quantities.in_service(present, failed))",
     ),
-    ("simulation/driver.py", "for requests in (shed, demand)", "for requests in (refused, demand)"),
-    ("fleet/quantities.py", "hours * accelerators / accelerators_per_node", "hours * accelerators"),
-    ("fleet/quantities.py", "slowness @ per_slowness", "(slowness > 0) @ per_slowness"),
-    ("results/event_table.py", "in_service[:, hours] @ dark", "in_service[:, hours] @ (dark > 0)"),
+    ("for requests in (shed, demand)", "for requests in (refused, demand)"),
+    ("hours * accelerators / accelerators_per_node", "hours * accelerators"),
+    ("slowness @ per_slowness", "(slowness > 0) @ per_slowness"),
+    ("in_service[:, hours] @ dark", "in_service[:, hours] @ (dark > 0)"),
 )
 
 
 def once_unnoticed() -> list[Mutant]:
-    """Return the wrongs that no test told, once."""
+    """Return the wrongs that no test told, once; what each replaces stands in one place of the program."""
     mutants = []
-    for name, before, after in ONCE_UNNOTICED:
-        path = ROOT / "planner" / name
+    for before, after in ONCE_UNNOTICED:
+        path = file_with(before)
         source = path.read_text(encoding="utf-8")
-        if source.count(before) != 1:
-            raise ValueError(f"planner/{name} has {before!r} {source.count(before)} times: state the wrong anew")
         start = source.index(before)
         line = source[:start].count("\n") + 1
         mutants.append(_mutant(path, start, before, after, range(line, line + before.count("\n") + 1)))
     return mutants
+
+
+def file_with(text: str) -> Path:
+    """Return the one file of the program that has a text, once: modules may be joined and moved."""
+    counts = {path: path.read_text(encoding="utf-8").count(text) for path in (ROOT / "planner").rglob("*.py")}
+    if sum(counts.values()) != 1:
+        raise ValueError(f"planner/ has {text!r} {sum(counts.values())} times: state anew what is meant")
+    return next(path for path, count in counts.items() if count)

@@ -20,19 +20,17 @@ import hypothesis
 import pytest
 
 from tests.mutants.forks import forked
-from tests.mutants.mutations import ONCE_UNNOTICED, ROOMS, ROOT, Mutant, unit_at
+from tests.mutants.mutations import ROOMS, ROOT, Mutant, once_unnoticed, unit_at
 
-POOL = (
-    *("compile", "results", "finance", "fleet", "simulation", "demand", "physics"),
-    *("oracles", "tools", "studies", "reporting", "cli", "test_verbs.py"),
-)
+_LEFT_ASIDE = ("attack", "benchmarks", "browser", "contracts", "docs", "editor", "fuzz", "hardening", "mutants")
+POOL = sorted(path.name for path in (ROOT / "tests").iterdir() if path.name not in _LEFT_ASIDE)
 """The tests that may tell. What they run in a process of its own is not counted, and would not have the wrong in it."""
 OPTIONS = (
     *("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow and not prove"),
     *("-W", "ignore:Module already imported"),  # hypothesis, before the forks
 )
 _LIMIT_S = 500
-_ROOMS = {*ROOMS, *(path.split("/")[0] for path, _, _ in ONCE_UNNOTICED)}
+_ROOMS = {*ROOMS, *(mutant.file.split("/")[1] for mutant in once_unnoticed())}
 Lines = dict[str, dict[str, list[int]]]
 """By file and unit, lines counted from the unit's first."""
 

@@ -14,7 +14,7 @@ from scipy.stats import linregress
 
 from planner.errors import ScenarioError
 from planner.onramp.first_scenario import order_dates, read_quotes
-from planner.onramp.traffic_statistics import fit_hourly_shape, fit_trend
+from planner.onramp.traffic_fit import fit_hourly_shape, fit_trend
 from planner.scenario.loading import load_scenario
 from planner.scenario.workload import Compound
 

@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 
 from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
 from planner.engine.log import Outage
-from planner.engine.open_shop import OpenShop
-from planner.engine.repair_shop import RepairShop
+from planner.engine.repair_shop import RepairShop, RepairShopProcess
+from planner.plan.parts import Headcount, ReliabilityPlan
 from planner.plan.plan import ClusterPlan
-from planner.plan.reliability_plan import ReliabilityPlan
-from planner.plan.software_plan import Headcount
 from planner.run.simulate import simulate
 from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 from tests.engine.worlds import scenario_of
@@ -120,7 +118,7 @@ def test_the_shop_inside_the_clock_is_the_same_shop(seed: int, crews: int, spare
     lots = [(0.0, 0), (0.0, 1), (150.0, 0), (260.0, 1)]
     drawn = [random_failures(random, clusters[c], 30, 500.0) for _, c in lots]
     env = simpy.Environment()
-    shops = RepairShop(plan, clusters), OpenShop(env, plan, clusters)
+    shops = RepairShop(plan, clusters), RepairShopProcess(env, plan, clusters)
     for (begin_h, cluster), failures in zip(lots, drawn, strict=True):
         if begin_h > env.now:
             env.run(until=begin_h)

@@ -58,14 +58,14 @@ def recalculate(books: Mapping[str, bytes], folder: Path) -> dict[str, dict[str,
 
 
 def live_cells(content: bytes) -> dict[str, tuple[str, float]]:
-    """Return the yellow cells of the assumptions by their labels: address, and what stands there."""
+    """Return the yellow cells of the inputs by their labels: address, and what stands there."""
     with zipfile.ZipFile(io.BytesIO(content)) as book:
         sheet, styles = book.read("xl/worksheets/sheet2.xml").decode(), book.read("xl/styles.xml").decode()
     yellow = [place for place, fill in enumerate(re.findall(r"<fill>.*?</fill>", styles)) if YELLOW in fill]
     formats = re.search(r"<cellXfs.*?</cellXfs>", styles, re.DOTALL)
     assert formats
     fills = [int(fill) for fill in re.findall(r'<xf [^>]*fillId="(\d+)"', formats[0])]
-    rows, found = sheets_of(content)["Assumptions"], {}
+    rows, found = sheets_of(content)["Inputs"], {}
     for cell, row, style, number in re.findall(r'<c r="(B(\d+))" s="(\d+)"><v>([^<]*)</v>', sheet):
         if fills[int(style)] in yellow:
             found[rows[int(row) - 1][0]] = (cell, float(number))
@@ -73,7 +73,7 @@ def live_cells(content: bytes) -> dict[str, tuple[str, float]]:
 
 
 def with_cells(content: bytes, cells: dict[str, float]) -> bytes:
-    """Return the workbook with other numbers typed into cells of the assumptions; nothing else is touched."""
+    """Return the workbook with other numbers typed into cells of the inputs; nothing else is touched."""
     target = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(target, "w") as new:
         for entry in old.namelist():

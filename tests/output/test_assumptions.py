@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.answers.assumptions import assumptions
 from planner.catalog.calibration import shipped_file, write_calibration
 from planner.errors import ScenarioError
-from planner.output.assumptions import assumptions
 from planner.plan.build import build_plan
 from planner.scenario.loading import load_scenario
 
@@ -18,7 +18,7 @@ Row = dict[str, str]
 
 
 def rows_of(path: Path, *overrides: str) -> dict[str, Row]:
-    columns = assumptions(load_scenario(path, overrides))
+    columns = assumptions(load_scenario(path, overrides)).columns
     assert list(columns) == ["path", "value", "unit", "source", "date", "grade"]
     rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
     assert len({row["path"] for row in rows}) == len(rows)
@@ -90,7 +90,7 @@ def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: Write) -> N
 
 def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its_own(write: Write) -> None:
     own = "clusters.h200.resale_curve=[{age_months: 36, fraction_of_new: 0.3}]"
-    listed, stated = (assumptions(load_scenario(write(), overrides)) for overrides in ([], [own]))
+    listed, stated = (assumptions(load_scenario(write(), overrides)).columns for overrides in ([], [own]))
     rows = dict(zip(listed["path"], zip(listed["value"], listed["grade"], strict=True), strict=True))
     assert rows["catalog.priors.resale_36m_nvidia"] == ("0.25 / 0.3 / 0.45", "C")
     assert rows["catalog.priors.resale_36m_amd"][1] == "D"

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from planner.answers.charts import CHARTS as ALL
+from planner.answers.charts import figures_of, write_charts
+from planner.answers.report import rebuild_report
+from planner.answers.run import write_run
 from planner.errors import ScenarioError
-from planner.output.charts import CHARTS as ALL
-from planner.output.charts import draw_charts, write_charts
-from planner.output.picture import PNG_WIDTH
-from planner.output.report.build import rebuild_report
-from planner.output.report.contents import Contents, read_contents
-from planner.output.run_folder import write_run
+from planner.output.folder import Contents, read_contents
+from planner.output.svg import PNG_WIDTH, files_of
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import TINY
@@ -47,6 +47,14 @@ def folder(kept: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def drawn(kept: Path) -> dict[str, bytes]:
     return draw_charts(read_contents(kept))
+
+
+def draw_charts(contents: Contents) -> dict[str, bytes]:
+    return {
+        f"charts/{name}.{suffix}": content
+        for name, picture in figures_of(contents).items()
+        for suffix, content in files_of(picture).items()
+    }
 
 
 def colours_of(picture: Image.Image) -> set[int]:
@@ -93,7 +101,7 @@ def test_charts_join_the_folder_and_stay_through_a_new_report(folder: Path) -> N
 
 
 def test_nothing_to_draw_is_said(kept: Path) -> None:
-    assert draw_charts(Contents(manifest={}, files={})) == {}
+    assert draw_charts(Contents(manifest={}, tables={})) == {}
 
 
 def test_the_command_line_draws_and_refuses(planner: Planner, folder: Path) -> None:
@@ -203,4 +211,4 @@ def test_a_file_of_the_folder_that_is_gone_is_named(folder: Path) -> None:
 
 def test_every_chart_stays_away_from_what_it_does_not_know() -> None:
     for draw in ALL.values():
-        assert draw(Contents(manifest={"kind": "unheard-of"}, files={})) is None
+        assert draw(Contents(manifest={"kind": "unheard-of"}, tables={})) is None

@@ -2,23 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from planner.output.actuals_folder import ACTUALS_TABLES
-from planner.output.columns import (
-    FRICTIONLESS_TYPES,
-    Column,
-    ColumnKind,
-    TableDescription,
-    _lines,
-    reference_page,
-    tables_of,
-    text_column,
-)
-from planner.output.comparison import COMPARISON_TABLES
-from planner.output.run_columns import RUN_TABLES, TABLES
-from planner.output.size_rows import SIZE_TABLES
-from planner.output.study_rows import STUDY_TABLES
-from planner.output.sweep_table import sweep_description
-from planner.output.zoom_folder import ZOOM_TABLES
+from docs.generate.pages import columns_page
+from planner.answers.actuals import ACTUALS_TABLES
+from planner.answers.comparison import COMPARISON_TABLES, sweep_description
+from planner.answers.size import SIZE_TABLES
+from planner.answers.study import STUDY_TABLES
+from planner.answers.tables import RUN_TABLES, TABLES, _lines, tables_of
+from planner.answers.zoom import ZOOM_TABLES
+from planner.output.tables import FRICTIONLESS_TYPES, Column, ColumnKind, TableDescription, text_column
 from planner.units import unit_of
 
 
@@ -28,19 +19,19 @@ def table(*columns: Column, key: tuple[str, ...] = ()) -> TableDescription:
 
 @pytest.mark.parametrize("kind", list(ColumnKind))
 def test_every_kind_is_named_on_the_page(kind: ColumnKind) -> None:
-    page = reference_page([table(Column(name="x", kind=kind, description="X.", unit="kWh"))])
+    page = columns_page([table(Column(name="x", kind=kind, description="X.", unit="kWh"))])
     assert f"| `x` | {FRICTIONLESS_TYPES[kind]} | kWh | X. |" in page
 
 
 def test_a_bar_in_a_description_does_not_break_the_table() -> None:
-    page = reference_page([table(Column(name="x", kind=ColumnKind.TEXT, description="a|b"))])
+    page = columns_page([table(Column(name="x", kind=ColumnKind.TEXT, description="a|b"))])
     assert "a\\|b" in page
 
 
 def test_tables_come_in_order_with_their_keys() -> None:
     first = table(Column(name="month", kind=ColumnKind.MONTH, description="Month."), key=("month",))
     second = TableDescription(name="events", description="One row an event.", columns=())
-    page = reference_page([first, second])
+    page = columns_page([first, second])
     assert page.index("## `monthly.csv`") < page.index("## `events.csv`")
     assert page.count("One row for each") == 1
 
@@ -67,11 +58,11 @@ def test_added_columns_stand_where_they_are_marked_and_words_in_braces() -> None
 
 def test_rows_become_columns_in_the_order_described_and_a_cell_too_many_or_few_is_a_fault() -> None:
     both = table(text_column("a", "A."), text_column("b", "B."))
-    assert both.filled([("x", 1), ("y", 2)]) == {"a": ["x", "y"], "b": [1, 2]}
-    assert both.filled(iter([])) == {"a": [], "b": []}
+    assert both.of_rows([("x", 1), ("y", 2)]).columns == {"a": ["x", "y"], "b": [1, 2]}
+    assert both.of_rows(iter([])).columns == {"a": [], "b": []}
     for wrong in ([("x", 1, "more")], [("x",)], [("x", 1), ("y",)]):
         with pytest.raises(ValueError, match="zip"):
-            both.filled(wrong)
+            both.of_rows(wrong)
 
 
 @pytest.mark.parametrize(("unit", "decimals"), [("kWh", 3), ("kW", 3), ("tokens", 0), ("USD", 2)])

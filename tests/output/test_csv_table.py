@@ -11,20 +11,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.generate.pages import columns_page
+from planner.answers.comparison import COMPARISON_TABLES, sweep_description
+from planner.answers.study import STUDY_TABLES
+from planner.answers.tables import RUN_TABLES
 from planner.errors import ConservationError
-from planner.output.columns import Column, ColumnKind, TableDescription, reference_page
-from planner.output.comparison import COMPARISON_TABLES
-from planner.output.csv_table import CsvFormat, format_cells, neutralised, write_csv
-from planner.output.run_columns import RUN_TABLES
-from planner.output.study_rows import STUDY_TABLES
-from planner.output.sweep_table import sweep_description
-from planner.studies.axes import parse_axes
+from planner.output import tables
+from planner.output.tables import Cells, Column, ColumnKind, CsvFormat, Table, TableDescription, neutralised
+from planner.studies.sweep import parse_axes
 
 NAME = Column(name="name", kind=ColumnKind.TEXT, description="Who.")
 SHARE = Column(name="share", kind=ColumnKind.DECIMAL, decimals=3, description="How much.", unit="fraction")
 AMOUNT = Column(name="amount_usd", kind=ColumnKind.CENTS, description="Money.", unit="USD")
 TABLE = TableDescription(name="things", description="Things, one a row.", columns=(NAME, SHARE, AMOUNT), key=("name",))
 EUROPEAN = CsvFormat(decimal_comma=True, byte_order_mark=True)
+
+
+def write_csv(description: TableDescription, columns: dict[str, Any], form: CsvFormat = CsvFormat()) -> bytes:  # noqa: B008
+    return tables.write_csv(Table(description, columns), form)
+
+
+def format_cells(described: Column, cells: Cells) -> list[str]:
+    description = TableDescription(name="t", description="T.", columns=(described,))
+    return Table(description, {described.name: cells}).texts(described.name)
 
 
 def column(kind: ColumnKind, decimals: int = 6) -> Column:
@@ -130,7 +139,7 @@ def test_a_hundred_thousand_rows_take_about_a_second_at_most() -> None:
 
 
 def test_the_reference_page_lists_every_column() -> None:
-    page = reference_page([TABLE])
+    page = columns_page([TABLE])
     assert "## `things.csv`" in page
     assert "| `share` | number | fraction | How much. |" in page
     assert "One row for each `name`." in page

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.output.columns import FRICTIONLESS_TYPES, Column, ColumnKind, TableDescription
-from planner.output.csv_table import CsvFormat, csv_files, write_csv
+from planner.output.tables import (
+    FRICTIONLESS_TYPES,
+    Column,
+    ColumnKind,
+    CsvFormat,
+    Table,
+    TableDescription,
+    csv_files,
+    write_csv,
+)
 
 TABLE = TableDescription(
     name="monthly_cost",
@@ -46,9 +54,9 @@ TABLE_SCHEMA_TYPES = {
 
 
 def package(form: CsvFormat) -> tuple[dict[str, Any], bytes]:
-    files = csv_files("run", [(TABLE, COLUMNS)], form)
+    files = csv_files("run", [Table(TABLE, COLUMNS)], form)
     assert list(files) == [f"{TABLE.name}.csv", "datapackage.json"]
-    content = write_csv(TABLE, COLUMNS, form)
+    content = write_csv(Table(TABLE, COLUMNS), form)
     assert files[f"{TABLE.name}.csv"] == content
     return json.loads(files["datapackage.json"]), content
 
@@ -94,4 +102,4 @@ def test_units_and_decimals_are_told() -> None:
 
 def test_every_kind_has_a_type_and_the_same_files_give_the_same_bytes() -> None:
     assert set(FRICTIONLESS_TYPES) == set(ColumnKind)
-    assert csv_files("run", [(TABLE, COLUMNS)]) == csv_files("run", [(TABLE, COLUMNS)])
+    assert csv_files("run", [Table(TABLE, COLUMNS)]) == csv_files("run", [Table(TABLE, COLUMNS)])

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+from planner.answers.assumptions import model_error
 from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
-from planner.output.assumptions import model_error
 
 
 def test_the_table_is_the_shipped_calibration() -> None:
-    columns, shipped = model_error(), read_calibration(SHIPPED_CALIBRATION)
+    columns, shipped = model_error().columns, read_calibration(SHIPPED_CALIBRATION)
     rows = list(zip(*columns.values(), strict=True))
     assert len(rows) >= 6
     for quantity, group, number, median, mean, unseen_median, unseen_mean, measured_width, unseen_width in rows:
@@ -23,6 +23,6 @@ def test_the_table_is_the_shipped_calibration() -> None:
 
 def test_without_cross_validation_the_cells_are_empty() -> None:
     shipped = read_calibration(SHIPPED_CALIBRATION)
-    columns = model_error(shipped.model_copy(update={"cross_validated": {}}))
+    columns = model_error(shipped.model_copy(update={"cross_validated": {}})).columns
     assert set(columns["unseen_median_fraction"]) == {None}
     assert columns["quantity"]

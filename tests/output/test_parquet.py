@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from planner.output.run_folder import parquet_bytes
+from planner.output.folder import parquet_bytes
+from planner.output.tables import Table, TableDescription, text_column
 from tests.conftest import Planner, WriteScenario
 
 
 def test_a_table_comes_back_as_it_was_and_always_as_the_same_bytes() -> None:
-    columns = {"month": ["2026-01", "2026-02"], "served_tokens": np.array([1.5, np.nan]), "nodes": np.array([1, 2])}
-    content = parquet_bytes(columns)
-    assert content == parquet_bytes(columns)
+    columns: dict[str, Any] = {
+        "month": ["2026-01", "2026-02"],
+        "served_tokens": np.array([1.5, np.nan]),
+        "nodes": np.array([1, 2]),
+    }
+    described = tuple(text_column(name, "X.") for name in columns)
+    table = Table(TableDescription(name="t", description="T.", columns=described), columns)
+    content = parquet_bytes(table)
+    assert content == parquet_bytes(table)
     pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(content)), pd.DataFrame(columns), check_dtype=False)
 
 

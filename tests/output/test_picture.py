@@ -10,18 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from planner.calibration.charts import validation_picture
-from planner.calibration.validation import shipped_check
-from planner.output.picture import (
+from docs.generate.validation_page import shipped_check, validation_picture
+from planner.output.blocks import Area, Box, Line, Mark, Panel, Picture, Rule
+from planner.output.scales import COLOURS, DASHES, Scale, dash_of
+from planner.output.svg import (
     PNG_WIDTH,
     WIDTH,
-    Area,
-    Box,
-    Line,
-    Mark,
-    Panel,
-    Picture,
-    Rule,
     bars,
     even_axis,
     files_of,
@@ -31,7 +25,6 @@ from planner.output.picture import (
     svg_of,
     swings,
 )
-from planner.output.scales import COLOURS, DASHES, Scale, dash_of
 
 SPACE = "{http://www.w3.org/2000/svg}"
 

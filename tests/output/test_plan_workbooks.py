@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.output.plan_workbooks import percentiles_of
+from planner.answers.plan_workbooks import BANDS_SHEET
 from planner.run.simulate import simulate, simulate_plan
 from planner.scenario.loading import load_scenario
 from tests.output.office import Sheet, sheets_of
@@ -39,7 +39,8 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     assert done.code == 0, done
     sheets = workbook(tmp_path / "o")
     assert list(sheets) == [
-        "Charts", "Comparison", "Bridge, USD", "Bridge, per token", "By month", "Statements", "Timeline", "Assumptions",
+        "Charts", "Comparison", "Bridge, USD", "Bridge, per token", BANDS_SHEET,
+        "Statements", "Timeline", "Assumptions",
     ]  # fmt: skip
     assert sheets["Comparison"][0] == ["Measure", "Unit", "tiny", "other", "other less tiny"]
     told = {(row["scenario"], row["measure"]): row["value"] for row in rows(tmp_path / "o" / "comparison.csv")}
@@ -55,19 +56,11 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     again = [plan, *(simulate_plan(plan.scenario, plan.plan, plan.seed, chance) for chance in (1, 2, 3))]
     cost = np.array([result.cost_cents().sum(axis=1) / 100 for result in again])
     expected = np.percentile(cost, [10, 50, 90], axis=0, method="median_unbiased")
-    own = [row for row in sheets["By month"][1:] if (row[0], row[1]) == ("tiny", "Cost, USD")]
+    own = [row for row in sheets[BANDS_SHEET][2:] if (row[0], row[1]) == ("tiny", "Cost, USD")]
     assert [row[3] for row in own] == ["2026-01", "2026-02", "2026-03"]
     np.testing.assert_allclose(np.array([row[5:8] for row in own], dtype=float).T, expected, rtol=1e-12)
-    assert {row[1] for row in sheets["By month"][1:]} == {"Cost, USD", "Served tokens", "Revenue, USD"}
-    assert all(row[2] > 0 for row in sheets["Statements"][1:])  # revenue
-
-
-def test_percentiles_are_those_of_numpy_to_the_last_digit() -> None:
-    random = np.random.default_rng(3)
-    for replications in (2, 3, 4, 9, 10, 19, 20, 100):
-        drawn = random.lognormal(10.0, 3.0, (replications, 36))
-        expected = np.percentile(drawn, [10, 50, 90], axis=0, method="median_unbiased")
-        np.testing.assert_array_equal(percentiles_of(drawn), expected)
+    assert {row[1] for row in sheets[BANDS_SHEET][2:]} == {"Cost, USD", "Served tokens", "Revenue, USD"}
+    assert all(row[2] > 0 for row in sheets["Statements"][2:])  # revenue
 
 
 def test_a_run_s_workbook_has_percentiles_by_month_where_it_was_drawn_again(
@@ -76,7 +69,7 @@ def test_a_run_s_workbook_has_percentiles_by_month_where_it_was_drawn_again(
     write()
     for draws, is_there in ((1, False), (3, True)):
         assert planner("run", "tiny.yaml", "--out", f"o{draws}", "--draws", draws, "-q").code == 0
-        assert ("By month" in workbook(tmp_path / f"o{draws}")) == is_there
+        assert (BANDS_SHEET in workbook(tmp_path / f"o{draws}")) == is_there
 
 
 def test_a_sweep_has_every_point_with_every_measure(planner: Planner, write: Write, tmp_path: Path) -> None:
@@ -84,10 +77,10 @@ def test_a_sweep_has_every_point_with_every_measure(planner: Planner, write: Wri
     done = planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4", "--out", "o", "-q")
     assert done.code == 0, done
     sheets, told = workbook(tmp_path / "o"), rows(tmp_path / "o" / "sweep.csv")
-    assert sheets["Sweep"][0][0] == "clusters.h200.nodes"
-    assert [row[0] for row in sheets["Sweep"][1:]] == [2.0, 4.0]
-    place = sheets["Sweep"][0].index("Cost, USD")
-    for row, point in zip(sheets["Sweep"][1:], told, strict=True):
+    assert sheets["Sweep"][1][0] == "clusters.h200.nodes"
+    assert [row[0] for row in sheets["Sweep"][2:]] == [2.0, 4.0]
+    place = sheets["Sweep"][1].index("Cost, USD")
+    for row, point in zip(sheets["Sweep"][2:], told, strict=True):
         assert row[place] == pytest.approx(float(point["cost_usd"]), abs=0.005)
 
 
@@ -105,7 +98,7 @@ def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
     assert {"revenue_usd", "gross_margin_fraction", "operating_margin_fraction", "irr_per_year"} <= carried
     bands, sheets = rows(folder / "monthly_bands.csv"), workbook(folder)
     assert ("revenue_usd", "h200") in {(row["output"], row["cluster"]) for row in bands}
-    shown = sheets["By month"][1:]
+    shown = sheets[BANDS_SHEET][2:]
     assert len(shown) == len(bands)
     for row, band in zip(shown, bands, strict=True):
         assert row[5:8] == pytest.approx([float(band[name] or "nan") for name in ("p10", "p50", "p90")], rel=1e-6)

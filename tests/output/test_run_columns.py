@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from planner import load_scenario, simulate
-from planner.output.columns import ColumnKind, TableDescription
-from planner.output.run_columns import RUN_TABLES
-from planner.output.run_folder import write_run
+from planner import simulate
+from planner.answers.run import write_run
+from planner.answers.tables import RUN_TABLES
+from planner.api import load
+from planner.output.tables import ColumnKind, TableDescription
 from planner.units import unit_of
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=13"])
+    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=13"])
     target = tmp_path_factory.mktemp("run") / "out"
     write_run(simulate(scenario), target)
     return target

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.output.run_folder import begin_run, scenario_sha256, write_run
-from planner.output.summary import summary, summary_table
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.answers.run import scenario_sha256, summary, summary_table, write_run
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]
@@ -60,10 +58,8 @@ def test_what_would_mend_late_requests_is_tried_once_and_before_the_draws_are_aw
         tried.append(run)
         return []
 
-    monkeypatch.setattr("planner.output.summary.worst_reasons", reasons)
-    finish = begin_run(result)
-    assert tried == [result]
-    finish(tmp_path / "out", None)
+    monkeypatch.setattr("planner.answers.run.worst_reasons", reasons)
+    write_run(result, tmp_path / "out")
     assert summary(result)["late_reasons"] == []
     assert tried == [result]
 
@@ -181,9 +177,11 @@ def test_the_printed_table_fits_a_terminal_and_ends_with_the_fleet(result: RunRe
 
 
 def test_a_notebook_gets_frames(root: Path) -> None:
-    from planner import RunResult, load_scenario, simulate  # noqa: PLC0415 - as a notebook writes it
+    from planner import simulate  # noqa: PLC0415 - as a notebook writes it
+    from planner.api import load  # noqa: PLC0415 - as a notebook writes it
+    from planner.run.simulate import RunResult  # noqa: PLC0415 - as a notebook writes it
 
-    scenario = load_scenario(root / "scenarios" / "mixed-fleet.yaml", ["horizon_months=3", "clusters.b200-2027=null"])
+    scenario = load(root / "scenarios" / "mixed-fleet.yaml", ["horizon_months=3", "clusters.b200-2027=null"])
     outcome = simulate(scenario, seed=1)
     assert isinstance(outcome, RunResult)
     frame = outcome.timeline_monthly()

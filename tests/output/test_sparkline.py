@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.output.summary import month_lines
-from planner.output.text_table import ASCII, BLOCKS, sparkline
+from planner.answers.run import month_lines
+from planner.output.terminal import ASCII, BLOCKS, sparkline
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from planner.output.text_table import text_table
+from planner.output.terminal import text_table
 
 
 def test_numbers_align_right_and_words_left() -> None:

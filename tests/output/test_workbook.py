@@ -9,26 +9,17 @@ from datetime import date
 import pytest
 
 from planner.output.workbook import (
+    Cell,
     Page,
     SheetChart,
-    SheetTable,
-    column_letters,
-    sheet_of,
     style_of,
     words,
     write_tables,
 )
 from tests.output.office import sheets_of
 
-TABLE = SheetTable(
-    headings=("month", "cost_usd", "in_time_fraction"),
-    rows=[("=1+1", 0.5, 0.25), ("b", None, True), (date(2026, 1, 1), -2.0, None)],
-)
-
-
-@pytest.mark.parametrize(("place", "letters"), [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ"), (702, "AAA")])
-def test_column_letters(place: int, letters: str) -> None:
-    assert column_letters(place) == letters
+HEADINGS = ("month", "cost_usd", "in_time_fraction")
+ROWS = [("=1+1", 0.5, 0.25), ("b", None, True), (date(2026, 1, 1), -2.0, None)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +39,10 @@ def test_headings_are_words(name: str, said: str, style: str) -> None:
 
 def test_a_table_is_a_sheet_with_a_chart_and_its_text_is_never_run() -> None:
     chart = SheetChart(title="Cost, USD", columns=("cost_usd",))
-    pages = {"One": Page(table=TABLE, charts=(chart,), note="as simulated"), "Two": Page(table=TABLE)}
+    pages = {
+        "One": Page(headings=HEADINGS, rows=ROWS, charts=(chart,), note="as simulated"),
+        "Two": Page(headings=HEADINGS, rows=ROWS),
+    }
     written = write_tables("tables", date(2026, 1, 1), pages)
     assert written == write_tables("tables", date(2026, 1, 1), pages)
     sheets = sheets_of(written)
@@ -56,21 +50,37 @@ def test_a_table_is_a_sheet_with_a_chart_and_its_text_is_never_run() -> None:
     assert sheets["Two"] == [
         ["Month", "Cost, USD", "In time"], ["=1+1", 0.5, 0.25], ["b", "", True], ["2026-01-01", -2.0, ""],
     ]  # fmt: skip
+    assert sheets["One"] == [["as simulated", "", ""], *sheets["Two"]]
     with zipfile.ZipFile(io.BytesIO(written)) as book:
         assert "<f>" not in book.read("xl/worksheets/sheet2.xml").decode()
+        assert "<autoFilter" in book.read("xl/worksheets/sheet2.xml").decode()
         drawn = book.read("xl/charts/chart1.xml").decode()
-    assert "One!$B$2:$B$4" in drawn
+    assert "One!$B$3:$B$5" in drawn
     assert "Cost, USD" in drawn
 
 
+def test_a_formula_is_stored_with_its_value_and_a_cell_to_type_into_is_yellow_and_bounded() -> None:
+    rows = [(Cell(2.0, limits=(0.0, 5.0)), Cell(4.0, "'Live'!$A$2*2", "usd"), Cell(float("nan"), 'IF(1=1,"",0)'))]
+    chart = SheetChart(title="Twice", columns=("twice_usd",))
+    page = Page(headings=("typed", "twice_usd", "none"), rows=rows, charts=(chart,))
+    written = write_tables("live", date(2026, 1, 1), {"Live": page}, charts_on="Live")
+    assert sheets_of(written) == {"Live": [["Typed", "Twice, USD", "None"], [2.0, 4.0, ""]]}
+    with zipfile.ZipFile(io.BytesIO(written)) as book:
+        sheet = book.read("xl/worksheets/sheet1.xml").decode()
+    assert "<f>'Live'!$A$2*2</f><v>4" in sheet
+    assert '<dataValidation type="decimal"' in sheet
+    assert "<autoFilter" not in sheet
+
+
 def test_a_long_table_is_cut_and_says_so() -> None:
-    cut = sheet_of({"time": [str(number) for number in range(12)], "lost": [float("nan")] * 12}, 5)
+    cut = Page.of({"time": [str(number) for number in range(12)], "lost": [float("nan")] * 12}, most=5)
     assert len(cut.rows) == 6
     assert cut.rows[0] == ("0", None)
     assert cut.rows[-1] == ("and 7 more in the CSV file", None)
 
 
 def test_what_is_no_number_is_text_or_nothing() -> None:
-    table = SheetTable(headings=("plan", "payback_months"), rows=(("a", float("inf")), ("b", float("nan")), ("c", 3.0)))
-    sheets = sheets_of(write_tables("plans", date(2026, 1, 1), {"Plans": Page(table=table)}))
+    rows = (("a", float("inf")), ("b", float("nan")), ("c", 3.0))
+    page = Page(headings=("plan", "payback_months"), rows=rows)
+    sheets = sheets_of(write_tables("plans", date(2026, 1, 1), {"Plans": page}))
     assert [row[1] for row in sheets["Plans"][1:4]] == ["inf", "", 3.0]

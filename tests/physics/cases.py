@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import formats_of
-from planner.physics.model_shape import ModelShape
-from planner.physics.part import Part
+from planner.catalog.load import formats_of, load_catalog
+from planner.physics.model_on_part import ModelShape, Part
 from planner.units import GIB
 
 FORMATS = formats_of(load_catalog())

@@ -5,8 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from planner.physics.coefficients import COEFFICIENTS, NAMES, SATURATED, Calibration, groups_of, prior_calibration
-from planner.physics.uncertainty import Spread, interval
+from planner.physics.coefficients import (
+    COEFFICIENTS,
+    NAMES,
+    SATURATED,
+    Calibration,
+    Spread,
+    groups_of,
+    interval,
+    prior_calibration,
+)
 
 
 def test_names_are_distinct_and_priors_positive() -> None:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import CapacityError
-from planner.physics.memory import (
+from planner.physics.model_on_part import (
     PREFILL_CHUNK_TOKENS,
     USABLE_FRACTION,
+    Part,
     activation_bytes,
     candidate_degrees,
     kv_shards,
@@ -19,7 +20,6 @@ from planner.physics.memory import (
     streamed_shared_bytes,
     weight_bytes,
 )
-from planner.physics.part import Part
 from planner.units import GIB
 from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MI300X, MIXTRAL
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner.physics.model_shape import ModelShape
+from planner.physics.model_on_part import ModelShape
 from tests.physics.cases import DEEPSEEK, GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL
 
 

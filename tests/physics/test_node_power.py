@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.physics.node_power import (
+from planner.physics.power import (
+    BoardRating,
     NodePower,
     NodeRating,
     ServingMix,
     board_power_at_load_w,
     build_node_power,
+    power_fraction,
+    throughput_fraction_at_cap,
 )
-from planner.physics.power import BoardRating, power_fraction, throughput_fraction_at_cap
 
 H200 = BoardRating(tdp_w=700.0, idle_w=110.0)
 B200 = BoardRating(tdp_w=1000.0, idle_w=140.0)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import planner.catalog
+from docs.generate.validation_page import serving_board_w
 from planner.calibration.power_fit import read_power_measurements
-from planner.calibration.probe.rows import ProbeRow, read_rows
-from planner.calibration.probe.stack import LLAMA_8B, LLAMA_70B, StackShape
-from planner.calibration.validation import serving_board_w
+from planner.calibration.probe import ProbeRow
+from planner.calibration.probe_kernels import LLAMA_8B, LLAMA_70B, StackShape
 from planner.physics.power import BoardRating, board_power_w, power_fraction
+from tests.calibration.probe_rows import read_rows
 from tests.shipped import shipped_calibration
 
 CATALOG = Path(planner.catalog.__path__[0])

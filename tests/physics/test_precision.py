@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.physics.part import compute_flops_per_s, refusal
-from planner.physics.precision import canonical_precision, shared_weight_bytes
+from planner.physics.model_on_part import canonical_precision, compute_flops_per_s, refusal, shared_weight_bytes
 from tests.physics.cases import B200, DEEPSEEK, FORMATS, GPT_OSS, H200, LLAMA_70B, MI300X
 
 

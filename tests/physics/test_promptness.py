@@ -10,21 +10,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
+from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics import slo_model as promptness
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
-from planner.physics.replica_times import Asked, Lengths, ReplicaTimes
-from planner.physics.slo_miss import (
+from planner.physics.replica import Asked, Lengths, Replicas, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.physics.slo_model import (
     CELLS,
+    Thinning,
+    late_curve,
     late_first,
     late_tokens,
     least_late_tokens,
     prompts_behind,
+    refusing,
     room_for_prefills,
+    sustains_more,
     waits_beyond,
 )
-from planner.physics.slo_model import Thinning, late_curve, refusing, sustains_more
 from tests.shipped import shipped_calibration
 
 ASKED = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=8.0)

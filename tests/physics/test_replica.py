@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
+from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import NAMES, Calibration, prior_calibration
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.replica import (

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from planner.physics.coefficients import roofline_calibration
-from planner.physics.memory import memory_fit
+from planner.physics.model_on_part import memory_fit
 from tests.plan.oracle_machines import ELSEWHERE, YEAR_H, Doc, Machines, facts, goes_back, of, three
 
 
@@ -511,10 +511,10 @@ class Oracle(Machines):
             "expansion": self.expansion(),
             "money": self.money(),
             "promise": {
-                "in_time_fraction": promise.get("in_time", 0.99),
-                "each_month": promise.get("each", "month") == "month",
-                "of_workload": promise.get("of", "workload") == "workload",
-                "in_replications_fraction": promise.get("in_replications", 0.9),
+                "in_time": promise.get("in_time", 0.99),
+                "each": promise.get("each", "month"),
+                "of": promise.get("of", "workload"),
+                "in_replications": promise.get("in_replications", 0.9),
             },
             "warnings": ELSEWHERE,
             "notes": ELSEWHERE,  # sentences: test_contradictions

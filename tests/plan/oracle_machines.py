@@ -21,17 +21,14 @@ import yaml
 from scipy.stats import gamma
 
 import planner.catalog
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
+from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import Calibration, roofline_calibration
-from planner.physics.memory import memory_fit
-from planner.physics.node_power import NodeRating, ServingMix, build_node_power
+from planner.physics.model_on_part import memory_fit
 from planner.physics.operating import at_objective
-from planner.physics.power import BoardRating
-from planner.physics.replica import ReplicaSpec, price_replicas
-from planner.physics.replica_times import Asked, ReplicaTimes
+from planner.physics.power import BoardRating, NodeRating, ServingMix, build_node_power
+from planner.physics.replica import Asked, ReplicaSpec, ReplicaTimes, price_replicas
 from planner.physics.slo_model import late_curve
-from planner.plan.service import Service
+from planner.plan.capacity import Service
 from planner.plan.slo_capacity import lengths_of, traffic_of
 from planner.scenario.scenario import Scenario
 from tests.shipped import shipped_calibration
@@ -303,7 +300,7 @@ class Machines:
         return {
             "late_tables": burst[0],
             "refused_tables": burst[1],
-            "calm_tables": calm,
+            "no_burst_tables": calm,
             "burst_tables": by_rate,
             "most_loads": most,
             "alone_s": alone,

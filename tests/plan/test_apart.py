@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
+from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.replica import price_replicas
 from planner.physics.slo_model import Curve
-from planner.plan import disaggregation as apart
-from planner.plan.capacity import service_of
-from planner.plan.layouts import candidates as candidates_of
+from planner.plan import slo_capacity as apart
+from planner.plan.capacity import Service, service_of
+from planner.plan.capacity import candidates as candidates_of
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
 from planner.plan.slo_capacity import Candidates, traffic_of
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import Asked, zoom
@@ -101,7 +99,7 @@ def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None
 def test_the_pace_of_pools_is_told_at_the_formulas_speed() -> None:
     """A stack at half of it that keeps 0.05 s a token would take half of that at its full speed."""
     some, specs, load = candidates()
-    _, point = apart.apart_point(some, specs, load, 36, (0.5, 1.0))
+    _, point = apart.apart_point(some, specs, load, 36, 0.5, 1.0)
     assert 0.01 < point.tpot_s <= 0.5 * 0.05
     assert point.held_tpot_s == point.tpot_s
 
@@ -183,7 +181,7 @@ def test_two_pools_take_no_more_than_the_one_that_is_full_first() -> None:
         for last in (1.2, 1.5)
     )  # fmt: skip
     for pools in ((prefill, decode), (decode, prefill)):
-        lateness = apart._lateness(*pools)
+        lateness = apart._lateness_of_both(*pools)
         assert lateness.loads[-2:] == pytest.approx((1.2, 1.2))
         assert lateness.late_fractions[-2:] == pytest.approx((1.0 - 0.5 * (1.0 - 0.1 - 0.4 * 0.2 / 0.5), 1.0))
 
@@ -196,7 +194,7 @@ def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) 
         growths.add(growth)
         return traffic_of(workload, growth)
 
-    monkeypatch.setattr("planner.plan.disaggregation.traffic_of", noted)
+    monkeypatch.setattr("planner.plan.slo_capacity.traffic_of", noted)
     assert service(waits, nodes=1, pools="separate").requests_per_s == pytest.approx(
         service(waits, nodes=16, pools="separate").requests_per_s
     )

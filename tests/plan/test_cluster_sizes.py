@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.plan.cluster_sizes import _steps
+from planner.plan.sizes import _steps
 from tests.engine.worlds import merged, plan_of, scenario_of
 from tests.plan.test_placement import models_on_a_node
 

@@ -8,21 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
-from planner.physics.memory import memory_fit
+from planner.catalog.load import load_catalog, part_of, shape_of
+from planner.physics.model_on_part import memory_fit
 from planner.physics.operating import OperatingPoint, at_objective
-from planner.physics.replica import ReplicaSpec, price_replicas
-from planner.physics.replica_times import Asked, ReplicaTimes
+from planner.physics.replica import Asked, ReplicaSpec, ReplicaTimes, price_replicas
 from planner.physics.slo_model import Curve, late_curve
 from planner.plan import slo_capacity as in_time
-from planner.plan.capacity import build_services, service_of
-from planner.plan.disaggregation import separate
-from planner.plan.layouts import candidates as candidates_of
-from planner.plan.overload import queueing
+from planner.plan.capacity import Service, build_services, service_of
+from planner.plan.capacity import candidates as candidates_of
 from planner.plan.placement import _speed
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
 from planner.plan.slo_capacity import (
     Candidates,
     _prefill_fraction,
@@ -31,6 +26,8 @@ from planner.plan.slo_capacity import (
     lengths_of,
     mean_point,
     pooled_nodes,
+    queueing,
+    separate,
     traffic_of,
 )
 from planner.plan.workloads import queue_outgrown
@@ -72,6 +69,11 @@ def candidates(of: Workload) -> tuple[Candidates, OperatingPoint]:
     return Candidates(replicas=replicas, mean_rates=rates, **pooled), point  # type: ignore[arg-type]
 
 
+def curve_of(tried: Candidates, index: int, of: Workload) -> Curve:
+    """Late shares of one of them."""
+    return late_curve(ReplicaTimes(tried.replicas, index, 1.0, lengths_of(of)), tried.asked(index, of))
+
+
 @pytest.mark.parametrize(("prompt", "p95", "ttft_s", "tpot_s"), [(2000, 7000, 1.0, 0.05), (8000, 29000, 2.0, 0.03)])
 def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: float, tpot_s: float) -> None:
     """Though by mean times another ranks first, and few are tried."""
@@ -79,7 +81,7 @@ def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: flo
     asked = workload(tokens=tokens, slo={"ttft_s": ttft_s, "tpot_s": tpot_s})
     tried, _ = candidates(asked)
     lengths = lengths_of(asked)
-    rates = [tried.curve(index, 1.0, asked, lengths).capacity_requests_per_s / 2**index for index in range(4)]
+    rates = [curve_of(tried, index, asked).capacity_requests_per_s / 2**index for index in range(4)]
     best, _, rate = tried.best(1.0, asked, lengths)
     assert best == np.argmax(rates) != np.argmax(tried.mean_rates)
     assert rate == pytest.approx(max(rates))
@@ -90,7 +92,7 @@ def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(ttft
     """On one accelerator a prompt takes eight times as long: more of them than may be late are so when it idles."""
     asked = workload(tokens={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": ttft_s})
     tried, _ = candidates(asked)
-    curves = [tried.curve(index, 1.0, asked, lengths_of(asked)) for index in range(4)]
+    curves = [curve_of(tried, index, asked) for index in range(4)]
     rates = [curve.capacity_requests_per_s / 2**index for index, curve in enumerate(curves)]
     assert [index for index, curve in enumerate(curves) if curve.too_long_fraction <= 0.01] == keeping
     best, curve, rate = tried.best(1.0, asked, lengths_of(asked))
@@ -138,7 +140,7 @@ def test_steps_twice_as_fast_serve_twice_as_much_in_half_the_time() -> None:
     """But for the little that is no step: what the engine does about a request once."""
     usual, strict = workload(), workload(slo={"ttft_s": 0.5, "tpot_s": 0.025})
     slow, fast = (
-        in_time_point(candidates(usual)[0], asked, 12, (speed, 1.0)) for asked, speed in ((usual, 1.0), (strict, 2.0))
+        in_time_point(candidates(usual)[0], asked, 12, speed, 1.0) for asked, speed in ((usual, 1.0), (strict, 2.0))
     )
     assert fast[0] == slow[0]
     assert fast[1].yearly == pytest.approx(2 * slow[1].yearly, rel=0.01)
@@ -156,7 +158,7 @@ def test_what_can_wait_is_served_as_fast_as_its_steps() -> None:
 def test_who_queues_is_never_refused_and_late_beyond_what_a_replica_takes() -> None:
     asked = workload(on_overload="queue")
     tried, _ = candidates(asked)
-    lateness = queueing(tried.curve(1, 1.0, asked, lengths_of(asked)))
+    lateness = queueing(curve_of(tried, 1, asked))
     assert np.all(np.diff(lateness.loads) > 0.0)
     late, refused = lateness.at(np.array([0.5, 10.0]))
     assert late[0] < 0.01

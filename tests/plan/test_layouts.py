@@ -8,8 +8,7 @@ import pytest
 from planner.errors import CapacityError
 from planner.physics.coefficients import roofline_calibration
 from planner.physics.replica import price_replicas
-from planner.plan.capacity import build_services
-from planner.plan.layouts import layouts_of
+from planner.plan.capacity import build_services, layouts_of
 from planner.plan.placement import laid_out
 from planner.plan.reuse import Reuse
 from tests.engine.worlds import scenario_of
@@ -43,13 +42,10 @@ def test_beside_each_layout_stand_perfect_software_and_the_next_wider_precision(
     scenario = scenario_of({})
     reuse = Reuse(scenario)
     layouts = layouts_of(scenario.clusters["h200"], "llama-3.1-70b", "fp8", 500.0, reuse)
-    count = len(layouts.specs)
-    columns = layouts.beside_others.table()
-    np.testing.assert_array_equal(columns[:, :count], layouts.replicas.table())
     perfect = price_replicas(layouts.specs, roofline_calibration())
-    np.testing.assert_array_equal(columns[:, count : 2 * count], perfect.table())
+    np.testing.assert_array_equal(layouts.roofline.table(), perfect.table())
     assert layouts.wider == "bf16"
-    assert np.all(layouts.beside_others.fixed_s[2 * count :] > layouts.beside_others.fixed_s[:count])
+    assert np.all(layouts.wide.fixed_s > layouts.replicas.fixed_s)
 
 
 def test_a_model_that_no_layout_holds_is_refused_each_time() -> None:

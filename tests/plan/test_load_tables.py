@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
-from planner.engine.router import allowed_loads
-from planner.plan.load_tables import _most_load
+from planner.engine.dispatch import allowed_loads
 from planner.plan.placement import services_of
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, load_grid
 from planner.plan.reuse import Reuse
+from planner.plan.sizes import _most_load
 from planner.run.simulate import simulate
 from planner.sizing.lp_data import most_in_time
 from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
@@ -70,9 +70,9 @@ def test_tables_are_longer_only_where_work_is_offered_beyond() -> None:
 
 def test_bursts_make_more_late_than_calm_traffic() -> None:
     calm, bursty = (plan_of(long_prompts(0.05, burst_index_of_dispersion=index)) for index in (1.0, 8.0))
-    assert bursty.calm_tables is not None
-    assert calm.late_tables == pytest.approx(bursty.calm_tables[0])
-    assert bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.calm_tables[0, 0, 0, LOAD_CELLS // 4]
+    assert bursty.no_burst_tables is not None
+    assert calm.late_tables == pytest.approx(bursty.no_burst_tables[0])
+    assert bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.no_burst_tables[0, 0, 0, LOAD_CELLS // 4]
 
 
 GROWN_REQUESTS_PER_S = 9.0
@@ -140,8 +140,8 @@ def test_waits_allow_the_more_the_more_requests_even_out() -> None:
     assert np.all(np.diff(allowed) >= 0.0)
     assert allowed[0] < 0.75 * allowed[3]
     (by_rate,) = plan.burst_tables.values()
-    assert plan.calm_tables is not None
-    missed = plan.calm_tables[:, 0, 0].sum(axis=0) + by_rate.at_rate(4.0 * 3600.0).sum(axis=0)
+    assert plan.no_burst_tables is not None
+    missed = plan.no_burst_tables[:, 0, 0].sum(axis=0) + by_rate.at_rate(4.0 * 3600.0).sum(axis=0)
     kept = np.flatnonzero(missed[: LOAD_CELLS // 2 + 1] <= 0.015)[-1]  # the last cell before too many are missed
     assert allowed[2] == pytest.approx(kept / (LOAD_CELLS // 2))
 
@@ -158,12 +158,15 @@ def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> N
         )
         gap = np.abs(by_rate.at_rate(rate * 3600.0)[:, : loads.size] - exact)
         assert gap.max() < (1e-9 if np.log2(rate) % 1 == 0 else 0.01)
-    assert plan.calm_tables is not None
+    assert plan.no_burst_tables is not None
     for row in range(6):  # up to the cells said to be calm, bursts make nobody late and nobody is refused
-        until, refused = by_rate.calm_cells[:, row].astype(int) + 1, by_rate.added[1, row] + plan.calm_tables[1, 0, 0]
+        until, refused = (
+            by_rate.calm_cells[:, row].astype(int) + 1,
+            by_rate.added[1, row] + plan.no_burst_tables[1, 0, 0],
+        )
         assert np.abs(by_rate.added[0, row, : until[0]]).max() <= 1e-4 < np.abs(by_rate.added[0, row, until[0]])
         assert refused[: until[1]].max() <= 1e-6 < refused[until[1]]
-    even = plan.calm_tables[1, 0, 0]
+    even = plan.no_burst_tables[1, 0, 0]
     assert even[: int(by_rate.even_cells) + 1].max() <= 1e-6 < even[int(by_rate.even_cells) + 1]
     assert not plan_of(grown(10.0, "traffic")).burst_tables
     assert not plan_of(grown(10.0, rate=0.0)).burst_tables

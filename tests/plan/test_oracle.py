@@ -16,6 +16,7 @@ from planner.plan.build import build_plan
 from planner.plan.capacity import build_services
 from planner.plan.reuse import Reuse
 from planner.scenario.loading import load_scenario
+from planner.scenario.scenario import SloTarget
 from tests.plan.oracle import Oracle
 from tests.plan.oracle_machines import ELSEWHERE
 
@@ -27,7 +28,7 @@ MINUTES = {"late_tables", "refused_tables"}  # whose bursts the oracle cuts into
 
 def fields_of(record: Any) -> dict[str, Any]:
     """Return a record's fields; the oracle has mappings, and records of physics as they are."""
-    if record is None or isinstance(record, Mapping):
+    if record is None or isinstance(record, Mapping | SloTarget):
         return dict(record or {})
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
@@ -36,7 +37,7 @@ def differences(found: Any, expected: Any, place: str) -> Iterator[str]:
     """Yield every place where a plan is not what the oracle says; a field it does not know is one."""
     if expected is ELSEWHERE:
         return
-    if dataclasses.is_dataclass(found) or isinstance(found, Mapping):
+    if dataclasses.is_dataclass(found) or isinstance(found, Mapping | SloTarget):
         left, right = fields_of(found), fields_of(expected)
         yield from (f"{place}.{name}: not worked out by the oracle" for name in left if name not in right)
         yield from (f"{place}.{name}: no field of the plan" for name in right if name not in left)

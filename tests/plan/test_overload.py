@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
-from planner.physics.replica import ReplicaSpec, price_replicas
-from planner.physics.replica_times import Lengths, ReplicaTimes
-from planner.plan.overload import _FAR_BEYOND, _OVERLOADS, _admitted_by_pace
+from planner.catalog.load import load_catalog, part_of, shape_of
+from planner.physics.replica import Lengths, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.plan.slo_capacity import _FAR_BEYOND, _OVERLOADS, _admitted_by_pace
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import Asked, zoom
 from tests.engine.worlds import merged, plan_of, scenario_of
@@ -38,7 +36,7 @@ def test_of_prompts_all_alike_the_rest_of_what_the_pace_admits_is_refused() -> N
     times = times_of(one)
     batch = 40.0
     held_s = float(times.tpot_s(np.array([batch]))[0])
-    rates, admitted = _admitted_by_pace(times, one, held_s)
+    rates, admitted = _admitted_by_pace(times, held_s)
     assert admitted == pytest.approx(batch / (300.0 * held_s), rel=1e-3)
     assert rates[0] == admitted[0]
     assert rates[-1] == pytest.approx(10 * admitted[-1])
@@ -51,7 +49,7 @@ def test_where_long_prompts_are_refused_more_often_the_pace_admits_more() -> Non
     )  # fmt: skip
     times = times_of(mixed)
     held_s = float(times.tpot_s(np.array([40.0]))[0])
-    rates, admitted = _admitted_by_pace(times, mixed, held_s)
+    rates, admitted = _admitted_by_pace(times, held_s)
     assert (np.diff(rates) > 0.0).all()
     assert (np.diff(admitted) > -1e-12).all()
     assert admitted[-1] > 2.0 * admitted[0]
@@ -65,7 +63,7 @@ def test_a_pace_that_the_fullest_batch_keeps_admits_no_more_than_that_batch() ->
     )  # fmt: skip
     times = times_of(one)
     fullest = np.array([times.most_batch])
-    _, admitted = _admitted_by_pace(times, one, 2.0 * float(times.tpot_s(fullest)[0]))
+    _, admitted = _admitted_by_pace(times, 2.0 * float(times.tpot_s(fullest)[0]))
     assert admitted == pytest.approx(float(times.requests_per_s(fullest)[0]))
 
 

@@ -10,9 +10,8 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
-from planner.physics.memory import memory_fit
+from planner.catalog.load import load_catalog, part_of, shape_of
+from planner.physics.model_on_part import memory_fit
 from planner.plan import placement
 from planner.plan.capacity import build_services
 from planner.plan.plan import Deployment

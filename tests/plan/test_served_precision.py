@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.catalog.physics import part_of, shape_of
+from planner.catalog.load import part_of, shape_of
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import power_fraction
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
-from planner.plan.capacity import build_services, stream_s
+from planner.plan.capacity import Service, build_services, stream_s
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
 from tests.engine.worlds import merged, plan_of, scenario_of
 from tests.shipped import shipped_calibration
 

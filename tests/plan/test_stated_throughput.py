@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.calibration.grid import Grid, evaluate_grid
+from planner.calibration.throughput import Grid, evaluate_grid
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from planner.run.simulate import simulate

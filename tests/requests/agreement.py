@@ -20,13 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from planner.demand.bursts import Bursts, shares_with_bursts
-from planner.physics.replica import price_replicas
-from planner.physics.replica_times import ReplicaTimes
-from planner.physics.slo_miss import late_first
-from planner.physics.slo_model import late_curve
-from planner.plan.capacity import build_services
+from planner.physics.replica import ReplicaTimes, price_replicas
+from planner.physics.slo_model import late_curve, late_first
+from planner.plan.capacity import Service, build_services
 from planner.plan.reuse import Reuse
-from planner.plan.service import Service
 from planner.plan.slo_capacity import Candidates, lengths_of
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import Asked, zoom
@@ -74,7 +71,7 @@ PARTS = {
     "MI325X": "accelerator: MI325X",
     "B200": "accelerator: B200, engine: tensorrt-llm, precision: fp4",
 }
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "zoom.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "zoom.md"
 BEGIN, END = "<!-- written by make prove -->", "<!-- until here -->"
 NODES = {"chat": 1, "code-completion": 1, "long-context": 6}
 NOON = datetime(2026, 1, 10, 12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from planner.requests.steps import StepTimes
+from planner.requests.batching import StepTimes
 
 
 @dataclass

@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.calibration.clients import Load, closed_loop
-from planner.catalog.load import load_catalog
-from planner.catalog.physics import part_of, shape_of
+from planner.calibration.predictions import closed_loop
+from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.operating import Traffic, at_concurrency
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
-from planner.physics.replica_times import Lengths, ReplicaTimes
-from planner.requests.batching import Replica
-from planner.requests.request import Request
-from planner.requests.steps import StepTimes
+from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.requests.batching import Replica, Request, StepTimes
 from tests.requests.naive_batching import Sequence, Walk
 from tests.shipped import shipped_calibration
 
@@ -89,7 +85,7 @@ def test_one_request_by_hand() -> None:
 @pytest.mark.parametrize("clients", [4, 48])
 def test_a_steady_batch_takes_what_the_core_says(model: str, clients: int) -> None:
     priced = replicas(model)
-    _, tpot_s = closed_loop(StepTimes.of(priced, 0), Load(clients=clients, prompt_tokens=1000, output_tokens=500))
+    _, tpot_s = closed_loop(StepTimes.of(priced, 0), clients, 1000, 500)
     traffic = Traffic(input_tokens=1000, output_tokens=500, burst_fraction=1.0)
     expected = at_concurrency(priced, np.zeros(1, dtype=np.intp), traffic, float(clients)).tpot_s[0]
     # Clients that start together prefill together, so their tokens wait for fewer prompts than in a mixed batch.
@@ -200,8 +196,8 @@ def test_requests_of_a_replica_that_fails_start_again_elsewhere() -> None:
 def test_clients_that_start_together_wait_for_one_another_by_hand() -> None:
     times = StepTimes(fixed_s=0.01, prefill_s_per_token=1e-4, chunk_tokens=112)
     # Each prompt fills a step of about 0.01 + 0.01 s; the second client's token comes after the first's and its own.
-    ttft_s, tpot_s = closed_loop(times, Load(clients=2, prompt_tokens=100, output_tokens=2))
+    ttft_s, tpot_s = closed_loop(times, 2, 100, 2)
     assert 0.021 < ttft_s < 0.042
     assert tpot_s >= 0.01
-    alone_s, _ = closed_loop(times, Load(clients=1, prompt_tokens=100, output_tokens=2))
+    alone_s, _ = closed_loop(times, 1, 100, 2)
     assert alone_s == pytest.approx(0.02, rel=0.05)

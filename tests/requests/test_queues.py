@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.requests.request import Request
+from planner.requests.batching import Request, StepTimes
 from planner.requests.router import Group, Pool, Promise, Router
-from planner.requests.steps import StepTimes
 from tests.oracles.erlang import erlang_c
 
 STEP_S = 1e-3

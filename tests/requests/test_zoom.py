@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.answers.zoom import summary_text, zoom_summary
 from planner.demand.bursts import BURST_S
-from planner.engine.streams import streams
+from planner.engine.log import streams
 from planner.errors import ScenarioError
 from planner.onramp.traffic_log import read_request_log
-from planner.output.zoom_folder import summary_text, zoom_summary
 from planner.plan.build import build_plan
 from planner.plan.placement import services_of
 from planner.plan.reuse import Reuse
-from planner.requests.arrivals import Span, minute_factors
-from planner.requests.hour import Breakdown, stand_in_hour
+from planner.requests.hour import Breakdown, Span, hour_at, minute_factors
 from planner.requests.outcome import Outcome, outcomes
 from planner.requests.zoom import Asked, Zoom, simulate_hour, zoom
 from planner.run.simulate import run_engine
@@ -116,10 +115,12 @@ def test_parked_nodes_serve_nobody(tmp_path: Path) -> None:
     (plain, _), (parked, _) = (
         hour(chat_scenario(tmp_path, 70.9, 0.0, *stated), minutes=1) for stated in ((), ("site.parking={}",))
     )
-    nodes = [sum(stand.replicas / stand.replicas_per_node for stand in of.hour.stands) for of in (plain, parked)]
+    nodes = [
+        sum(group.replicas / group.replicas_per_node for group in of.hour.replica_groups) for of in (plain, parked)
+    ]
     parking = parked.plan.site.parking
     assert parking is not None
-    at_work = sum(stand.busy_nodes for stand in parked.hour.stands)
+    at_work = sum(group.busy_nodes for group in parked.hour.replica_groups)
     assert nodes == [10, np.ceil(at_work * (1.0 + parking.headroom_fraction))]
     assert nodes[1] < nodes[0]
 
@@ -227,7 +228,7 @@ def test_breakdowns_send_requests_elsewhere(tmp_path: Path) -> None:
     scenario = chat_scenario(tmp_path, 100.0, 0.0)
     plan, asked = build_plan(scenario), Asked(at=NOON, minutes=1, requests=1)
     services, _ = services_of(scenario, {}, Reuse(scenario))
-    calm = stand_in_hour(scenario, plan, run_engine(plan, 1)[0], services, NOON)
+    calm = hour_at(scenario, plan, run_engine(plan, 1)[0], services, NOON)
     assert calm.breakdowns == ()
     dark = Breakdown(cluster=None, accelerators=0, start_s=30.0, end_s=40.0)
     found = simulate_hour(scenario, plan, replace(calm, breakdowns=(dark,)), asked, 1)
@@ -354,7 +355,7 @@ def test_a_cluster_that_a_rule_enlarged_is_as_request_by_request() -> None:
     change = merged(asked, {"horizon_months": 3, "expansion": {"rules": [{**rule, "most_nodes": 8, "lead_weeks": 1}]}})
     zoomed = zoom(scenario_of(change), Asked(at=datetime(2026, 3, 20, 12), minutes=3, requests=20_000))
     (outcome,) = outcomes(zoomed)
-    assert zoomed.hour.stands[0].replicas == 8
+    assert zoomed.hour.replica_groups[0].replicas == 8
     missed = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
     assert missed == pytest.approx(1.0 - float(outcome.in_time.mean()), abs=0.015)
     assert missed > 0.01

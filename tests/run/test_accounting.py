@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.engine.failures import HARD
 from planner.engine.repair_shop import RepairShop
-from planner.finance.accounts import ACCOUNT_ORDER, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View
-from planner.finance.ledger import Dimension
+from planner.finance.ledger import ACCOUNT_ORDER, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, Dimension, View
 from planner.finance.months import MonthGrid
 from planner.run.measures import series_of
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]
@@ -322,11 +319,8 @@ def hard_failures(result: RunResult) -> dict[int, list[float]]:
     """Return the time of each hard failure by cluster, from the table of outages."""
     shop = result.run.shop
     assert isinstance(shop, RepairShop)
-    drawn = [(c, t) for f, owner in zip(shop.failed, shop.owner, strict=True)
-             for c, t, hard in zip(owner.tolist(), f.time_h.tolist(), (f.severity == HARD).tolist(), strict=True)
-             if hard]  # fmt: skip
-    began = {(outage.cluster, outage.start_h) for outage in shop.outages() if outage.severity == "hard"}
-    return {c: sorted(t for cluster, t in drawn if cluster == c and (c, t) in began) for c in range(2)}
+    began = {(row.claim.cluster, row.claim.failed_h) for row in shop.rows if row.claim.severity == "hard"}
+    return {c: sorted(time_h for cluster, time_h in began if cluster == c) for c in range(2)}
 
 
 def test_every_hard_failure_costs_freight_and_after_the_warranty_a_part(run: Run) -> None:

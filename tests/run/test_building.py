@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.finance.accounts import Account, View
-from planner.finance.ledger import Dimension
-from planner.run.measures import measures
-from planner.run.ownership import ownership, present_cost_usd
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.finance.ledger import Account, Dimension, View
+from planner.run.measures import measures, ownership, present_cost_usd
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]

@@ -12,13 +12,11 @@ import pytest
 
 from planner.engine.log import Change, ChangeLog, Purchase
 from planner.errors import ConservationError
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account
-from planner.finance.ledger import Dimension
-from planner.finance.months import MonthGrid, _month_firsts
+from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Dimension
+from planner.finance.months import MonthGrid
 from planner.run.accounting import write_ledger
 from planner.run.cohorts import cohorts_of, cost_cents
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, make_plan
 
@@ -62,7 +60,7 @@ def test_a_purchase_that_vanishes_is_noticed(run: Run, monkeypatch: pytest.Monke
     """The interpolation that once lost 26 million dollars, put back in place."""
 
     def interpolated(grid: MonthGrid, hours: Any) -> Any:
-        return np.interp(hours, *_month_firsts(grid))
+        return np.interp(hours, *grid.month_firsts)
 
     monkeypatch.setattr(MonthGrid, "coordinate_of_hour", interpolated)
     with pytest.raises(ConservationError, match=r"h200, 2026-02: 0\.00 USD of capex in the ledger, [\d,.]+ delivered"):

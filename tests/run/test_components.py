@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account
-from planner.finance.ledger import Dimension
+from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Dimension
 from planner.run.measures import measures
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import dollars
 

@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.answers.assumptions import assumptions
 from planner.catalog.load import load_catalog
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account
-from planner.finance.ledger import Dimension
-from planner.finance.rent import left_of_term_usd, mean_price_usd_per_h, term_prices_usd_per_h
-from planner.output.assumptions import assumptions
+from planner.finance.financing import left_of_term_usd, mean_price_usd_per_h, term_prices_usd_per_h
+from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Dimension
 from planner.run.measures import measures
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]
@@ -180,8 +178,8 @@ def test_own_or_rent_flips_between_the_surveys(run: Run) -> None:
 
 def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(write: Write) -> None:
     scenario = load_scenario(write(), ["clusters.h200.contract={kind: reserved}"])
-    listed = assumptions(scenario)
-    row = listed["path"].index("catalog.priors.rent_3yr_h200")
+    listed = assumptions(scenario).columns
+    row = list(listed["path"]).index("catalog.priors.rent_3yr_h200")
     assert listed["value"][row] == "2.61 / 2.9 / 3.19"
     assert "July 2026" in listed["source"][row]
     assert listed["date"][row] == "2026-07-31"
@@ -240,7 +238,7 @@ def test_a_part_with_a_resale_curve_of_its_own_is_sold_by_it(write: Write) -> No
         values.append(value[:2, list(Account).index(Account.RESIDUAL_VALUE)])
     assert values[1][0] == pytest.approx(values[0][0] * 0.8 / 0.625)  # the catalogue's at twelve months
     assert values[1][1] == values[0][1]
-    listed = [path for path in assumptions(own)["path"] if "resale_" in str(path) and "priors" in str(path)]
+    listed = [path for path in assumptions(own).columns["path"] if "resale_" in str(path) and "priors" in str(path)]
     assert listed[:1] == ["catalog.priors.resale_12m_amd"]
     assert listed[-1] == "catalog.priors.resale_12m_h200"
     assert "catalog.priors.resale_12m_nvidia" not in listed

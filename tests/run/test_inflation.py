@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.finance.accounts import Account
-from planner.finance.ledger import Dimension
+from planner.finance.ledger import Account, Dimension
 from planner.run.measures import measures
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]

@@ -12,14 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, LEASE_PAYMENTS, Account, View
-from planner.finance.cents import usd
-from planner.finance.lease import LeaseSchedule, LeaseTerms, lease_schedule
-from planner.finance.ledger import Dimension
-from planner.run.measures import measures
-from planner.run.ownership import ownership
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.finance.financing import LeaseSchedule, LeaseTerms, lease_schedule
+from planner.finance.ledger import CAPEX_ACCOUNTS, LEASE_PAYMENTS, Account, Dimension, View, usd
+from planner.run.measures import measures, ownership
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]

@@ -7,20 +7,18 @@ import numpy as np
 import pytest
 import pyxirr
 
-from planner.finance.accounts import (
+from planner.finance.ledger import (
     CAPEX_ACCOUNTS,
     COST_OF_SERVING_ACCOUNTS,
     NOT_COST_ACCOUNTS,
     OPERATING_EXPENSE_ACCOUNTS,
     Account,
+    Dimension,
     View,
 )
-from planner.finance.ledger import Dimension
 from planner.run.measure_names import HIGHER_IS_BETTER, MEASURES
-from planner.run.measures import measures, series_of, service
-from planner.run.ownership import levelised_to_date, ownership
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.measures import levelised_to_date, measures, ownership, series_of, service
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from planner.units import unit_of
 

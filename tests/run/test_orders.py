@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account, View
-from planner.finance.cents import usd
-from planner.run.measures import measures
-from planner.run.ownership import ownership
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.finance.ledger import CAPEX_ACCOUNTS, Account, View, usd
+from planner.run.measures import measures, ownership
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]

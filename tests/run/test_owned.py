@@ -9,15 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.finance.accounts import CAPEX_ACCOUNTS, Account, Position
-from planner.finance.depreciation import make_cohorts
-from planner.finance.ledger import Dimension
+from planner.finance.depreciation import make_cohorts, tax_depreciation
+from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Dimension, Position
 from planner.finance.months import MonthGrid
-from planner.finance.tax import tax_depreciation
 from planner.run.cohorts import opening_of, opening_value_cents
 from planner.run.measures import measures
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.finance.accounts import View
+from planner.answers.run import write_run
 from planner.finance.depreciation import depreciate
-from planner.output.run_folder import write_run
-from planner.run.building import building_of
-from planner.run.cohorts import assets_of, is_owned, leases_of, owned_value_cents, tax_base
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.finance.ledger import View
+from planner.run.cohorts import assets_of, building_of, is_owned, leases_of, owned_value_cents, tax_base
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
 Write = Callable[..., Path]

@@ -12,17 +12,14 @@ import pandas as pd
 import pytest
 
 from planner.engine.driver import Run, Simulation
-from planner.engine.log import SoftwareEvent
-from planner.engine.rented import rent_for_shed
-from planner.engine.streams import streams
+from planner.engine.hourly import rent_for_shed
+from planner.engine.log import SoftwareEvent, streams
 from planner.plan.plan import Plan
 from planner.run.accounting import write_ledger
 from planner.run.cohorts import cohorts_of
-from planner.run.event_table import tokens_per_node_h
 from planner.run.monthly import sum_months
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
-from planner.run.tables import _machine_time
+from planner.run.simulate import RunResult, simulate
+from planner.run.tables import _machine_time, tokens_per_node_h
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, demand_plan, make_plan, workload_plan
 from tests.engine.worlds import QUIET, scenario_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
-from planner.finance.accounts import Account
+from planner.finance.ledger import Account
 from planner.scenario.actuals import FLEET, Actuals, Seen, read_actuals
 from planner.scenario.loading import load_scenario
 from tests.conftest import TINY

@@ -10,7 +10,7 @@ import pytest
 
 from planner.errors import ScenarioError
 from planner.scenario.loading import load_scenario
-from planner.scenario.prices import dated_quotes, standing_price, tariff_of
+from planner.scenario.site import dated_quotes, standing_price, tariff_of
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]

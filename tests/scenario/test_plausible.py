@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from planner.api import Stopped, sweep
 from planner.catalog.load import load_catalog
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
+from planner.scenario.consistency import _fields, implausible
 from planner.scenario.loading import load_scenario
-from planner.scenario.plausible import _fields, implausible
 from planner.scenario.scenario import Scenario
 from planner.scenario.schema import scenario_schema
-from planner.verbs import Stopped, sweep
 from tests.conftest import ROOT, Outcome, Planner, WriteScenario
 
 NO_RANGE = {
@@ -253,7 +253,7 @@ def test_a_sweep_counts_its_warnings_and_a_resumed_one_keeps_them(
     with pytest.raises(Stopped):
         sweep(scenario, vary, out, progress=stop)
     answer = sweep(scenario, vary, out, resume=True)
-    assert [len(point.warnings) for point in answer.points] == [0, 1, 1]
+    assert [len(point.warnings) for point in answer.result.points] == [0, 1, 1]
     assert [warning.rpartition(" (")[2] for warning in answer.warnings] == ["1 of 3 combinations)"] * 2
     assert json.loads((out / "manifest.json").read_text())["warnings"] == answer.warnings
 

@@ -12,7 +12,7 @@ import pytest
 
 from planner.onramp.first_scenario import starter_text
 from planner.scenario.schema import scenario_schema, study_schema
-from planner.studies.headlines import headline_names
+from planner.studies.replicate import headline_names
 from planner.yaml_io import parse_document, read_document
 
 Valid = Callable[[Any], bool]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.scenario.study_loading import load_study
-from planner.studies.inputs import stated
-from planner.studies.paths import at, reach
+from planner.scenario.study import load_study
+from planner.studies.inputs import at, reach, stated
 from planner.studies.prepare import prepare
 
 Write = Callable[..., Path]

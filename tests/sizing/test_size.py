@@ -14,25 +14,20 @@ import yaml
 
 import planner
 from planner.errors import CapacityError, ScenarioError
-from planner.output.csv_table import SCHEMA_VERSION
-from planner.run.measures import measures
-from planner.run.ownership import ownership, present_cost_usd
+from planner.output.tables import SCHEMA_VERSION
+from planner.run.measures import measures, ownership, present_cost_usd
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.sizing import confirm
-from planner.sizing.candidate import Clock, Judged, judged
 from planner.sizing.choices import MIXED, Counts, choices_of
 from planner.sizing.confirm import Confirmation, Effort, _settled
-from planner.sizing.evaluate import Archive, Evaluator, Objective, Outcome, Trial, Workers
-from planner.sizing.explain import explain
-from planner.sizing.infeasible import what_to_relax
-from planner.sizing.local_search import cheaper_as_run, fullest
-from planner.sizing.relaxation import Relaxation
+from planner.sizing.evaluate import Archive, Clock, Evaluator, Judged, Objective, SizingOutcome, Trial, Workers, judged
+from planner.sizing.explain import explain, what_to_relax
+from planner.sizing.relaxation import Relaxation, solve_together
 from planner.sizing.replications import Surveyed
-from planner.sizing.search import Search
+from planner.sizing.search import Search, cheaper_as_run, fullest
 from planner.sizing.size import Sized, price_change, size, trial_of
-from planner.sizing.solved import solve_together
-from planner.studies import dask_engine
+from planner.studies import engines
 from tests.output.office import sheets_of
 
 REPLICATIONS = 3
@@ -288,9 +283,9 @@ def test_at_the_price_that_is_named_the_rival_costs_as_much() -> None:
 def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None:
     content = toy(("2026-01-01",))
     answer = planner.size(content, tmp_path / "out", replications=REPLICATIONS, confirmations=4, workers=1)
-    result = simulate(load_scenario(answer.plan), seed=1, replication=0)
+    result = simulate(load_scenario(answer.folder / "plan.yaml"), seed=1, replication=0)
     _, search = problem(content)
-    own = search.outcomes(answer.sized.plan.counts, [0])[0]
+    own = search.outcomes(answer.result.plan.counts, [0])[0]
     assert present_cost_usd(result).sum() == pytest.approx(own.net_present_cost_usd, rel=1e-12)
     assert result.verdict().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
     summary = answer.summary()
@@ -300,10 +295,13 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"plan.yaml", "frontier.csv", "families.csv", "months.csv", "promises.csv", "report.html"} <= files
     sheets = sheets_of((tmp_path / "out" / "workbook.xlsx").read_bytes())
-    assert {"By month", "Size purchases", "Size frontier"} <= set(sheets)
-    assert sheets["By month"][0][5:8] == ["P10", "P50", "P90"]
-    assert answer.sized.as_stated().cost_cents().sum() == simulate(load_scenario(answer.plan)).cost_cents().sum()
-    check_families(answer.sized)
+    assert {"Percentiles by month", "Size purchases", "Size frontier"} <= set(sheets)
+    assert sheets["Percentiles by month"][1][5:8] == ["P10", "P50", "P90"]
+    assert (
+        answer.result.as_stated().cost_cents().sum()
+        == simulate(load_scenario(answer.folder / "plan.yaml")).cost_cents().sum()
+    )
+    check_families(answer.result)
     frontier = answer.table()
     assert frontier.is_answer.sum() == 1
     assert (np.diff(frontier.cost) > 0).all()
@@ -378,7 +376,7 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
     runs: list[int] = []
     outcome = Evaluator.outcome
 
-    def counted(evaluator: Evaluator, counts: Counts, replication: int, *changes: Any) -> Outcome:
+    def counted(evaluator: Evaluator, counts: Counts, replication: int, *changes: Any) -> SizingOutcome:
         runs.append(replication)
         if replication >= 2 and "stop" in flags:
             raise RuntimeError
@@ -398,7 +396,7 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
 
 
 def test_a_sizing_that_could_not_begin_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_engine, "_CONNECT_S", 1)
+    monkeypatch.setattr(engines, "_CONNECT_S", 1)
     with pytest.raises(ScenarioError, match="no Dask scheduler answers"):
         planner.size(toy(("2026-01-01",)), tmp_path / "o", replications=2, scheduler="tcp://127.0.0.1:1")
     assert not (tmp_path / "o").exists()

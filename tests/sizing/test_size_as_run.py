@@ -9,18 +9,15 @@ from typing import Any
 import pytest
 
 import planner
-from planner.finance.accounts import Account
-from planner.run.ownership import present_cost_usd
+from planner.finance.ledger import Account
+from planner.run.measures import present_cost_usd
 from planner.scenario.loading import load_scenario
-from planner.sizing.candidate import Clock
 from planner.sizing.choices import Counts, choices_of
-from planner.sizing.evaluate import Archive, Outcome, Workers
-from planner.sizing.local_search import cheaper_as_run, fullest
-from planner.sizing.local_search import searched as from_limits
-from planner.sizing.moves import carried_on
+from planner.sizing.evaluate import Archive, Clock, SizingOutcome, Workers
 from planner.sizing.replications import Surveyed
 from planner.sizing.review import policy_search
-from planner.sizing.search import Search
+from planner.sizing.search import Search, carried_on, cheaper_as_run, fullest
+from planner.sizing.search import searched as from_limits
 from planner.sizing.size import _search, trial_of
 from tests.sizing.test_size import CALM, exhaustive, keeps, toy, ways, whole
 from tests.sizing.test_size_review import REVIEW, cost, fixed_search, uncertain
@@ -246,7 +243,7 @@ def test_a_start_that_is_far_too_large_is_soon_left(monkeypatch: pytest.MonkeyPa
     tried: set[Counts] = set()
     outcomes = Archive.outcomes
 
-    def noted(archive: Archive, runs: Any) -> list[Outcome]:
+    def noted(archive: Archive, runs: Any) -> list[SizingOutcome]:
         tried.update(counts for counts, _ in runs)
         return outcomes(archive, runs)
 

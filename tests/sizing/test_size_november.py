@@ -10,10 +10,9 @@ import pytest
 
 from planner.plan.slo_target import LEAST_SHORTFALL
 from planner.scenario.loading import load_scenario
-from planner.sizing.candidate import Clock
 from planner.sizing.choices import Counts
 from planner.sizing.confirm import Effort
-from planner.sizing.evaluate import Archive, workers_of
+from planner.sizing.evaluate import Archive, Clock, workers_of
 from planner.sizing.size import Sized, size, trial_of
 
 NOVEMBER = Path(__file__).parents[1] / "benchmarks" / "november"

@@ -15,9 +15,8 @@ import yaml
 import planner
 from planner.errors import ScenarioError
 from planner.scenario.loading import load_scenario
-from planner.sizing.candidate import Clock
-from planner.sizing.evaluate import Archive, Outcome, Workers
-from planner.sizing.policies import Policies
+from planner.sizing.choices import Policies
+from planner.sizing.evaluate import Archive, Clock, SizingOutcome, Workers
 from planner.sizing.replications import Surveyed
 from planner.sizing.review import FIXED, REVIEWED, forecast, levels_of, policy_search
 from planner.sizing.search import Search
@@ -97,9 +96,9 @@ def test_the_forecast_of_compound_growth_is_exact() -> None:
     assert forecast(tokens, 2) == pytest.approx(tokens[:2].mean(), rel=1e-12)  # too little to see growth
 
 
-def shown(tokens: float, delivered_h: float) -> Outcome:
+def shown(tokens: float, delivered_h: float) -> SizingOutcome:
     months = np.ones(4)
-    return Outcome(
+    return SizingOutcome(
         cost=1.0, net_present_cost_usd=1.0, capital_usd=1.0, shares=months[:, None], utilisation=months,
         tokens=tokens * months, delivered_h={"h200": delivered_h},
     )  # fmt: skip
@@ -122,7 +121,7 @@ def test_what_is_never_delivered_is_late() -> None:
 def test_the_answer_says_what_a_review_is_worth(tmp_path: Path) -> None:
     content, study = uncertain(tmp_path)
     answer = planner.size(content, tmp_path / "out", study=study, replications=8, confirmations=8, workers=1)
-    review = answer.sized.review
+    review = answer.result.review
     assert review is not None
     by_name = {each.name: each for each in review.alternatives}
     saved, fixed, reviewed = by_name[FIXED].saved, by_name[FIXED].outcome, by_name[REVIEWED].outcome

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, Factors, bridge
-from planner.finance.variance import PLAN_CAUSES
+from planner.finance.bridge import CAUSE_MEANINGS, CAUSES, PLAN_CAUSES, Factors, bridge
 from planner.run.measures import measures
-from planner.run.result import RunResult
-from planner.run.simulate import simulate
+from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import dollars, factors_of
 

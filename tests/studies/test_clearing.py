@@ -10,11 +10,10 @@ import pytest
 
 from planner.files import MANIFEST
 from planner.studies import runner
-from planner.studies.analysis import Finished
-from planner.studies.merge import SINGLE
+from planner.studies.analysis import Finished, open_store, study_manifest
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Goal, Watch, Workforce, run_rows
-from planner.studies.study import open_store, study_manifest
+from planner.studies.store import SINGLE
 from tests.attack.killing import killed_at
 from tests.benchmarks.study_memory import made_up
 from tests.hardening.test_stopped import faults_of

@@ -15,10 +15,10 @@ import pytest
 
 from planner.errors import ScenarioError
 from planner.scenario.loading import load_scenario
-from planner.sizing.candidate import Clock
 from planner.sizing.confirm import Effort
+from planner.sizing.evaluate import Clock
 from planner.sizing.size import size, trial_of
-from planner.studies import dask_engine
+from planner.studies import engines
 from planner.studies.engines import run_batches
 from planner.studies.prepare import prepare
 from tests.sizing.test_size import toy
@@ -130,7 +130,7 @@ def test_a_cluster_that_grows_with_its_work_grows(study: Path, tmp_path: Path) -
 def test_a_cluster_without_workers_is_one_message(
     study: Path, tmp_path: Path, cluster: Callable[[int], Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_engine, "_WORKERS_S", 0.5)
+    monkeypatch.setattr(engines, "_WORKERS_S", 0.5)
     address = cluster(0).address
     prepared = prepare(study)
     setup = prepared.setup(prepared.montecarlo())

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from planner.studies import correlation
-from planner.studies.points import PointSet
+from planner.studies import distributions
+from planner.studies.designs import PointSet
 
 
 def points(count: int, dimensions: int) -> np.ndarray:
@@ -24,29 +24,29 @@ def matrix(*pairs: tuple[int, int, float], size: int = 3) -> np.ndarray:
 
 def test_columns_get_the_rank_correlations_asked_for() -> None:
     ranks = matrix((0, 1, 0.7), (1, 2, -0.4))
-    moved = correlation.correlate(points(8192, 3), correlation.factor(ranks))
+    moved = distributions.correlate(points(8192, 3), distributions.factor(ranks))
     found = stats.spearmanr(moved).statistic
     assert found == pytest.approx(ranks, abs=0.01)
 
 
 def test_columns_stay_uniform_and_uncorrelated_inputs_stay_put() -> None:
     cube = points(4096, 3)
-    moved = correlation.correlate(cube, correlation.factor(matrix((0, 1, 0.8))))
+    moved = distributions.correlate(cube, distributions.factor(matrix((0, 1, 0.8))))
     assert moved[:, 2] == pytest.approx(cube[:, 2], abs=1e-9)
     for column in moved.T:
         assert stats.kstest(column, "uniform").pvalue > 0.01
 
 
 def test_perfect_correlation_is_allowed() -> None:
-    moved = correlation.correlate(points(256, 3), correlation.factor(matrix((0, 1, 1.0))))
+    moved = distributions.correlate(points(256, 3), distributions.factor(matrix((0, 1, 1.0))))
     assert moved[:, 0] == pytest.approx(moved[:, 1])
 
 
 def test_an_impossible_matrix_is_seen_and_mended() -> None:
     ranks = matrix((0, 1, 0.9), (1, 2, 0.9), (0, 2, -0.9))
-    assert not correlation.is_valid(ranks)
-    near = correlation.nearest_valid(ranks)
-    assert correlation.is_valid(near)
+    assert not distributions.is_valid(ranks)
+    near = distributions.nearest_valid(ranks)
+    assert distributions.is_valid(near)
     assert np.diag(near) == pytest.approx(np.ones(3))
     assert np.abs(near - ranks).max() < 0.6
 
@@ -56,13 +56,13 @@ def test_the_nearest_matrix_is_valid_and_leaves_valid_ones_alone(entries: list[f
     ranks = np.eye(4)
     ranks[np.triu_indices(4, 1)] = entries
     ranks = np.triu(ranks) + np.triu(ranks, 1).T
-    near = correlation.nearest_valid(ranks)
-    assert correlation.is_valid(near)
-    if correlation.is_valid(ranks):
+    near = distributions.nearest_valid(ranks)
+    assert distributions.is_valid(near)
+    if distributions.is_valid(ranks):
         assert near == pytest.approx(ranks, abs=5e-3)
 
 
 @given(st.floats(-1, 1))
 def test_scores_and_ranks_are_inverse(rank: float) -> None:
-    there = correlation.score_correlation(np.array([rank]))
-    assert correlation.rank_correlation(there) == pytest.approx([rank], abs=1e-9)
+    there = distributions.score_correlation(np.array([rank]))
+    assert distributions.rank_correlation(there) == pytest.approx([rank], abs=1e-9)

@@ -104,7 +104,7 @@ def test_only_what_keeps_its_promise_can_be_best() -> None:
     short[:8, 1] = 0.3
     months = np.where(short > 0, 5.0, 36.0)
     asked = [(name, 0.9) for name in NAMES]
-    a, b, c = standings(rows.T, (short.T, months.T), asked, 4, lower_is_better=True)
+    a, b, c = standings(rows.T, short.T, months.T, asked, 4, lower_is_better=True)
     assert [each.keeps_promise for each in (a, b, c)] == [False, True, True]
     assert [each.kept_fraction.value for each in (a, b, c)] == pytest.approx([0.8, 0.9, 1.0])
     assert a.shortfall_fraction == pytest.approx(0.08)  # the 72nd smallest of 80
@@ -114,9 +114,9 @@ def test_only_what_keeps_its_promise_can_be_best() -> None:
     pairs = {(each.scenario, each.against) for each in decisions(rows.T, NAMES, 4, (1, 2), lower_is_better=True)}
     assert len(pairs) == 6  # against all others only where more than two keep it
     others_short = np.tile([[0.1], [0.0], [0.1]], 80)
-    alone = standings(rows.T, (others_short, months.T), asked, 4, lower_is_better=True)
+    alone = standings(rows.T, others_short, months.T, asked, 4, lower_is_better=True)
     assert alone[1].best_fraction.value == 1.0
-    none = standings(rows.T, (np.full((3, 80), 0.1), months.T), asked, 4, lower_is_better=True)
+    none = standings(rows.T, np.full((3, 80), 0.1), months.T, asked, 4, lower_is_better=True)
     assert all(np.isnan(each.best_fraction.value) for each in none)
 
 
@@ -124,7 +124,7 @@ def test_replications_that_failed_judge_nothing() -> None:
     rows = np.array([[1.0, 2.0]] * 16)
     rows[3, 0] = np.nan
     short = np.where(np.isnan(rows), np.nan, 0.0)
-    found = standings(rows.T, (short.T, short.T + 36.0), [("a", 1.0), ("b", 1.0)], 4, lower_is_better=True)
+    found = standings(rows.T, short.T, short.T + 36.0, [("a", 1.0), ("b", 1.0)], 4, lower_is_better=True)
     assert found[0].keeps_promise
     assert found[0].kept_fraction.completed == 15
     assert found[0].best_fraction.completed == 15

@@ -11,22 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from planner.api import study
 from planner.errors import ScenarioError
 from planner.files import MANIFEST
-from planner.studies import analysis
-from planner.studies.dask_engine import Todo
-from planner.studies.intervals import (
-    mean_estimate,
-    percentile_estimate,
-    spread_estimates,
-)
-from planner.studies.merge import FURTHER, SINGLE
+from planner.studies.analysis import open_store
+from planner.studies.decision import mean_estimate, percentile_estimate, spread_estimates
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Workforce
-from planner.studies.shard_index import Homes
-from planner.studies.stored_columns import stored_bytes
-from planner.studies.study import open_store
-from planner.verbs.many_runs import study
+from planner.studies.store import FURTHER, SINGLE, stored_bytes
 from tests.studies.conftest import SMALL
 from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
@@ -79,15 +71,6 @@ def test_a_study_that_was_extended_over_the_border_by_others_has_the_same_bytes(
     assert bytes_of(tmp_path / "grown") == bytes_of(tmp_path / "at-once")
 
 
-def test_a_long_study_is_read_a_scenario_at_a_time_to_the_same_bytes(
-    every: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finish(every, tmp_path / "held", ROWS)
-    monkeypatch.setattr(analysis, "_AT_ONCE_BYTES", 1)
-    assert not isinstance(finish(every, tmp_path / "read", ROWS).by_scenario("cost_usd"), np.ndarray)
-    assert bytes_of(tmp_path / "read") == bytes_of(tmp_path / "held")
-
-
 def test_damage_beyond_the_detailed_costs_those_beyond_alone(few: Prepared, tmp_path: Path) -> None:
     finish(few, tmp_path / "o", ROWS)
     before = bytes_of(tmp_path / "o")
@@ -137,29 +120,6 @@ def test_a_disk_without_the_room_is_warned_of_before_anything_is_run(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: room._replace(free=1000))
     study(tmp_path / "few.yaml", ROWS, tmp_path / "q", workers=1, charts=False, progress=said.append)
     assert len([line for line in said if line.startswith("note: ") and "needs about" in line]) == 1
-
-
-def test_homes_are_by_batch_in_order_whichever_file_came_first() -> None:
-    homes = Homes()
-    homes.put(np.array([4, 5, 7]), Path("b"))
-    homes.put(np.array([], dtype=np.int64), Path("none"))
-    homes.put(np.array([0, 6, 9]), Path("a"))
-    homes.remove(9)
-    runs = [(path.name, numbers.tolist()) for path, numbers in homes.runs()]
-    assert runs == [("a", [0]), ("b", [4, 5]), ("a", [6]), ("b", [7])]
-    assert [(path.name, numbers.tolist()) for path, numbers in homes.runs(5, 7)] == [("b", [5]), ("a", [6])]
-    assert homes.numbers().tolist() == [0, 4, 5, 6, 7]
-    homes.clear()
-    assert list(homes.runs()) == []
-
-
-def test_batches_that_were_lost_are_the_next() -> None:
-    todo = Todo(((first, first + 8) for first in range(0, 32, 8)), 4)
-    assert (len(todo), todo.next, todo.take(), todo.take()) == (4, (0, 8), (0, 8), (8, 16))
-    todo.put_back([(0, 8), (8, 16)])
-    assert len(todo) == 4
-    assert list(todo) == [(0, 8), (8, 16), (16, 24), (24, 32)]
-    assert not todo
 
 
 @pytest.mark.parametrize("rows", [5, 60, 1000])

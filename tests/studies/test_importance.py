@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from planner.studies.importance import bin_of, flip, importance, ranks, spearman
+from planner.studies.sensitivity import bin_of, flip, importance, ranks, spearman
 
 GENERATOR = np.random.default_rng(8)
 X = GENERATOR.random(4000)

@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 
 from planner.scenario import study as language
-from planner.studies.designs import Morris, OneAtATime, Saltelli
-from planner.studies.importance import importance
-from planner.studies.indices import screening, sobol_indices, tornado
-from planner.studies.inputs import Input, Inputs
-from planner.studies.points import PointSet
+from planner.studies.designs import Morris, OneAtATime, PointSet, Saltelli
+from planner.studies.inputs import UncertainInput, UncertainInputs
+from planner.studies.sensitivity import importance, screening, sobol_indices, tornado
 
 PI = float(np.pi)
 
 
-def inputs(*distributions: language.Uniform | language.Normal) -> Inputs:
-    each = tuple(Input(name=f"x{k}", distribution=d) for k, d in enumerate(distributions))
-    return Inputs(entries=each, mixing=None)
+def inputs(*distributions: language.Uniform | language.Normal) -> UncertainInputs:
+    each = tuple(UncertainInput(name=f"x{k}", distribution=d) for k, d in enumerate(distributions))
+    return UncertainInputs(entries=each, mixing=None)
 
 
 ISHIGAMI = inputs(*[language.Uniform(kind="uniform", low=-PI, high=PI)] * 3)
@@ -40,11 +38,11 @@ def test_sobol_indices_of_ishigami() -> None:
     points, _ = design.rows(0, 8192 * design.period)
     found = sobol_indices(design, ishigami(ISHIGAMI.drawn(points)))
     for place in range(3):
-        for estimate, truth in ((found[place].first, FIRST[place]), (found[place].total, TOTAL[place])):
+        for estimate, truth in ((found[place]["first_order"], FIRST[place]), (found[place]["total"], TOTAL[place])):
             assert estimate.value == pytest.approx(truth, abs=0.01)
             assert abs(estimate.value - truth) <= 3 * estimate.half_width + 1e-3
-    assert found[3].first.value == pytest.approx(0.0, abs=0.01)  # this model has no chance in it
-    assert found[3].total.value == pytest.approx(0.0, abs=1e-12)
+    assert found[3]["first_order"].value == pytest.approx(0.0, abs=0.01)  # this model has no chance in it
+    assert found[3]["total"].value == pytest.approx(0.0, abs=1e-12)
 
 
 def test_chance_gets_its_share_of_the_variance() -> None:
@@ -53,9 +51,9 @@ def test_chance_gets_its_share_of_the_variance() -> None:
     noise = np.random.default_rng(2).standard_normal(2 * 4096)[chance]
     drawn = inputs(language.Normal(kind="normal", mean=0, sd=np.sqrt(3))).drawn(points)[:, 0]
     found = sobol_indices(design, drawn + noise)
-    assert found[0].first.value == pytest.approx(0.75, abs=0.04)
-    assert found[1].first.value == pytest.approx(0.25, abs=0.04)
-    assert found[1].total.value == pytest.approx(0.25, abs=0.02)
+    assert found[0]["first_order"].value == pytest.approx(0.75, abs=0.04)
+    assert found[1]["first_order"].value == pytest.approx(0.25, abs=0.04)
+    assert found[1]["total"].value == pytest.approx(0.25, abs=0.02)
 
 
 def test_rows_of_saltelli_can_be_asked_for_in_parts() -> None:
@@ -83,11 +81,11 @@ def test_tornado_of_a_linear_model_is_its_slopes_times_p10_to_p90() -> None:
     points, chance = design.rows(0, 6 * design.period)
     bars = tornado(design, linear(LINEAR.drawn(points)) + 100.0 * chance)
     z90 = 1.2815515655446004
-    assert [bar.swing for bar in bars] == pytest.approx([3 * 2 * z90, 1 * 2 * 2 * z90, 5 * 0.8])
-    assert bars[0].base == pytest.approx(30 + 2.5 + 250.0)
-    assert bars[0].low.value < bars[0].base < bars[0].high.value
-    assert bars[1].low.value > bars[1].high.value  # falls with its input
-    assert bars[0].low.half_width == pytest.approx(0.0, abs=1e-9)  # the same chance on both sides cancels
+    assert [bar["swing"].value for bar in bars] == pytest.approx([3 * 2 * z90, 1 * 2 * 2 * z90, 5 * 0.8])
+    assert bars[0]["base"].value == pytest.approx(30 + 2.5 + 250.0)
+    assert bars[0]["at_p10"].value < bars[0]["base"].value < bars[0]["at_p90"].value
+    assert bars[1]["at_p10"].value > bars[1]["at_p90"].value  # falls with its input
+    assert bars[0]["at_p10"].half_width == pytest.approx(0.0, abs=1e-9)  # the same chance on both sides cancels
 
 
 def test_conditional_tornado_of_a_linear_model() -> None:
@@ -110,9 +108,9 @@ def test_morris_of_a_linear_model_is_its_slopes_and_no_spread() -> None:
     design = Morris(inputs=3, seed=1)
     points, _ = design.rows(0, 12 * design.period)
     found = screening(design, linear(flat.drawn(points)))
-    assert [effect.mean for effect in found] == pytest.approx((SLOPES * 0.8).tolist())
-    assert [effect.mean_absolute.value for effect in found] == pytest.approx(np.abs(SLOPES * 0.8).tolist())
-    assert [effect.sd for effect in found] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
+    assert [effect["mu"].value for effect in found] == pytest.approx((SLOPES * 0.8).tolist())
+    assert [effect["mu_star"].value for effect in found] == pytest.approx(np.abs(SLOPES * 0.8).tolist())
+    assert [effect["sigma"].value for effect in found] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
 
 
 def test_morris_sees_an_interaction() -> None:
@@ -121,8 +119,8 @@ def test_morris_sees_an_interaction() -> None:
     points, _ = design.rows(0, 40 * design.period)
     x = flat.drawn(points)
     found = screening(design, x[:, 0] * x[:, 1] + 0 * x[:, 2])
-    assert found[0].sd > 0.1
-    assert found[2].mean_absolute.value == 0.0
+    assert found[0]["sigma"].value > 0.1
+    assert found[2]["mu_star"].value == 0.0
 
 
 def test_each_trajectory_moves_each_input_once() -> None:

@@ -5,14 +5,8 @@ import pytest
 from scipy import stats
 
 from planner.scenario.study import Sampling
-from planner.studies.intervals import (
-    Estimate,
-    half_width,
-    mean_estimate,
-    percentile_estimate,
-    spread_estimates,
-)
-from planner.studies.points import PointSet
+from planner.studies.decision import IntervalEstimate, half_width, mean_estimate, percentile_estimate, spread_estimates
+from planner.studies.designs import PointSet
 
 SCRAMBLINGS = 8
 
@@ -81,5 +75,5 @@ def test_tail_mean_is_the_mean_of_the_worst_twentieth() -> None:
 
 
 def test_relative_width() -> None:
-    assert Estimate(value=-2.0, half_width=0.1).relative == pytest.approx(0.05)
-    assert np.isnan(Estimate(value=0.0, half_width=0.1).relative)
+    assert IntervalEstimate(value=-2.0, half_width=0.1).relative == pytest.approx(0.05)
+    assert np.isnan(IntervalEstimate(value=0.0, half_width=0.1).relative)

@@ -168,7 +168,7 @@ def test_a_full_disk_is_one_message_and_what_was_finished_stays(
     study: Path, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     program = (
-        "import resource, sys; import planner.studies.store, planner.output.study_folder\n"
+        "import resource, sys; import planner.studies.store, planner.answers.study\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))\n"
         "from planner.cli.app import main; sys.argv = ['planner', *sys.argv[1:]]; main()\n"
     )

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from planner.output import study_folder
-from planner.studies import merge as joined
+from planner.answers import study as study_folder
 from planner.studies import store
 from tests.benchmarks.study_memory import collect
 
@@ -31,7 +30,7 @@ def peaks(rows: int, folder: Path, study: Path) -> tuple[int, int]:
 
 @pytest.mark.prove
 def test_memory_hardly_grows_with_replications(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined, "_ROW_GROUP", 64)  # so that few replications fill what is held at a time, too,
+    monkeypatch.setattr(store, "_ROW_GROUP", 64)  # so that few replications fill what is held at a time, too,
     monkeypatch.setattr(store, "SHARD_ROWS", 64)
     monkeypatch.setattr(study_folder, "_SAMPLE_ROWS", 64)
     monkeypatch.setattr(store, "_TABLES_KEPT", 1)  # and the shards that are kept read
@@ -45,12 +44,12 @@ def test_memory_hardly_grows_with_replications(study: Path, tmp_path: Path, monk
 def test_a_finished_study_is_read_back_a_row_group_at_a_time(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined, "_ROW_GROUP", 64)
+    monkeypatch.setattr(store, "_ROW_GROUP", 64)
     finished = collect(FEW, tmp_path / "out", BATCH, charts=False, study=study)
     before, most, rows = pa.total_allocated_bytes(), 0, []
     for part in finished.store.joined.parts(300):
         most = max(most, pa.total_allocated_bytes() - before)
         rows += part.column("replication").to_pylist()
     assert rows == [number for number in range(FEW) for _ in range(2)]
-    size = (finished.store.folder / joined.SINGLE).stat().st_size
+    size = (finished.store.folder / store.SINGLE).stat().st_size
     assert most < size / 2  # of eight groups, one and a half are in hand while the next is read

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import qmc
 
 from planner.scenario.study import Sampling
-from planner.studies.points import MAX_DIMENSIONS, PointSet, _generator
+from planner.studies.designs import MAX_DIMENSIONS, PointSet, _generator
 
 SAMPLINGS: tuple[Sampling, ...] = ("sobol", "lhs", "plain")
 

@@ -11,21 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from planner.answers.run import summary
+from planner.answers.study import write_study
 from planner.errors import ScenarioError
-from planner.output.study_folder import write_study
-from planner.output.summary import summary
 from planner.run.simulate import simulate
 from planner.scenario.study import Normal
-from planner.studies import dask_engine, runner
+from planner.studies import engines, runner
 from planner.studies.analysis import Finished
-from planner.studies.headlines import headline_names
-from planner.studies.identity import identity
-from planner.studies.inputs import Inputs
-from planner.studies.intervals import Estimate, mean_estimate
+from planner.studies.decision import IntervalEstimate, mean_estimate
+from planner.studies.inputs import UncertainInputs
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator, headlines
+from planner.studies.replicate import Replicator, headline_names, headlines
 from planner.studies.runner import Goal, Progress, Until, Workforce, batch_size, run_rows
-from planner.studies.store import Store
+from planner.studies.store import Store, identity
 from tests.conftest import TINY
 from tests.studies.conftest import SMALL
 
@@ -75,7 +73,7 @@ def test_one_worker_two_workers_and_dask_give_the_same_bytes(
 ) -> None:
     pytest.importorskip("distributed")
     finish(prepared, tmp_path / "two" / "s", force=Workforce(workers=2))
-    finish(prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=dask_engine.LOCAL_DASK))
+    finish(prepared, tmp_path / "dask" / "s", force=Workforce(workers=2, scheduler=engines.LOCAL_DASK))
     one = bytes_of(uninterrupted.store.folder)
     assert set(one) >= {"samples.csv", "percentiles.csv", "monthly_bands.csv", "decision.csv", "sensitivity.csv"}
     assert bytes_of(tmp_path / "two" / "s") == one
@@ -227,7 +225,7 @@ def test_a_study_looks_at_the_figure_it_is_told() -> None:
     rows = np.stack([headline, short, np.full((400, 3), 12.0)], axis=1)
     plans = (("cheap", 0.9), ("sound", 0.9), ("dear", 0.9))
 
-    def found(until: Until) -> Estimate:
+    def found(until: Until) -> IntervalEstimate:
         goal = Goal(rows=400, headline="cost_usd", scramblings=4, until=until, promised=plans)
         return goal.estimate(list(rows[:, : len(goal.columns)].transpose(1, 2, 0)))
 
@@ -312,7 +310,7 @@ def test_a_scheduler_that_does_not_answer_is_one_message(
     prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(dask_engine, "_CONNECT_S", 1)
+    monkeypatch.setattr(engines, "_CONNECT_S", 1)
     with pytest.raises(ScenarioError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
         finish(prepared, tmp_path / "s", force=Workforce(scheduler="tcp://127.0.0.1:9"))
 
@@ -323,10 +321,10 @@ def test_designs_without_correlations_leave_them_out(study_file: Write) -> None:
     )
     prepared = prepare(study_file(text))
     with pytest.raises(ScenarioError, match="independent inputs"):
-        prepared.saltelli()
+        prepared.design("sobol")
     with pytest.raises(ScenarioError, match="independent inputs"):
-        prepared.morris()
-    values, _ = Replicator(prepared.setup(prepared.one_at_a_time())).values(0, 11)
+        prepared.design("morris")
+    values, _ = Replicator(prepared.setup(prepared.design("tornado"))).values(0, 11)
     assert len(np.unique(values[:, 2])) == 3  # its own P10 and P90, and the median: no other input moves it
 
 
@@ -336,7 +334,7 @@ def test_a_study_without_inputs_varies_chance_alone(study_file: Write, tmp_path:
     finished = finish(prepared, tmp_path / "s", rows=16)
     assert finished.output("cost_usd").std() > 0
     with pytest.raises(ScenarioError, match="nothing is uncertain"):
-        prepared.one_at_a_time()
+        prepared.design("tornado")
 
 
 def test_a_batch_is_half_a_second_of_runs() -> None:
@@ -345,6 +343,6 @@ def test_a_batch_is_half_a_second_of_runs() -> None:
 
 
 def test_inputs_may_be_resolved_without_a_study() -> None:
-    alone = Inputs(entries=(), mixing=None)
+    alone = UncertainInputs(entries=(), mixing=None)
     assert alone.drawn(np.zeros((3, 0))).shape == (3, 0)
     assert Normal(kind="normal", mean=0, sd=1).times_stated is False

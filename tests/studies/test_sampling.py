@@ -7,10 +7,8 @@ import pytest
 from scipy.stats import f
 
 from planner.scenario.study import Sampling
-from planner.studies.designs import MonteCarlo
-from planner.studies.headlines import headline_names
-from planner.studies.points import PointSet
-from planner.studies.replicate import Replicator
+from planner.studies.designs import MonteCarlo, PointSet
+from planner.studies.replicate import Replicator, headline_names
 from tests.benchmarks.study import reference_study
 
 SAMPLES, POINTS = 12, 16

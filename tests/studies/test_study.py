@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import planner
-from planner.output.summary import summary
+from planner.answers.run import summary
 from planner.run.measure_names import FLEET
 from planner.run.simulate import simulate
-from planner.scenario.study_loading import load_study
+from planner.scenario.study import load_study
+from planner.studies.analysis import run_study
 from planner.studies.prepare import prepare
 from tests.studies.conftest import SMALL
 
@@ -18,8 +18,8 @@ Write = Callable[..., Path]
 
 
 def test_a_notebook_runs_and_extends_a_study(study_file: Write, tmp_path: Path) -> None:
-    short = planner.run_study(study_file(), 8, tmp_path / "out")
-    longer = planner.run_study(study_file(), 24, tmp_path / "out")
+    short = run_study(study_file(), 8, tmp_path / "out")
+    longer = run_study(study_file(), 24, tmp_path / "out")
     assert (short.rows, longer.rows) == (8, 24)
     assert longer.output("cost_usd").shape == (24, 2)
     assert np.unique(longer.input("site.electricity_usd_per_kwh")).size == 24
@@ -29,18 +29,12 @@ def test_a_notebook_runs_and_extends_a_study(study_file: Write, tmp_path: Path) 
 
 
 def test_a_study_that_starts_within_a_month_has_a_month_more(study_file: Write, tmp_path: Path) -> None:
-    finished = planner.run_study(study_file(), 8, tmp_path / "out", ["start=2026-01-15"])
+    finished = run_study(study_file(), 8, tmp_path / "out", ["start=2026-01-15"])
     assert len({band.month for band in finished.bands()}) == 4
 
 
-def test_bands_do_not_depend_on_how_many_months_are_read_at_once(
-    study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finished = planner.run_study(study_file(), 16, tmp_path / "out")
-    together = list(finished.bands())
-    monkeypatch.setattr("planner.studies.analysis._AT_ONCE_BYTES", 1)
-    assert list(finished.bands()) == together
-    for band in together:
+def test_bands_have_their_percentiles_in_order(study_file: Write, tmp_path: Path) -> None:
+    for band in run_study(study_file(), 16, tmp_path / "out").bands():
         assert list(band.percentiles) == sorted(band.percentiles)
 
 
@@ -49,9 +43,9 @@ def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replica
 ) -> None:
     third = SMALL.replace("uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:")
     study = study_file(third.replace("  clusters.h200.unit_price_usd: {prior: gpu_module_price_h200}\n", ""))
-    together = list(planner.run_study(study, 12, tmp_path / "out").bands())
-    monkeypatch.setattr("planner.studies.merge._ROW_GROUP", 8)
-    assert list(planner.run_study(study, 12, tmp_path / "again").bands()) == together
+    together = list(run_study(study, 12, tmp_path / "out").bands())
+    monkeypatch.setattr("planner.studies.store._ROW_GROUP", 8)
+    assert list(run_study(study, 12, tmp_path / "again").bands()) == together
     assert len({band.percentiles for band in together if band.output == "cost_usd" and band.cluster == FLEET}) == 9
 
 

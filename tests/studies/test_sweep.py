@@ -14,8 +14,17 @@ from planner.errors import ScenarioError
 from planner.run.measures import measures
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from planner.studies.axes import Axis, check_size, count_points, number_of, parse_axes, parse_axis
-from planner.studies.sweep import SweepWork, check_values, sweep
+from planner.studies.sweep import (
+    SweepAxis,
+    SweepWork,
+    check_size,
+    check_values,
+    count_points,
+    number_of,
+    parse_axes,
+    parse_axis,
+    sweep,
+)
 
 Write = Callable[..., Path]
 
@@ -132,7 +141,7 @@ def test_values_are_numbers_where_they_look_like_it() -> None:
     assert number_of("16") == 16
     assert number_of("0.5") == 0.5
     assert [number_of(text) for text in ("true", "x", "2026-01-01", "[1]")] == [None] * 4
-    assert Axis(path="a", values=("1",)).values == ("1",)
+    assert SweepAxis(path="a", values=("1",)).values == ("1",)
 
 
 def test_a_sweep_that_was_stopped_goes_on_with_the_points_it_has(write: Write, tmp_path: Path) -> None:

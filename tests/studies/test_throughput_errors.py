@@ -9,8 +9,7 @@ import pytest
 
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import Lognormal
-from planner.studies.inputs import stated
-from planner.studies.resolve import _throughput_errors
+from planner.studies.inputs import _throughput_errors, stated
 from tests.conftest import TINY
 from tests.shipped import shipped_calibration
 

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from planner.errors import ScenarioError
 from planner.run.simulate import simulate
-from planner.ui import controls
+from planner.ui import desk as page
 from planner.ui.desk import Desk
 from planner.ui.server import Live, listen
 from tests.ui.conftest import BASE, TOKEN, Post
@@ -114,7 +114,7 @@ def test_a_fault_of_our_own_is_told_without_a_traceback(post: Post, monkeypatch:
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("of nodes")
 
-    monkeypatch.setattr(controls, "answer", broken)
+    monkeypatch.setattr(page, "answer", broken)
     found = post()
     assert found.status_code == 500
     assert found.text == "the planner failed, which is a fault of its own: ZeroDivisionError: of nodes"
@@ -189,8 +189,8 @@ def test_the_rest_ends_between_two_sections_when_a_newer_move_comes(
 
         return make
 
-    monkeypatch.setattr(controls, "SECTIONS", [makes(name) for name in ("first", "second", "third")])
-    monkeypatch.setattr(controls, "FIRST", 0)
+    monkeypatch.setattr(page, "SECTIONS", [makes(name) for name in ("first", "second", "third")])
+    monkeypatch.setattr(page, "FIRST", ())
     assert post(part="rest").status_code == 409
     assert made == ["first", "second"]
 

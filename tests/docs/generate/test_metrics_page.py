@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from docs.generate.metrics_page import metrics_page
+from docs.generate.pages import reference_page
 from planner.run.measure_names import AGAINST_BASELINE, MEASURES, SERVICE
 from planner.units import unit_of
 
-PAGE = metrics_page()
+PAGE = reference_page("metrics.md")
 STUDY = """\
 name: tiny-study
 scenarios:

@@ -1,0 +1,181 @@
+"""The validation page: how far the throughput formula is from every public measurement it ships with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from planner.calibration.benchmarks import read_benchmarks
+from planner.calibration.check import ERROR_HEADER, GROUPS, Check, check_benchmarks, entries, error_cells, summary
+from planner.calibration.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
+from planner.catalog.calibration import SHIPPED_CALIBRATION, SHIPPED_MEASUREMENTS, CalibrationFile, read_calibration
+from planner.catalog.load import load_catalog, part_of, shape_of
+from planner.output.blocks import Line, Mark, Panel, Picture
+from planner.output.scales import TOTAL
+from planner.output.svg import ratio_axis
+from planner.physics.coefficients import DENSE, MIXTURE, Calibration
+from planner.physics.model_on_part import memory_fit
+from planner.physics.operating import Traffic, at_concurrency
+from planner.physics.power import FITTED, PREFILL_MEMORY_FRACTION, BoardRating, board_power_w
+from planner.physics.replica import ReplicaSpec, describe, price_replicas
+
+SHIPPED_POWER = SHIPPED_MEASUREMENTS.with_name("power_measurements.csv")
+CHART = "validation.png"
+_QUANTITIES = {
+    "tpot_s": "time per token",
+    "output_tokens_per_s_per_accelerator": "tokens/s",
+    "ttft_s": "time to first token",
+}
+_PANELS = {
+    "tpot_ms": "time per output token, ms",
+    "ttft_ms": "time to first token, ms",
+    "output_tokens_per_s_per_gpu": "output tokens/s per accelerator",
+}
+
+
+@cache
+def shipped_check() -> tuple[Check, CalibrationFile]:
+    """Return the shipped measurements held against the shipped calibration."""
+    file = read_calibration(SHIPPED_CALIBRATION)
+    return check_benchmarks(read_benchmarks(SHIPPED_MEASUREMENTS), load_catalog(), file.calibration()), file
+
+
+def validation_tables(check: Check, file: CalibrationFile) -> dict[str, object]:
+    """Return the figures and tables of the page, by their names in its template."""
+    totals = summary(check)
+    by_request = file.by_request
+    assert by_request is not None, "the shipped calibration is cross-validated"
+    fitted = {"fitted": "none", "setting": "one setting", "layout": "one layout", "campaign": "one campaign"}
+    first = [
+        (fitted[name], str(one.rows), f"{one.mean_fraction:.1%}", f"{one.median_fraction:.1%}")
+        for name, one in by_request.first_token.items()
+    ]
+    off = [one.predicted / one.measured - 1.0 for one in by_request.promised]
+    promised = [
+        (one.run, f"{one.measured:,.1f}", f"{one.predicted:,.1f}", f"{error:+.0%}")
+        for one, error in zip(by_request.promised, off, strict=True)
+    ]
+    covered = [
+        (label, str(one.rows), f"{one.covered_fraction:.0%}", f"±{one.median_half_width_fraction:.0%}")
+        for label, one in file.coverage.items()
+    ]
+    terms = ("setting", "layout", "pair", "model", "part", "first_token")
+    spreads = [(label, *(f"{getattr(one, term):.3f}" for term in terms)) for label, one in file.spread.items()]
+    labels = [f"{vendor}{kind}" for vendor in ("", *(f"{name} " for name in file.vendors)) for kind in (DENSE, MIXTURE)]
+    left_out = [
+        (f"one {group}", label, title, str(errors.rows), f"{errors.mean_fraction:.1%}", f"{errors.median_fraction:.1%}")
+        for group, quantities in file.cross_validated.items()
+        for name, title in _QUANTITIES.items()
+        for label in labels
+        for errors in [quantities[name].get(label)]
+        if errors is not None
+    ]
+    spread_header = ("models", "other lengths", "+ layout", "+ pair", "+ model", "+ part", "first token")
+    return {
+        "totals": totals,
+        "chart": CHART,
+        "errors": {name: _errors(check, errors) for name, errors in totals["quantities"].items()},
+        "left_out": _table(("left out", "models", "quantity", "rows", "mean", "median"), left_out),
+        "covered": _table(("rows of", "rows", "within 90%", "median half-width"), covered),
+        "spreads": _table(spread_header, spreads),
+        "first_tokens": _table(("left out", "rows", "mean", "median"), first),
+        "median_off": f"{np.median(np.abs(off)):.1%}",
+        "promised": _table(("run", "measured", "predicted", "error"), promised),
+        "worst": _worst(check),
+        "power": _power(file.calibration()),
+    }
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out a Markdown table whose columns but the first are numbers."""
+    ruler = ["---", *["---:" for _ in header[1:]]]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ruler, *rows])
+
+
+def _errors(check: Check, errors: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return the errors of one quantity: in all, by kind of model, and by each name."""
+    rows = [error_cells(f"**{label}**", errors[label]) for label in ("all", *check.classes) if label in errors]
+    for group in GROUPS:
+        rows += [error_cells(label, members) for label, members in errors[f"by_{group}"].items()]
+    return _table(ERROR_HEADER, rows)
+
+
+def _worst(check: Check) -> str:
+    """Return the twenty rows that are furthest off, first tokens apart."""
+    names = ("model", "accelerator", "engine", "precision", "tp", "ep", "input_tokens", "output_tokens", "concurrency")
+    worst = [entry for entry in entries(check) if entry["quantity"] != "ttft_ms" and "predicted" in entry][:20]
+    rows = [
+        (
+            *(str(entry[name] if entry[name] is not None else "") for name in names),
+            entry["quantity"],
+            f"{entry['measured']:,.1f}",
+            f"{entry['predicted']:,.1f}",
+            f"{entry['error_fraction']:+.0%}",
+        )
+        for entry in worst
+    ]
+    header = ("model", "part", "engine", "precision", "tp", "ep", "in", "out", "concurrency", "quantity")
+    return _table((*header, "measured", "predicted", "error"), rows)
+
+
+def _power(calibration: Calibration) -> str:
+    """Return how far board power is off: on the part it was fitted on, and on boards it was not."""
+    rows = read_power_measurements(SHIPPED_POWER)
+    lines = []
+    fitted = [row for row in rows if row.record == "board"]
+    for part, precision in dict.fromkeys((row.accelerator, row.precision) for row in fitted):
+        of_part = [row for row in fitted if (row.accelerator, row.precision) == (part, precision)]
+        error = np.abs(board_power_residuals(of_part, FITTED) / column(of_part, "power_fraction"))
+        told = f"{error.mean():.1%} in the mean, {error.max():.1%} at worst"
+        lines.append((f"{part}, fitted", precision, f"{len(of_part)} kernels", "", "", told))
+    for row in (row for row in rows if row.record == "serving"):
+        measured, predicted = row.numbers["board_load_w"], serving_board_w(row, calibration)
+        load = f"{row.workload}, {row.scenario}, concurrency {row.numbers['batch']:g}"
+        told = f"{predicted / measured - 1.0:+.1%}"
+        lines.append((row.accelerator, row.precision, load, f"{measured:,.0f}", f"{predicted:,.0f}", told))
+    return _table(("board", "precision", "load", "measured W", "predicted W", "error"), lines)
+
+
+def serving_board_w(row: PowerMeasurement, calibration: Calibration) -> float:
+    """Return the power of one board of a replica that serves a closed loop of requests, in the row's own phase."""
+    catalog, n = load_catalog(), row.numbers
+    entry, boards = catalog.accelerator(row.accelerator), int(n["boards"])
+    rating = BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value)
+    part, shape = part_of(row.accelerator, catalog), shape_of(row.workload, catalog)
+    spec = ReplicaSpec(part=part, shape=shape, precision=row.precision, accelerators=boards, engine=row.engine)
+    replicas, work = price_replicas([spec], calibration), describe([spec])
+    if row.scenario == "prefill":
+        compute = float(work.flops_s_per_token[0] / replicas.prefill_s_per_token[0])
+        return float(board_power_w(rating, PREFILL_MEMORY_FRACTION, compute))
+    traffic = Traffic(input_tokens=n["input_tokens"], output_tokens=n["output_tokens"])
+    point = at_concurrency(replicas, np.zeros(1, dtype=int), traffic, np.array([n["batch"]]))
+    batch, step_s = float(point.running_sequences[0]), float(point.tpot_s[0])
+    context = n["input_tokens"] + n["output_tokens"] / 2
+    cache_s = memory_fit(part, shape, row.precision, boards).kv_bytes_per_token * context
+    cache_s /= boards * part.hbm_bytes_per_s
+    touched = -np.expm1(batch * float(work.log_expert_missed[0]))
+    moved_s = float(work.shared_stream_s[0]) + float(work.routed_stream_s[0]) * touched + batch * cache_s
+    return float(board_power_w(rating, moved_s / step_s, batch * float(work.flops_s_per_token[0]) / step_s))
+
+
+def validation_picture(check: Check) -> Picture:
+    """Draw predicted against measured for every quantity, one panel each, on logarithmic axes."""
+    accelerators = list(dict.fromkeys(check.frame["accelerator"]))
+    labels = check.frame["accelerator"].to_numpy(dtype=object)[check.position]
+    panels = []
+    for quantity, title in _PANELS.items():
+        chosen = check.is_predicted & (check.quantity == quantity)
+        measured, predicted = check.measured[chosen].tolist(), check.predicted[chosen].tolist()
+        x, y = ratio_axis(measured, "measured"), ratio_axis(predicted, "predicted")
+        ends = [(end, end) for end in (min(measured, default=1.0), max(measured, default=1.0))]
+        marks: list[Mark] = [Line(points=ends, colour=TOTAL, stroke=1.0)]
+        for colour, name in enumerate(accelerators):
+            shown = chosen & (labels == name)
+            points = list(zip(check.measured[shown].tolist(), check.predicted[shown].tolist(), strict=True))
+            marks.append(Line(points=points, colour=colour, stroke=0.0, radius=2.6))
+        panels.append(Panel(x=x, y=y, marks=marks, title=title, height=300.0))
+    keys = {name: colour for colour, name in enumerate(accelerators)}
+    title = "Predicted against measured, one dot for each public run"
+    return Picture(title=title, panels=panels, keys=keys, shape="dot", columns=len(panels))

@@ -1,1 +1,0 @@
-"""Months that happened, held against the plan they were planned by."""

@@ -1,0 +1,107 @@
+"""What a command hands to a program: the folder, what is printed, a table for pandas, and the objects behind them."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from planner.answers.charts import figures_of
+from planner.errors import Problem, ScenarioError
+from planner.output.blocks import Picture
+from planner.output.folder import read_contents
+from planner.output.svg import svg_of
+from planner.output.tables import Table
+from planner.run.simulate import with_units
+from planner.validation import nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A chart that a notebook shows and a program can keep."""
+
+    name: str
+    """As ``planner charts`` calls it."""
+    svg: str = field(repr=False)
+    """The picture."""
+
+    def _repr_svg_(self) -> str:
+        """Show it in a notebook."""
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as an SVG file."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+        return Path(path)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Answer(Generic[Found]):
+    """What a command found."""
+
+    folder: Path
+    """Where its files are."""
+    result: Found
+    """The object behind it: a run, a comparison, the points of a sweep, a finished study, a sizing, months held against
+    their plan."""
+    warnings: Sequence[str]
+    """What is hardly meant about the plans; ``strict`` refuses it."""
+    notes: Sequence[str] = ()
+    """What follows from the plans and may well be meant."""
+    summarise: Callable[[], Any]
+    """Makes what ``--json`` prints."""
+    say: Callable[[str], str]
+    """Makes what a terminal of some encoding shows."""
+    rows: Callable[[], Table]
+    """Makes the table that a program asks for first."""
+    is_written: bool = True
+    """Whether the command wrote its folder; False where it read what another wrote."""
+
+    def summary(self) -> Any:
+        """Return what ``--json`` prints, as plain data."""
+        return self.summarise()
+
+    def text(self, encoding: str = "utf-8") -> str:
+        """Return what the terminal shows."""
+        return self.say(encoding)
+
+    def table(self) -> pd.DataFrame:
+        """Return the figures as a pandas frame."""
+        import pandas as pd  # noqa: PLC0415 - half a second, for those who ask for a frame
+
+        return with_units(pd.DataFrame(self.rows().columns))
+
+    @property
+    def charts(self) -> tuple[str, ...]:
+        """Names of the charts that the folder's files allow, as ``planner charts`` draws them."""
+        return tuple(self._pictures())
+
+    def plot(self, chart: str | None = None) -> Plot:
+        """Draw one of the charts; the first of them where none is named."""
+        pictures = self._pictures()
+        name = chart if chart is not None else next(iter(pictures), "")
+        if name not in pictures:
+            hint = nearest(name, pictures) or f"there are {', '.join(pictures) or 'none'}"
+            raise ScenarioError(Problem(file=os.fspath(self.folder), message=f"has no chart {name!r}", hint=hint))
+        return Plot(name=name, svg=svg_of(pictures[name]))
+
+    def _pictures(self) -> dict[str, Picture]:
+        return figures_of(read_contents(self.folder))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return f"<Answer of {type(self.result).__name__} in {os.fspath(self.folder)}>"
+
+    def _repr_html_(self) -> str:
+        """Show a notebook what a terminal shows."""
+        return f"<pre>{html.escape(self.text())}</pre><p>results in {html.escape(os.fspath(self.folder))}</p>"

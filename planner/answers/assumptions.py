@@ -1,0 +1,179 @@
+"""What a run rests on: every input with where it comes from, and the throughput model's measured error."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from planner.answers.tables import TABLES
+from planner.catalog.calibration import CalibrationFile, ErrorSpread, shipped_file
+from planner.catalog.entries import Entry, Range
+from planner.catalog.load import VERSION, Catalog
+from planner.output.tables import Table
+from planner.physics.coefficients import NORMAL_90
+from planner.plan.capacity import served_precision
+from planner.plan.money import rent_prior
+from planner.plan.placement import services_of
+from planner.plan.reuse import Reuse
+from planner.scenario.cluster import OnDemand, Reserved, Spot
+from planner.scenario.scenario import Scenario
+from planner.units import unit_of
+from planner.validation import field_docstring
+from planner.yaml_io import KeyPath, dotted
+
+Row = tuple[str, str, str, str, str, str]
+
+
+def assumptions(scenario: Scenario) -> Table:
+    """Return assumptions.csv: the scenario's inputs, then the catalogue values it used."""
+    catalog = scenario.load_catalog()
+    return TABLES["assumptions"].of_rows([*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)])
+
+
+def _leaves(model: BaseModel, path: KeyPath, around: str) -> Iterator[tuple[KeyPath, Any, str]]:
+    """Yield each plain value inside a scenario: its path, the value, its documentation or that of what is around it."""
+    for name, field in type(model).model_fields.items():
+        text = field_docstring(type(model), name)
+        yield from _leaf(getattr(model, name), (*path, field.alias or name), text if "Default" in text else around)
+
+
+def _leaf(value: Any, path: KeyPath, text: str) -> Iterator[tuple[KeyPath, Any, str]]:
+    if isinstance(value, BaseModel):
+        yield from _leaves(value, path, text)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaf(item, (*path, key), text)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _leaf(item, (*path, index), text)
+    elif value is not None:
+        yield path, value, text
+
+
+def _inputs(scenario: Scenario) -> Iterator[Row]:
+    for path, value, text in _leaves(scenario, (), ""):
+        place = scenario.document.locations.get(path)
+        if place is not None:
+            line = f":{place.line}" if place.line is not None else ""
+            source, grade = f"{Path(place.file).name}{line}", "user"
+        else:
+            reason = text.partition("Default")[2].strip(": ").rstrip(".")
+            source, grade = f"default: {reason}" if reason else "default", "default"
+        yield dotted(path), _plain(value), unit_of(str(path[-1])) or "", source, "", grade
+
+
+def _throughput(scenario: Scenario) -> Iterator[Row]:
+    """Yield what the throughput model says of each pair, in which layout, and how that stands to the measurements."""
+    file = scenario.load_calibration()
+    if scenario.calibration is not None:
+        path, content = scenario.document.file_at(("calibration",), scenario.calibration)
+        yield "calibration.sha256", hashlib.sha256(content).hexdigest(), "", path.name, "", "user"
+    if file.own is not None:
+        told = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
+        yield "calibration.own.rows", str(file.own.rows), "", told, "", "user"
+    reuse = Reuse(scenario)
+    services, _ = services_of(scenario, {}, reuse)
+    for (cluster, workload), service in services.items():
+        tokens = service.requests_per_s * scenario.workloads[workload].tokens.output.mean
+        standing = service.doubt.in_words() if service.doubt else "not cross-validated"
+        yield (
+            f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator",
+            _plain(float(f"{tokens / service.accelerators_per_node:.6g}")),
+            "tokens/s",
+            f"throughput model, {service.layout}: {standing} at 90%",
+            "",
+            "C",
+        )
+
+
+def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
+    """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names, and resale."""
+    used: dict[tuple[str, str], Entry] = {}
+    resold: dict[str, float] = {}
+    for cluster in scenario.clusters.values():
+        accelerator = catalog.accelerator(cluster.accelerator)
+        used["accelerators", cluster.accelerator] = accelerator
+        if not cluster.resale_curve:
+            resold |= catalog.resale_priors(cluster.accelerator)
+        used["vendors", accelerator.vendor.value] = catalog.vendor(accelerator.vendor.value)
+        stack = catalog.stack(accelerator.vendor.value, cluster.engine)
+        used["stacks", f"{stack.platform.value}-{stack.engine.value}"] = stack
+        for workload in scenario.workloads.values():
+            precision = served_precision(cluster, workload, catalog)
+            used["precisions", precision] = catalog.precisions[precision]
+    for workload in scenario.workloads.values():
+        used["models", workload.model] = catalog.model(workload.model)
+    used |= {("incidents", kind): entry for kind, entry in catalog.incidents.items()}
+    used["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
+    facts = [
+        (f"{section}.{name}.{key}", fact, unit)
+        for (section, name), entry in sorted(used.items())
+        for key, fact, unit in entry.facts()
+        if key not in ("aliases", "known_dialects")  # spellings: no figure follows from them
+    ]
+    resale = sorted(resold, key=lambda name: (name.partition("m_")[2], resold[name]))
+    contracts = ((cluster, cluster.contract) for cluster in scenario.clusters.values())
+    rents = {
+        rent_prior(cluster)
+        for cluster, contract in contracts
+        if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None
+    }
+    drawn_on = [*resale, *sorted(rents), *scenario.reliability.left_open().values()]
+    if scenario.site.parking is not None and scenario.site.parking.parked_kw is None:
+        drawn_on.append("parked_node_power")
+    facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in drawn_on]
+    for path, fact, unit in facts:
+        title, date = catalog.provenance(fact)
+        shown = f"{fact.low:g} / {fact.base:g} / {fact.high:g}" if isinstance(fact, Range) else _plain(fact.value)
+        yield f"catalog.{path}", shown, unit or "", title, date, fact.grade
+    prices = (scenario.finance.token_price, scenario.finance.api_price)
+    if any(price is not None and price.cached_input_usd_per_million_tokens is None for price in prices):
+        prior = catalog.prior("cached_input_price_ratio")
+        title, date = catalog.provenance(prior)
+        yield "catalog.priors.cached_input_price_ratio", _plain(prior.base), prior.unit or "", title, date, prior.grade
+    yield "catalog.version", VERSION, "", "shipped with the planner", "", ""
+
+
+def _plain(value: Any) -> str:
+    """Write a value the way a spreadsheet reads it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.12g}" if abs(value) < 1e15 else f"{value:.0f}"
+    if isinstance(value, tuple):
+        return ", ".join(map(_plain, value))
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def model_error(calibration: CalibrationFile | None = None) -> Table:
+    """Return model_error.csv: each quantity over all rows and by architecture class.
+
+    The half-widths are those of 90% intervals where the pair was measured, and where its model was not.
+    """
+    file = calibration or shipped_file()
+    unseen = file.cross_validated.get("model", {})
+    rows: list[tuple[Any, ...]] = []
+    for quantity, groups in file.fitted.items():
+        for group in ("all", "dense", "mixture-of-experts"):
+            if group not in groups:
+                continue
+            fitted, held_out = groups[group], unseen.get(quantity, {}).get(group)
+            beyond = (held_out.median_fraction, held_out.mean_fraction) if held_out else (None, None)
+            within = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction)
+            rows.append((*within, *beyond, *_half_widths(file.spread.get(group), quantity)))
+    return TABLES["model_error"].of_rows(rows)
+
+
+def _half_widths(spread: ErrorSpread | None, quantity: str) -> tuple[float | None, float | None]:
+    """Return half the 90% interval over the prediction, for a pair measured and for a model never measured."""
+    if spread is None:
+        return None, None
+    measured = spread.first_token if quantity == "ttft_s" else spread.setting
+    unseen = measured if quantity == "ttft_s" else math.hypot(spread.setting, spread.pair, spread.model)
+    return round(math.sinh(NORMAL_90 * measured), 4), round(math.sinh(NORMAL_90 * unseen), 4)

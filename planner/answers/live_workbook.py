@@ -1,0 +1,766 @@
+"""The live sheets of a run's workbook: what the plan costs and earns, following the prices that a person turns.
+
+The sheet Inputs has a yellow cell for each figure of the scenario that the sheets can follow in this run; what has none
+is as the run found it. Every dollar is a row of the sheet Lines, by month:
+
+    running   ROUND(Σ unit price · quantity to date, 2), less the same a month before; the quantities are the run's
+    dated     a purchase, a sale or a value on the last day, from the sheet Cohorts
+    books     depreciation and the charge for capital, from the sheet Depreciation
+    recorded  numbers: what follows no cell
+
+Summary, By month, Timeline and By cluster are sums over those rows. The rounding is the ledger's, so with the inputs as
+simulated a line is the ledger's to the cent, and with others what a new run would post, within a cent.
+
+Tax and loans are not among the lines: they hang on all the others by rules that formulas would have to restate. What a
+taxed run shows here is before tax; its statements and measures are records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from xlsxwriter.utility import xl_range_abs  # type: ignore[import-untyped]
+
+from planner.answers.plan_workbooks import statements_page
+from planner.arrays import Cents, Floats
+from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
+from planner.finance.ledger import (
+    ACCOUNT_CODES,
+    ACCOUNT_ORDER,
+    CAPEX_ACCOUNTS,
+    DATED_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    Account,
+    Category,
+    Dimension,
+    View,
+    cents,
+    series_cents,
+    split_cents,
+)
+from planner.finance.present_value import discount_factors, per_million_tokens, price_path, running_months
+from planner.finance.statements import Frequency
+from planner.output.workbook import Cell, Page, SheetChart, style_of, words, write_tables
+from planner.plan.money import rent_prior
+from planner.plan.parts import PricePath
+from planner.plan.quantities import shares
+from planner.run.accounting import rma_usd, running_usd
+from planner.run.cohorts import assets_of, nodes_in_service, owned_value_cents, parts_usd
+from planner.run.measure_names import FLEET, SITE
+from planner.run.measure_names import TIMELINE as TIMELINE_FIGURES
+from planner.run.measures import dated_rows, series_of
+from planner.run.simulate import RunResult
+from planner.units import MONTHS_PER_YEAR
+
+SUMMARY, INPUTS, BY_MONTH, TIMELINE, BY_CLUSTER = "Summary", "Inputs", "By month", "Timeline", "By cluster"
+LINES, QUANTITIES, COHORTS, DEPRECIATION = "Lines", "Quantities", "Cohorts", "Depreciation"
+MOST_EVENTS = 1_000
+"""Events listed in the workbook; the rest is in events.csv, and the sheet says so."""
+RECORD = "A record of the run: this sheet does not follow the cells of the sheet Inputs."
+_FOLLOWS = "Follows the yellow cells of the sheet Inputs."
+_FIRST = 2
+"""Row of a page's first record, below its note and its headings, counting from zero."""
+_NEVER_MONTHS = 1e6
+"""Stands for never: a spreadsheet has no infinity."""
+_TAX_ACCOUNTS = (Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
+_COUNTED = View.CASH | View.ACCRUAL | View.ECONOMIC
+_ACCOUNTS = tuple(account for account in Account if account.views & _COUNTED and account not in _TAX_ACCOUNTS)
+"""Accounts that have lines: all but tax, loans, and what moves no money."""
+_VIEWS: dict[str, Callable[[Account], bool]] = {
+    "cost": lambda account: View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS,
+    "cost_of_ownership": lambda account: View.ECONOMIC in account.views and account not in NOT_COST_ACCOUNTS,
+    "net_cost_of_ownership": lambda account: View.ECONOMIC in account.views,
+    "cash": lambda account: View.CASH in account.views,
+}
+"""What counts a line: accrued cost; cost of ownership, and that less income; cash paid."""
+_PER_KW, _YEAR, _RENTED = "USD/kW and month", "USD a year", "USD/accelerator and hour"
+_TOKENS, _SOLD = "USD/million tokens", "finance.token_price"
+_SITE_INPUTS = (
+    ("electricity", Account.ENERGY, "Electricity", "USD/kWh", "site.electricity_usd_per_kwh"),
+    ("space", Account.COLOCATION, "Rent of space and power provisioned", _PER_KW, "site.colocation_usd_per_kw_month"),
+    ("engineers", Account.SOFTWARE_ENGINEERS, "Salary of a software engineer", _YEAR, "software.engineer_usd_per_year"),
+    ("staff", Account.OPERATIONS_STAFF, "Salary of operations staff", _YEAR, "finance.operations_staff_usd_per_year"),
+    ("crews", Account.OPERATIONS_STAFF, "Cost of a repair crew", _YEAR, "finance.repair_crew_usd_per_year"),
+    ("burst", Account.BURST_RENTAL, "Rent instead of shedding", _RENTED, "finance.burst_rental.usd_per_accelerator_h"),
+    ("input", Account.REVENUE, "Token price, input", _TOKENS, f"{_SOLD}.input_usd_per_million_tokens"),
+    ("output", Account.REVENUE, "Token price, output", _TOKENS, f"{_SOLD}.output_usd_per_million_tokens"),
+    ("cached", Account.REVENUE, "Token price, cached input", _TOKENS, f"{_SOLD}.cached_input_usd_per_million_tokens"),
+)
+"""Prices of the whole site: name, what is paid at it, label, unit, key of the scenario."""
+_WINDOWED = ("electricity", Account.ENERGY, "Electricity, average of its windows", "USD/kWh", "")
+_PRICES = {account: name for name, account, *_ in _SITE_INPUTS} | {Account.COOLING: "electricity"}
+_LIMITS = {
+    "a year": (-0.99, 10.0, "percent"),
+    "share of the price": (0.0, 0.999999, "percent"),
+    "share of cost": (0.0, 1.0, "percent"),
+    "months": (1, 240, "count"),
+}
+"""Between which numbers an input may lie, and how it is shown, by its unit."""
+_PART_COLUMNS = ("accelerators_usd", "host_usd", "network_usd", "storage_usd")
+_COHORT_COLUMNS = (
+    *("cohort", "cluster", "nodes", "nodes_before_it", "paid", "in_service", "retired"),
+    *("paid_month", "in_service_month", "retired_month", "price_factor", *_PART_COLUMNS, "cost_usd"),
+    *(f"{account}_usd" for account in CAPEX_ACCOUNTS),
+    *("book_life_months", "residual_fraction", "residual_usd", "resale_fraction", "resale_usd"),
+    *("last_day_fraction", "residual_value_usd", "book_value_when_retired_usd"),
+)
+_LINE_COLUMNS = ("cluster", "cohort", "account", "category", *_VIEWS, "day_months", "total_usd", "discounted_usd")
+_BY_MONTH_COLUMNS = ("month", "discount_factor", *(f"{view}_usd" for view in _VIEWS), "cash_to_date_usd")
+_TIMELINE_COLUMNS = ("month", "cluster", *(name for name in TIMELINE_FIGURES if not name.startswith("levelised")))
+"""Levelised cost to date is in timeline_monthly.csv: it takes what would be fetched at every month's end."""
+_BY_CLUSTER_COLUMNS = (
+    *("cluster", "served_tokens", "served_output_tokens", *(f"{view}_usd" for view in _VIEWS), "present_cost_usd"),
+    *("npv_usd", "cost_per_million_tokens_usd", "levelised_cost_per_million_tokens_usd"),
+    *("cost_per_million_output_tokens_usd", "levelised_cost_per_million_output_tokens_usd"),
+)
+_TIMELINE_CHARTS = {
+    "Tokens a month, fleet": ("demand_tokens", "served_tokens"),
+    "Utilisation and requests in time, fleet": ("utilisation_fraction", "slo_attainment_fraction"),
+    "Cost per million tokens to date, fleet, USD": ("cumulative_cost_per_million_tokens_usd",),
+    "Cost per million output tokens to date, fleet, USD": ("cumulative_cost_per_million_output_tokens_usd",),
+}
+
+
+class Input(NamedTuple):
+    """A figure of the scenario that may be changed in the workbook."""
+
+    label: str
+    unit: str
+    key: str
+    """What ``--set`` changes; empty where no single key says it."""
+    simulated: float
+
+
+class Part(NamedTuple):
+    """What one unit price adds to a line."""
+
+    paid_for: str
+    unit: str
+    """The price of a unit as a formula; empty where it does not move."""
+    unit_usd: float
+    quantity: Floats
+    """Running total, shape (months,)."""
+
+
+class Line(NamedTuple):
+    """A row of money by month."""
+
+    account: Account
+    cluster: int
+    """−1 for the site as a whole."""
+    cents: Cents
+    """As simulated, shape (months,)."""
+    formulas: Mapping[int, str] = {}
+    """By month; amounts of other months are numbers."""
+    cohort: str = ""
+    day_months: float | None = None
+    """Months from the start to the day on which it counts; None for what runs through its month."""
+
+
+def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict[str, Page]:
+    """Return the sheets of a run by name, given its tables by name: first those that follow, then records."""
+    live, statements = _Live(result), statements_page({result.scenario.name: result}, tuple(Frequency))["Statements"]
+    return {
+        SUMMARY: live.summary(),
+        INPUTS: live.inputs_page(),
+        BY_MONTH: live.by_month(),
+        TIMELINE: live.timeline(shown["timeline_monthly"]),
+        BY_CLUSTER: live.by_cluster(),
+        LINES: live.lines_page(),
+        QUANTITIES: live.quantities_page(),
+        COHORTS: live.cohorts_page(),
+        DEPRECIATION: live.depreciation_page(),
+        "Statements": replace(statements, note=f"{RECORD} {statements.note}"),
+        "Measures": Page.of(shown["measures"], note=RECORD),
+        "Assumptions": Page.of(shown["assumptions"], note=RECORD),
+        "Events": Page.of(shown["events"], most=MOST_EVENTS, note=RECORD),
+    }
+
+
+def run_workbook(result: RunResult, pages: Mapping[str, Page], more: Mapping[str, Page]) -> bytes:
+    """Return the workbook of a run with further sheets, which are records: only charts that follow stand on Summary."""
+    records = {name: replace(page, charts=()) for name, page in more.items()}
+    return write_tables(result.scenario.name, result.plan.start, {**pages, **records}, charts_on=SUMMARY)
+
+
+def _area(sheet: str, row: int, column: int, last_row: int | None = None, last_column: int | None = None) -> str:
+    """Return the fixed address of a cell, or of the cells from it to another, counting from zero."""
+    last = row if last_row is None else last_row, column if last_column is None else last_column
+    return f"'{sheet}'!{xl_range_abs(row, column, *last)}"
+
+
+def _per_million(cost: str, tokens: str) -> str:
+    """Return the formula of cost per million tokens; nothing without tokens."""
+    return f'IF({tokens}=0,"",{cost}/{tokens}*1000000)'
+
+
+class _Live:
+    """A run, the inputs that its sheets follow, and its lines; each sheet is a method."""
+
+    def __init__(self, result: RunResult) -> None:
+        self.result, self.plan, self.capital = result, result.plan, result.plan.money.capital
+        self.months, self.edges = result.plan.months.period_count, result.plan.months.edge_coordinates
+        self.labels, self.clusters = result.plan.months.labels, [cluster.name for cluster in result.plan.clusters]
+        owner = np.array([cohort.cluster for cohort in result.cohorts], dtype=np.int64)
+        self.cohorts = [np.flatnonzero(owner == index).tolist() for index in range(len(self.clusters))]
+        """Cohorts by cluster; those of one stand together."""
+        self.assets = assets_of(result.plan, result.cohorts) if result.cohorts else make_cohorts([], [])
+        self.schedule = depreciate(self.assets, self.edges)
+        self.offsets = running_months(self.edges - self.edges[0], self.capital.timing)
+        self.factors = discount_factors(self.capital.discount_rate_per_year, self.offsets)
+        """Of what runs through a month, shape (months,)."""
+        posted = running_usd(result.plan, result.run, result.monthly, result.cohorts, result.rented)
+        self.inputs = self._inputs(posted)
+        """By name and cluster, −1 for the site as a whole; in the order of their rows."""
+        rate, has_cell = self.capital.discount_rate_per_year, ("discount rate", -1) in self.inputs
+        self.rate = self._input("discount rate") if has_cell else repr(rate)
+        """The discount rate in formulas: its cell, or a number where it has none."""
+        self.parts: list[tuple[int, Account, Part]] = []
+        self.lines = [*self._book_lines(), *self._running_lines(posted), *self._dated_lines()]
+        self.lines += self._record_lines()
+        self.lines.sort(key=lambda line: (line.cluster < 0, line.cluster, ACCOUNT_CODES[line.account]))
+        self.facts: dict[str, NDArray[Any]] = {
+            "cluster": np.array([self._name(line.cluster) for line in self.lines]),
+            "account": np.array([str(line.account) for line in self.lines]),
+            "category": np.array([str(line.account.category) for line in self.lines]),
+            **{view: np.array([counts(line.account) for line in self.lines]) for view, counts in _VIEWS.items()},
+        }
+        """Columns of the lines by which they are summed, shape (lines,) each."""
+        self.usd = np.array([line.cents for line in self.lines]).reshape(-1, self.months) / 100
+        """Every line by month, shape (lines, months)."""
+        self.discounted_usd = self.usd @ self.factors
+        for place, line in enumerate(self.lines):
+            if line.day_months is not None:
+                self.discounted_usd[place] = self.usd[place].sum() * discount_factors(rate, np.array(line.day_months))
+
+    def _name(self, index: int) -> str:
+        """Return the name of a cluster, or of the site as a whole."""
+        return SITE if index < 0 else self.clusters[index]
+
+    # -- Inputs ------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, posted: Sequence[tuple[Account, Floats]]) -> dict[tuple[str, int], Input]:
+        """Return every figure that the sheets can follow: something is paid at it, and all that hangs on it is here."""
+        money, scenario, ledger = self.plan.money, self.result.scenario, self.result.ledger
+        power, sold, burst = money.power, scenario.finance.token_price, money.market.burst
+        accounts = {account for account, amounts in posted if amounts.any()}
+        inputs: dict[tuple[str, int], Input] = {}
+        has_other_capital = (ledger.account_code == ACCOUNT_CODES[Account.OTHER_CAPITAL]).any()
+        if scenario.finance.discount_rate_basis != "real" and not has_other_capital:
+            key = "finance.discount_rate_per_year"
+            inputs["discount rate", -1] = Input("Discount rate", "a year", key, self.capital.discount_rate_per_year)
+        usd_each = {
+            "electricity": float(power.monthly_usd_per_kwh[0]),
+            "space": power.colocation_usd_per_kw_month,
+            "engineers": money.upkeep.engineer_usd_per_year,
+            "staff": money.upkeep.staff_usd_per_year if "staff" in self._people() else 0.0,
+            "crews": money.upkeep.crew_usd_per_year,
+            "burst": burst.usd_per_accelerator_h if burst else 0.0,
+        }
+        if has_windows := power.hourly_usd_per_kwh is not None and Account.ENERGY in accounts:
+            # Under time-of-use windows it is what a kWh cost on average: changing it scales every window.
+            paid = (ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)) / 100
+            usd_each["electricity"] = round(paid / float(self.result.monthly.facility_kwh.sum()), 6)
+        for name, account, label, unit, key in (_WINDOWED if has_windows else _SITE_INPUTS[0], *_SITE_INPUTS[1:]):
+            unit_usd = usd_each.get(name) or getattr(sold, key.rpartition(".")[2], None) or 0.0
+            if account in accounts and unit_usd > 0:
+                inputs[name, -1] = Input(label, unit, key, unit_usd)
+        for index in range(len(self.clusters)):
+            inputs |= {(name, index): known for name, known in self._cluster_inputs(index).items()}
+        return inputs
+
+    def _cluster_inputs(self, index: int) -> dict[str, Input]:
+        """Return what may be changed of a cluster: rent; price and discount; life and residual of its books.
+
+        Price does not follow where machines were had another way (owned already, leased, by a quote, with deposits) or
+        a budget decides by it how many are bought; books do not where they are stated, follow a resale curve, are those
+        of single parts, or decline.
+        """
+        plan, capital, name = self.plan.clusters[index], self.capital, self.clusters[index]
+        cluster, key = self.result.scenario.clusters[name], f"clusters.{name}"
+        catalog = self.result.scenario.load_catalog()
+        if plan.rent is not None:
+            stated = getattr(cluster.contract, "usd_per_accelerator_h", None)
+            unit_usd = catalog.priors[rent_prior(cluster)].base if stated is None else stated
+            paid = self.result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[index]
+            is_paid = unit_usd > 0 and paid[ACCOUNT_CODES[Account.RENT]] > 0
+            rent = Input(f"{name}: rent", _RENTED, f"{key}.contract.usd_per_accelerator_h", unit_usd)
+            return {"rent": rent} if is_paid else {}
+        if not self.cohorts[index] or plan.lease or capital.declining_factor > 0 or capital.has_components(index):
+            return {}
+        inputs, owned, book = {}, plan.owned, plan.price_book
+        has_deposits = plan.order is not None and bool(plan.order.payments)
+        has_budget = bool(np.isfinite(self.plan.expansion.budget_usd))
+        if book and book.list_price.list_price_usd > 0 and not (book.quotes or owned or has_deposits or has_budget):
+            entry = catalog.accelerator(cluster.accelerator).unit_price_usd
+            listed = cluster.unit_price_usd if cluster.unit_price_usd is not None else entry.value if entry else 0.0
+            inputs["price"] = Input(f"{name}: price of an accelerator", "USD", f"{key}.unit_price_usd", listed)
+            share = cluster.discount_fraction
+            inputs["discount"] = Input(f"{name}: discount", "share of the price", f"{key}.discount_fraction", share)
+        residual = capital.residual_fraction[index]
+        is_restated = owned is not None and not owned.book_value_usd is owned.remaining_months is None
+        if residual is not None and not is_restated:
+            months, path = capital.depreciation_months[index], f"{key}.residual_fraction"
+            inputs["life"] = Input(f"{name}: book life", "months", f"{key}.depreciation_months", months)
+            inputs["residual"] = Input(f"{name}: residual of the books", "share of cost", path, residual)
+        return inputs
+
+    def _people(self) -> list[str]:
+        """Return whom each posting to operations staff pays, in their order: staff, where there are any, then crews."""
+        upkeep, on_site = self.plan.money.upkeep, self.result.monthly.present_node_h * self.plan.on_site
+        has_staff = upkeep.staff_usd_per_year > 0 and upkeep.staff_per_accelerator > 0 and bool(on_site.any())
+        return ["staff", "crews"] if has_staff else ["crews"]
+
+    def _input(self, name: str, cluster: int = -1) -> str:
+        """Return the address of an input."""
+        return _area(INPUTS, _FIRST + list(self.inputs).index((name, cluster)), 1)
+
+    def _discounted(self, index: int) -> tuple[str, float]:
+        """Return the price of a cluster's accelerators after its discount, before those by volume: formula, dollars."""
+        price, discount = self.inputs["price", index].simulated, self.inputs["discount", index].simulated
+        return f"{self._input('price', index)}*(1-{self._input('discount', index)})", price * (1 - discount)
+
+    def inputs_page(self) -> Page:
+        """Return the cells that a person turns."""
+        rows = []
+        for known in self.inputs.values():
+            low, high, style = _LIMITS.get(known.unit, (0.0, 1e12, "number"))
+            now, simulated = Cell(known.simulated, "", style, (low, high)), Cell(known.simulated, "", style)
+            rows.append((known.label, now, simulated, known.unit, known.key))
+        note = (
+            "Change a yellow cell: Summary to Depreciation follow, as a new run with that key of the scenario would. "
+            "What has no cell here is as the run found it: change the scenario and run again."
+        )
+        headings = ("input", "now", "as_simulated", "unit", "key_of_the_scenario")
+        return Page(headings=headings, rows=rows, note=note)
+
+    # -- Cohorts and their books -------------------------------------------------------------------------------------
+
+    def _cohort(self, row: int, name: str) -> str:
+        """Return the address of a cohort's figure."""
+        return _area(COHORTS, _FIRST + row, _COHORT_COLUMNS.index(name))
+
+    def _follows(self, index: int) -> bool:
+        """Return whether the books of a cluster move with an input of its own."""
+        return ("price", index) in self.inputs or ("life", index) in self.inputs
+
+    def _written_off(self, row: int, until: str) -> str:
+        """Return the formula of what a cohort is written off until a month coordinate: (C − R)·e/L, to the cent."""
+        life, since = self._cohort(row, "book_life_months"), self._cohort(row, "in_service_month")
+        elapsed = f"MAX(0,MIN({life},MIN({until},{self._cohort(row, 'retired_month')})-{since}))"
+        return f"ROUND(({self._cohort(row, 'cost_usd')}-{self._cohort(row, 'residual_usd')})*{elapsed}/{life},2)"
+
+    def cohorts_page(self) -> Page:
+        """Return what was bought together, what it cost, and what it fetches.
+
+        With K, L, M, N the prices of a node's accelerators, host, network and storage, S their sum, n nodes, f before:
+
+            K        = price · (1 − discount) · factor (accelerators of a node, volume discount, list prices since)
+            cost     = round(S·(f + n)) − round(S·f)
+            residual = round(cost · share), or of what servers of that age fetch, at most cost
+            resale   = round((K + L)·n·share that used servers of its age fetch), as is the value on the last day
+        """
+        cohorts = [self._cohort_cells(row) for row in range(self.assets.count)]
+        rows = [[cells.get(name) for name in _COHORT_COLUMNS] for cells in cohorts]
+        return Page(headings=_COHORT_COLUMNS, rows=rows, note=_FOLLOWS)
+
+    def _cohort_cells(self, row: int) -> dict[str, Cell]:
+        """Return a cohort's cells by column; those that move with an input have a formula."""
+        cohort, assets = self.result.cohorts[row], self.assets
+        at = {name: self._cohort(row, name) for name in _COHORT_COLUMNS}
+        index, paid, retired = cohort.cluster, assets.acquired_months[row], assets.retired_months[row]
+        has_price, has_life = ("price", index) in self.inputs, ("life", index) in self.inputs
+        curve, (life, share) = self.capital.resale[index], self.capital.books_of(index, cohort.component)
+        listed, listed_usd = self._discounted(index) if has_price else ("", np.nan)
+        end_usd = owned_value_cents(self.plan, self.result.cohorts)[row, -1] / 100
+        node = "(" + "+".join(at[part] for part in _PART_COLUMNS) + ")"
+        servers = f"({at['accelerators_usd']}+{at['host_usd']})*{at['nodes']}"
+        before, after = at["nodes_before_it"], f"({at['nodes_before_it']}+{at['nodes']})"
+        share_left, residual = share, f"{at['cost_usd']}*{at['residual_fraction']}"
+        if share is None:
+            share_left = float(curve.fraction(life))
+            residual = f"MIN({servers}*{at['residual_fraction']},{at['cost_usd']})"
+
+        left = ""
+        if (has_price or has_life) and self._retired_in(row):
+            left = f"{at['cost_usd']}-{self._written_off(row, at['retired_month'])}"
+
+        def priced(figure: float, formula: str) -> Cell:
+            return Cell(figure, formula if has_price else "")
+
+        days = {"paid": cohort.bought_h, "in_service": cohort.in_service_h, "retired": cohort.retired_h}
+        parts = split_cents(cents(assets.cost_usd)[row], shares(parts_usd(self.result.cohorts))[row]) / 100
+        upto, capex = "0", {}
+        for account, part, figure in zip(CAPEX_ACCOUNTS, _PART_COLUMNS, parts, strict=True):
+            below, upto = upto, f"{upto}+{at[part]}"
+            edges = (f"ROUND({at['cost_usd']}*({edge})/{node},2)" for edge in (upto, below))
+            capex[f"{account}_usd"] = priced(figure, "-".join(edges))
+        return {
+            "cohort": Cell(cohort.name),
+            "cluster": Cell(self.clusters[index]),
+            "nodes": Cell(cohort.nodes),
+            "nodes_before_it": Cell(cohort.first_node),
+            **{name: Cell(self.plan.start + timedelta(hours=h)) for name, h in days.items() if np.isfinite(h)},
+            "paid_month": Cell(paid),
+            "in_service_month": Cell(min(assets.basis_months[row], _NEVER_MONTHS)),
+            "retired_month": Cell(min(retired, _NEVER_MONTHS)),
+            "price_factor": Cell(cohort.prices_usd[0] / listed_usd),
+            **{part: Cell(price) for part, price in zip(_PART_COLUMNS, cohort.prices_usd, strict=True)},
+            "accelerators_usd": priced(cohort.prices_usd[0], f"{listed}*{at['price_factor']}"),
+            "cost_usd": priced(assets.cost_usd[row], f"ROUND({node}*{after},2)-ROUND({node}*{before},2)"),
+            **capex,
+            "book_life_months": Cell(assets.life_months[row], self._input("life", index) if has_life else ""),
+            "residual_fraction": Cell(share_left, self._input("residual", index) if has_life else ""),
+            "residual_usd": Cell(assets.residual_usd[row], f"ROUND({residual},2)" if has_price or has_life else ""),
+            "resale_fraction": Cell(curve.fraction(retired - paid) if np.isfinite(retired) else 0.0),
+            "resale_usd": priced(cents(assets.proceeds_usd)[row] / 100, f"ROUND({servers}*{at['resale_fraction']},2)"),
+            "last_day_fraction": Cell(curve.fraction(self.edges[-1] - paid) if end_usd else 0.0),
+            "residual_value_usd": priced(end_usd, f"ROUND({servers}*{at['last_day_fraction']},2)"),
+            "book_value_when_retired_usd": Cell(self.schedule.disposed_book_cents[row].sum() / 100, left),
+        }
+
+    def _retired_in(self, row: int) -> list[int]:
+        """Return the month in which a cohort leaves; none where it stays to the end."""
+        leaves = self.assets.retired_months[row]
+        months: list[int] = np.flatnonzero((self.edges[:-1] <= leaves) & (leaves < self.edges[1:])).tolist()
+        return months
+
+    def _charges(self) -> list[tuple[Account, str, Floats]]:
+        """Return what books cost besides depreciation: account, words, dollars of shape (cohorts, months)."""
+        rate, yearly = self.capital.discount_rate_per_year, self.capital.property_tax_fraction_per_year
+        charge = capital_charge_usd(self.schedule, rate)
+        charges = [(Account.COST_OF_CAPITAL, "Charge for capital to date, USD", charge)]
+        if yearly:
+            taxed = property_tax_usd(self.schedule, yearly)
+            charges.append((Account.PROPERTY_TAX, "Property tax to date, USD", taxed))
+        return charges
+
+    def _book(self, block: int, row: int, edge: int, last_row: int | None = None) -> str:
+        """Return where Depreciation has a cohort's figure until a month's edge, or those down to another cohort."""
+        first = _FIRST + 1 + block * self.assets.count
+        return _area(DEPRECIATION, first + row, 2 + edge, None if last_row is None else first + last_row)
+
+    def depreciation_page(self) -> Page:
+        """Return by cohort what is written off, charged for capital and paid in property tax, to each month's end.
+
+        A month's charge is B·((1 + r)^(h/12) − 1), property tax B·t·h/12: B is cost less what is written off until the
+        month's start, h the part of the month in which the cohort is on the books.
+        """
+        coordinates = [_area(DEPRECIATION, _FIRST, 2 + edge) for edge in range(self.months + 1)]
+        rows: list[list[object]] = [["Month coordinate", "", *self.edges.tolist()]]
+        cost, is_opening = cents(self.assets.cost_usd), self.assets.acquired_months < self.edges[0]
+        before = np.where(is_opening, cost - self.schedule.opening_book_cents, 0)
+        written_off = np.cumsum(np.column_stack((before, self.schedule.depreciation_cents)), axis=1) / 100
+        for row, cohort in enumerate(self.result.cohorts):
+            formulas = [self._written_off(row, at) if self._follows(cohort.cluster) else "" for at in coordinates]
+            figures = zip(written_off[row].tolist(), formulas, strict=True)
+            rows.append([cohort.name, "Written off to date, USD", *(Cell(*figure, "usd") for figure in figures)])
+        monthly_tax = self.capital.property_tax_fraction_per_year / MONTHS_PER_YEAR
+        for block, (account, said, charged) in enumerate(self._charges(), start=1):
+            for row, cohort in enumerate(self.result.cohorts):
+                leaves, paid, price = (self._cohort(row, name) for name in ("retired_month", "paid_month", "cost_usd"))
+                cells: list[object] = [cohort.name, said, Cell(0.0, "", "usd")]
+                for month, figure in enumerate(np.cumsum(charged[row]).tolist()):
+                    held = f"MAX(0,MIN({coordinates[month + 1]},{leaves})-MAX({coordinates[month]},{paid}))"
+                    is_tax = account is Account.PROPERTY_TAX
+                    charge = f"{held}*{monthly_tax!r}" if is_tax else f"((1+{self.rate})^({held}/12)-1)"
+                    book = f"({price}-{self._book(0, row, month)})"
+                    cells.append(Cell(figure, f"{self._book(block, row, month)}+{book}*{charge}", "usd"))
+                rows.append(cells)
+        headings = ("cohort", "figure", "before", *self.labels)
+        return Page(headings=headings, rows=rows, note=_FOLLOWS, fixed_columns=2)
+
+    # -- Lines -------------------------------------------------------------------------------------------------------
+
+    def _book_lines(self) -> Iterator[Line]:
+        """Yield what the books charge by cluster, and by cohort what is lost on what is retired."""
+        blocks = [(Account.DEPRECIATION, self.schedule.depreciation_cents)]
+        blocks += [(account, series_cents(figures, axis=1)) for account, _, figures in self._charges()]
+        for index, rows in ((index, rows) for index, rows in enumerate(self.cohorts) if rows):
+            for block, (account, posted) in enumerate(blocks):
+                # Each cohort is rounded on its own running total, as it was posted.
+                ranges = (self._book(block, rows[0], edge, rows[-1]) for edge in range(self.months + 1))
+                ends = [f"SUMPRODUCT(ROUND({cells},2))" for cells in ranges]
+                formulas = {month: f"{ends[month + 1]}-{ends[month]}" for month in range(self.months)}
+                yield Line(account, index, posted[rows].sum(axis=0), formulas)
+            for row in rows if self._follows(index) else ():
+                for month in self._retired_in(row):
+                    lost = f"{self._cohort(row, 'book_value_when_retired_usd')}-{self._cohort(row, 'resale_usd')}"
+                    amounts, name = self.schedule.disposal_loss_cents[row], self.result.cohorts[row].name
+                    yield Line(Account.DISPOSAL_LOSS, index, amounts, {month: lost}, name)
+
+    def _running_lines(self, posted: Sequence[tuple[Account, Floats]]) -> Iterator[Line]:
+        """Yield what runs through the months at a price with a cell: prices times quantities to date."""
+        people = iter(self._people())
+        for account, amounts in posted:
+            paid_for = next(people) if account is Account.OPERATIONS_STAFF else _PRICES.get(account, "")
+            table = amounts[:, None] if amounts.ndim == 1 else amounts
+            for place in np.flatnonzero(table.any(axis=0)).tolist():
+                index = -1 if amounts.ndim == 1 else place
+                parts = self._parts(account, index, table[:, place], paid_for)
+                if not any(part.unit for part in parts):
+                    continue
+                first = _FIRST + len(self.parts)
+                last = first + len(parts) - 1
+                self.parts += [(index, account, part) for part in parts]
+                prices = _area(QUANTITIES, first, 3, last)
+                ranges = (_area(QUANTITIES, first, 4 + month, last) for month in range(self.months))
+                ends = [f"ROUND(SUMPRODUCT({prices},{cells}),2)" for cells in ranges]
+                formulas = {month: f"{ends[month]}-{ends[month - 1]}" for month in range(1, self.months)}
+                yield Line(account, index, series_cents(table[:, place]), {0: ends[0], **formulas})
+
+    def _parts(self, account: Account, index: int, amounts: Floats, paid_for: str) -> list[Part]:
+        """Return a posting as prices times quantities, amounts of shape (months,); those without a cell do not move."""
+
+        def priced(name: str, cluster: int, paid: Floats) -> Part:
+            if (name, cluster) not in self.inputs:
+                return Part("as simulated", "", 1.0, np.cumsum(paid))
+            known, unit = self.inputs[name, cluster], self._input(name, cluster)
+            unit, unit_usd = self._discounted(cluster) if name == "price" else (unit, known.simulated)
+            return Part(known.label, unit, unit_usd, np.cumsum(paid) / unit_usd)
+
+        match account:
+            case Account.MAINTENANCE | Account.INSURANCE:
+                return self._shares_of_cost(account, index, amounts)
+            case Account.RENT | Account.EXIT_FEES:
+                return [priced("rent", index, amounts)]
+            case Account.SPARES:
+                return [priced("price", index, amounts)]
+            case Account.RMA:  # freight, and the part itself
+                upkeep = self.plan.money.upkeep
+                bare = replace(upkeep, replacement_usd=np.zeros_like(upkeep.replacement_usd))
+                plan = replace(self.plan, money=replace(self.plan.money, upkeep=bare))
+                freight = (rma_usd(plan, self.result.run) * plan.on_site)[:, index]
+                return [priced("freight", index, freight), priced("price", index, amounts - freight)]
+            case Account.REVENUE:
+                return [priced(kind, -1, earned) for kind, earned in self._revenue(index).items()]
+            case _:
+                return [priced(paid_for, -1, amounts)]
+
+    def _shares_of_cost(self, account: Account, index: int, amounts: Floats) -> list[Part]:
+        """Return a yearly share of what machines in service cost: one part a cohort, cost times years in service."""
+        upkeep, cohorts = self.plan.money.upkeep, self.result.cohorts
+        is_upkeep = account is Account.MAINTENANCE
+        yearly = upkeep.operations_fraction_per_year if is_upkeep else upkeep.insurance_fraction_per_year
+        if ("price", index) not in self.inputs:
+            return []
+        serving = nodes_in_service(self.plan, cohorts) / np.array([cohort.nodes for cohort in cohorts])[:, None]
+        years = np.cumsum(serving * self.plan.months.month_fractions / MONTHS_PER_YEAR, axis=1)
+        parts = []
+        for row in self.cohorts[index]:
+            unit, unit_usd = f"{self._cohort(row, 'cost_usd')}*{yearly!r}", float(self.assets.cost_usd[row]) * yearly
+            parts.append(Part(f"{cohorts[row].name}: share of cost a year", unit, unit_usd, years[row]))
+        # Waking parked machines is posted to maintenance too, and is no share of their cost.
+        to_date_usd = sum((part.unit_usd * part.quantity for part in parts), np.zeros(self.months))
+        return parts if np.allclose(to_date_usd, np.cumsum(amounts), rtol=1e-9, atol=1e-6) else []
+
+    def _revenue(self, index: int) -> dict[str, Floats]:
+        """Return revenue by the price it moves with: that of fresh tokens, where cached ones have none of their own."""
+        price, path = self.result.scenario.finance.token_price, self.plan.money.market.token_price
+        served = self.result.rented.requests if index < 0 else self.result.monthly.served_requests[:, index, :]
+        free = price_path(0.0, 0.0, self.plan.months.offset_months)
+        revenue = {"input": np.zeros(self.months)}
+        fields = {kind: key.removeprefix(f"{_SOLD}.") for kind, *_, key in _SITE_INPUTS if _SOLD in key}
+        for kind, field in fields.items():
+            alone = PricePath(**(dict.fromkeys(fields.values(), free) | {field: getattr(path, field)}))
+            moved = "input" if getattr(price, field) is None else kind
+            revenue[moved] = revenue.get(moved, 0.0) - (served * self.plan.request_usd(alone)).sum(axis=1)
+        return revenue
+
+    def _dated_lines(self) -> Iterator[Line]:
+        """Yield what counts on a day of its own, one line for each row of the ledger."""
+        ledger = self.result.ledger
+        for row, day in zip(*(column.tolist() for column in dated_rows(self.result)), strict=True):
+            account, month = ACCOUNT_ORDER[ledger.account_code[row]], int(ledger.month_index[row])
+            index, place = int(ledger.cluster_index[row]), int(ledger.cohort_index[row])
+            if account not in _ACCOUNTS:
+                continue
+            amounts = np.zeros(self.months, dtype=np.int64)
+            amounts[month] = ledger.amount_cents[row]
+            formulas = {}
+            if f"{account}_usd" in _COHORT_COLUMNS and place >= 0 and ("price", index) in self.inputs:
+                sign = "" if account in CAPEX_ACCOUNTS else "-"
+                formulas = {month: sign + self._cohort(place, f"{account}_usd")}
+            name = self.result.cohorts[place].name if place >= 0 else ""
+            yield Line(account, index, amounts, formulas, name, day)
+
+    def _record_lines(self) -> list[Line]:
+        """Return what the ledger holds besides the other lines, by cluster and account: it follows no cell."""
+        left = self.result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
+        for line in self.lines:
+            left[:, line.cluster, ACCOUNT_CODES[line.account]] -= line.cents
+        return [
+            Line(account, index, left[:, index, ACCOUNT_CODES[account]])
+            for account in _ACCOUNTS
+            for index in range(-1, len(self.clusters))
+            if account not in DATED_ACCOUNTS and left[:, index, ACCOUNT_CODES[account]].any()
+        ]
+
+    def lines_page(self) -> Page:
+        """Return every dollar by month; the first row is the discount factor of what runs through a month."""
+        width = len(_LINE_COLUMNS)
+        factors = [
+            Cell(factor, f"(1+{self.rate})^(-{offset!r}/12)", "unit_usd")
+            for factor, offset in zip(self.factors.tolist(), self.offsets.tolist(), strict=True)
+        ]
+        rows: list[list[object]] = [["Discount factor", *[None] * (width - 1), *factors]]
+        factor_row = _area(LINES, _FIRST, width, None, width + self.months - 1)
+        for place, line in enumerate(self.lines):
+            row, account = _FIRST + 1 + place, line.account
+            by_month, total = _area(LINES, row, width, None, width + self.months - 1), _area(LINES, row, width - 2)
+            discounted = f"SUMPRODUCT({by_month},{factor_row})"
+            if line.day_months is not None:
+                discounted = f"{total}*(1+{self.rate})^(-{line.day_months!r}/12)"
+            named = (self._name(line.cluster), line.cohort, str(account), str(account.category))
+            views = (Cell(int(counts(account)), "", "count") for counts in _VIEWS.values())
+            sums = Cell(float(self.usd[place].sum()), f"SUM({by_month})"), Cell(self.discounted_usd[place], discounted)
+            months = (
+                Cell(amount, line.formulas.get(month, ""), "usd") if amount or month in line.formulas else None
+                for month, amount in enumerate(self.usd[place].tolist())
+            )
+            rows.append([*named, *views, line.day_months, *sums, *months])
+        note = f"{_FOLLOWS} Costs are positive, income is negative; a view counts the lines with a 1 in its column."
+        headings = (*_LINE_COLUMNS, *self.labels)
+        return Page(headings=headings, rows=rows, note=note, fixed_columns=3)
+
+    def quantities_page(self) -> Page:
+        """Return what the run used, to each month's end, beside what a unit costs now."""
+        rows = []
+        for index, account, part in self.parts:
+            price = Cell(part.unit_usd, part.unit, "unit_usd")
+            rows.append((self._name(index), str(account), part.paid_for, price, *part.quantity.tolist()))
+        note = f"Quantities of the run, added up from its start, at the prices of now. {_FOLLOWS}"
+        headings = ("cluster", "account", "paid_for", "price_per_unit_usd", *self.labels)
+        return Page(headings=headings, rows=rows, note=note, fixed_columns=4)
+
+    # -- Sums over the lines -----------------------------------------------------------------------------------------
+
+    def _sum(self, column: int | str, **where: str | int) -> Cell:
+        """Return the sum of a column of the lines, a month's or one by name, over the rows whose columns fit."""
+        last = _FIRST + max(len(self.lines), 1)
+
+        def cells_of(name: int | str) -> str:
+            place = _LINE_COLUMNS.index(name) if isinstance(name, str) else len(_LINE_COLUMNS) + name
+            return _area(LINES, _FIRST + 1, place, last)
+
+        wanted = {name: f'"{fit}"' if isinstance(fit, str) else fit for name, fit in where.items()}
+        tests = ",".join(f"{cells_of(name)},{fit}" for name, fit in wanted.items())
+        fits = np.logical_and.reduce([self.facts[name] == fit for name, fit in where.items()])
+        totals = {"total_usd": self.usd.sum(axis=1), "discounted_usd": self.discounted_usd}
+        figures = self.usd[:, column] if isinstance(column, int) else totals[column]
+        return Cell(float(figures[fits].sum()), f"SUMIFS({cells_of(column)},{tests})", "usd")
+
+    @property
+    def _shown(self) -> list[Account]:
+        """The accounts that have a line."""
+        return [account for account in _ACCOUNTS if str(account) in self.facts["account"]]
+
+    def by_month(self) -> Page:
+        """Return what each month of the fleet comes to, and every account."""
+        rows, cash = [], 0.0
+        for month, label in enumerate(self.labels):
+            views = {view: self._sum(month, **{view: 1}) for view in _VIEWS}
+            column, cash = _BY_MONTH_COLUMNS.index("cash_usd"), cash + views["cash"].value
+            to_date = Cell(cash, f"SUM({_area(BY_MONTH, _FIRST, column, _FIRST + month)})")
+            factor = Cell(self.factors[month], _area(LINES, _FIRST, len(_LINE_COLUMNS) + month), "unit_usd")
+            accounts = (self._sum(month, account=str(account)) for account in self._shown)
+            rows.append((label, factor, *views.values(), to_date, *accounts))
+        spent = tuple(f"{account}_usd" for account in self._shown if _VIEWS["cost"](account)) or ("cost_usd",)
+        charts = (
+            SheetChart(title="Monthly cost by account, USD", columns=spent, kind="stacked"),
+            SheetChart(title="Cash paid to date, USD", columns=("cash_to_date_usd",)),
+        )
+        headings = (*_BY_MONTH_COLUMNS, *(f"{account}_usd" for account in self._shown))
+        return Page(headings=headings, rows=rows, note=self._note, charts=charts)
+
+    def timeline(self, table: Mapping[str, Any]) -> Page:
+        """Return the timeline, the fleet first, then cluster by cluster; its money follows, all else is the run's."""
+        names = [*self.clusters, FLEET]
+        rows: list[list[object]] = []
+        columns = {name: column for column, name in enumerate(_TIMELINE_COLUMNS)}
+        for cluster in (FLEET, *self.clusters):
+            where = {} if cluster == FLEET else {"cluster": cluster}
+            first = _FIRST + len(rows)
+            for month in range(self.months):
+                row, place = first + month, month * len(names) + names.index(cluster)
+                at = {name: _area(TIMELINE, row, column) for name, column in columns.items()}
+                to_date = {name: f"SUM({_area(TIMELINE, first, column, row)})" for name, column in columns.items()}
+                formulas = {"cost_usd": self._sum(month, **where, cost=1).formula}
+                for kind in ("tokens", "output_tokens"):
+                    name, sold = f"cost_per_million_{kind}_usd", f"served_{kind}"
+                    formulas[name] = _per_million(at["cost_usd"], at[sold])
+                    formulas[f"cumulative_{name}"] = _per_million(to_date["cost_usd"], to_date[sold])
+                rows.append([Cell(table[name][place], formulas.get(name, "")) for name in _TIMELINE_COLUMNS])
+        # A chart would draw months before the first token, which have no cost per token, as zero.
+        begins = int(np.argmax(series_of(self.result).output_tokens > 0))
+        charts = tuple(
+            SheetChart(title=title, columns=shown, first=begins if "Cost" in title else 0, last=self.months)
+            for title, shown in _TIMELINE_CHARTS.items()
+        )
+        return Page(headings=_TIMELINE_COLUMNS, rows=rows, note=_FOLLOWS, charts=charts, fixed_columns=2)
+
+    def by_cluster(self) -> Page:
+        """Return what each cluster comes to over the whole horizon, the site as a whole, and the fleet last."""
+        sums, rows = series_of(self.result).sums, []
+        factors = _area(BY_MONTH, _FIRST, 1, _FIRST + self.months - 1)
+        for place, cluster in enumerate((*self.clusters, SITE, FLEET)):
+            where = {} if cluster == FLEET else {"cluster": cluster}
+            at = {name: _area(BY_CLUSTER, _FIRST + place, column) for column, name in enumerate(_BY_CLUSTER_COLUMNS)}
+            present = self._sum("discounted_usd", **where, cost_of_ownership=1)
+            value = self._sum("discounted_usd", **where, net_cost_of_ownership=1)
+            cells = {
+                "cluster": Cell(cluster),
+                **{f"{view}_usd": self._sum("total_usd", **where, **{view: 1}) for view in _VIEWS},
+                "present_cost_usd": present,
+                "npv_usd": Cell(-value.value, f"-{value.formula}"),
+            }
+            for kind in ("tokens", "output_tokens") if cluster != SITE else ():
+                served = getattr(sums, f"served_{kind}")[:, -1 if cluster == FLEET else place]
+                first = _FIRST + (FLEET, *self.clusters).index(cluster) * self.months
+                column, name = _TIMELINE_COLUMNS.index(f"served_{kind}"), f"cost_per_million_{kind}_usd"
+                months = _area(TIMELINE, first, column, first + self.months - 1)
+                cells[f"served_{kind}"] = Cell(served.sum(), f"SUM({months})")
+                for said, paid, sold, sold_at in (
+                    ("", "cost_usd", served.sum(), f"SUM({months})"),
+                    ("levelised_", "present_cost_usd", served @ self.factors, f"SUMPRODUCT({months},{factors})"),
+                ):
+                    unit_cost = per_million_tokens(np.array(cells[paid].value), sold)
+                    cells[said + name] = Cell(float(unit_cost), _per_million(at[paid], sold_at))
+            totals = [self._sum("total_usd", **where, account=str(account)) for account in self._shown]
+            rows.append([*(cells.get(name) for name in _BY_CLUSTER_COLUMNS), *totals])
+        headings = (*_BY_CLUSTER_COLUMNS, *(f"{account}_usd" for account in self._shown))
+        return Page(headings=headings, rows=rows, note=self._note)
+
+    @property
+    def _note(self) -> str:
+        """What a sheet with cash and present values says at its top."""
+        taxed = " Cash, present value and levelised cost are before income tax." if self.plan.money.market.tax else ""
+        return f"{_FOLLOWS}{taxed}"
+
+    def summary(self) -> Page:
+        """Return the headline measures: now, as simulated, and the change."""
+        fleet, measures = self.by_cluster().rows[-1], {}
+        for column, name in enumerate(_BY_CLUSTER_COLUMNS[3:], start=3):
+            at, simulated = _area(BY_CLUSTER, _FIRST + len(self.clusters) + 1, column), fleet[column]
+            assert isinstance(simulated, Cell)
+            measures[words(name)] = Cell(simulated.value, at, style_of(name))
+        if Account.REVENUE in self._shown:
+            revenue, spent, formula = self._sum("total_usd", account=str(Account.REVENUE)), 0.0, "0"
+            measures["Revenue, USD"] = Cell(-revenue.value, f"-{revenue.formula}", "usd")
+            margins = {"Gross margin": Category.COST_OF_SERVING, "Operating margin": Category.OPERATING_EXPENSE}
+            for label, category in margins.items():
+                total = self._sum("total_usd", category=str(category))
+                spent, formula = spent + total.value, f"{formula}+{total.formula}"
+                share = f'IF({revenue.formula}=0,"",1+({formula})/{revenue.formula})'
+                measures[label] = Cell(1 + spent / revenue.value if revenue.value else None, share, "percent")
+        rows = []
+        for row, (label, now) in enumerate(measures.items(), start=_FIRST):
+            change = f'IF({_area(SUMMARY, row, 1)}="","",{_area(SUMMARY, row, 1)}-{_area(SUMMARY, row, 2)})'
+            rows.append((label, now, Cell(now.value, "", now.style), Cell(0.0, change, now.style)))
+        note = f"{self.result.scenario.name}. {self._note} What was simulated stands beside each figure."
+        return Page(headings=("measure", "now", "as_simulated", "change"), rows=rows, note=note)

@@ -1,0 +1,126 @@
+"""Pages of the workbooks of several plans: a comparison, a sweep, a study; all of it a record of what was simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.finance.statements import Frequency
+from planner.output.workbook import Page, SheetChart, style_of, words
+from planner.run import tables
+from planner.run.measure_names import FLEET
+from planner.run.replications import Chance
+from planner.run.simulate import RunResult
+from planner.units import unit_of
+
+BANDS_SHEET = "Percentiles by month"
+PERCENTILES = (10, 50, 90)
+BANDS = tuple(f"p{percentile}" for percentile in PERCENTILES)
+STATISTICS = ("mean", *BANDS)
+_BANDS_NOTE = (
+    "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. A record of the replications."
+)
+
+
+def statements_page(
+    results: Mapping[str, RunResult], frequencies: Sequence[Frequency] = (Frequency.YEAR,)
+) -> dict[str, Page]:
+    """Return the statements of each plan as stated, the whole fleet, as a sheet; none without plans."""
+    rows: dict[str, list[Any]] = {}
+    for name, result in results.items():
+        for frequency in frequencies:
+            (_, periods), (_, clusters), *lines = tables.statement(result, frequency).items()
+            kept = [place for place, cluster in enumerate(clusters) if cluster == FLEET]
+            rows.setdefault("scenario", []).extend(name for _ in kept)
+            rows.setdefault("period", []).extend(periods[place] for place in kept)
+            for line, amounts in lines:
+                rows.setdefault(line, []).extend((amounts[kept] / 100).tolist())
+    note = "Costs are positive in the income statement; in the cash flow, money that comes in is."
+    return {"Statements": Page.of(rows, note=note)} if rows else {}
+
+
+def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float | None]], baseline: int) -> Page:
+    """Return every measure with the plans side by side, and what each is against the baseline."""
+    others = [place for place in range(len(names)) if place != baseline]
+    first = figures[baseline]
+    plans = (names[baseline], *(names[place] for place in others))
+    apart = tuple(f"{names[place]} less {names[baseline]}" for place in others)
+    rows: list[Sequence[object]] = []
+    for measure, base in first.items():
+        theirs = [figures[place][measure] for place in others]
+        less = [None if value is None or base is None else value - base for value in theirs]
+        rows.append((words(measure).removesuffix(", USD"), unit_of(measure) or "", base, *theirs, *less))
+    place = list(first).index("levelised_cost_per_million_tokens_usd")
+    title = "Levelised cost per million tokens, USD"
+    chart = SheetChart(title=title, columns=plans, kind="column", style="unit_usd", first=place, last=place + 1)
+    headings = ("measure", "unit", *plans, *apart)
+    return Page(headings=headings, rows=rows, names=frozenset(headings[2:]), charts=(chart,))
+
+
+def bridge_page(bridge: Mapping[str, Sequence[Any]]) -> dict[str, Page]:
+    """Return why each plan's cost differs from the baseline's, in dollars, as a sheet; none without a bridge."""
+    names = list(bridge["scenario"])
+    charts = []
+    for name in dict.fromkeys(names):
+        first, last = names.index(name), names.index(name) + names.count(name)
+        title, shown = f"Why cost differs from the baseline's, USD: {name}", ("difference_usd",)
+        charts.append(SheetChart(title=title, columns=shown, kind="column", first=first, last=last, across=1))
+    in_usd = {name: np.asarray(cells) / 100 if name.endswith("_usd") else cells for name, cells in bridge.items()}
+    return {"Bridge, USD": Page.of(in_usd, charts=tuple(charts))} if names else {}
+
+
+def bands_page(rows: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Page:
+    """Return percentiles by month as a sheet, with a chart of each plan's fleet for each of some outputs."""
+    shown = {name: rows[name] for name in ("scenario", "output", "cluster", "month", *STATISTICS)}
+    keys = list(zip(rows["scenario"], rows["output"], rows["cluster"], strict=True))
+    charts = []
+    for key in dict.fromkeys(keys):
+        scenario, output, cluster = key
+        if output in outputs and cluster == FLEET:
+            first, title = keys.index(key), f"{words(output)} by month: {scenario}"
+            last, style = first + keys.count(key), style_of(output)
+            charts.append(SheetChart(title=title, columns=BANDS, first=first, last=last, across=3, style=style))
+    shown["output"] = [words(output) for output in rows["output"]]
+    return Page.of(shown, note=_BANDS_NOTE, charts=tuple(charts))
+
+
+def months_pages(months: Sequence[str], chances: Mapping[str, Chance]) -> dict[str, Page]:
+    """Return percentiles by month of what each plan cost, served and earned as a sheet; none without replications."""
+    rows: dict[str, list[Any]] = {name: [] for name in ("scenario", "output", "cluster", "month", *STATISTICS)}
+    for scenario, chance in chances.items():
+        for output, drawn in chance.monthly.items() if chance.draws > 1 else ():
+            cells = np.percentile(drawn, PERCENTILES, axis=0, method="median_unbiased")
+            rows["scenario"] += [scenario] * len(months)
+            rows["output"] += [output] * len(months)
+            rows["cluster"] += [FLEET] * len(months)
+            rows["month"] += list(months)
+            for name, figures in zip(STATISTICS, (drawn.mean(axis=0), *cells), strict=True):
+                rows[name] += figures.tolist()
+    return {BANDS_SHEET: bands_page(rows, ("cost_usd", "revenue_usd"))} if rows["month"] else {}
+
+
+def statistics_page(percentiles: Mapping[str, Sequence[Any]]) -> Page:
+    """Return mean, P10, P50 and P90 of every figure of every plan of a study, as a sheet."""
+    statistics: dict[tuple[str, str], dict[str, float]] = {}
+    for scenario, output, statistic, value in zip(
+        *(percentiles[name] for name in ("scenario", "output", "statistic", "value")), strict=True
+    ):
+        statistics.setdefault((output, scenario), {})[statistic] = value
+    rows = [
+        (
+            words(output).removesuffix(", USD"),
+            unit_of(output) or "",
+            scenario,
+            *(known.get(name) for name in STATISTICS),
+        )
+        for (output, scenario), known in statistics.items()
+    ]
+    return Page(headings=("figure", "unit", "scenario", *STATISTICS), rows=rows, note=_BANDS_NOTE)
+
+
+def plain_pages(named: Mapping[str, Mapping[str, Any]]) -> dict[str, Page]:
+    """Return tables as sheets by their names, leaving out those without a row."""
+    pages = {name: Page.of(columns) for name, columns in named.items()}
+    return {name: page for name, page in pages.items() if page.rows}

@@ -1,0 +1,171 @@
+"""From an answer's contents to its report; what a folder cannot say is a line that names the command which says it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from planner.answers import (
+    actuals_report,
+    comparison_report,
+    evidence,
+    run_report,
+    size_report,
+    study_report,
+    timelines,
+    zoom_report,
+)
+from planner.answers.judgement import choose
+from planner.answers.memo import has_memo, memo_sections
+from planner.answers.sections import SectionMaker, section
+from planner.files import change_files, json_text
+from planner.output.blocks import Command, Section, Sentence
+from planner.output.folder import REPORT, SUMMARY, Contents, command_line, fitting, read_contents
+from planner.output.html import page
+from planner.output.tables import DEFAULT_FORMAT, CsvFormat, csv_files
+
+_NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; `planner run` says why."
+_SWEPT = "A sweep keeps whole-horizon figures. This gives the {what} of the combination to take:"
+POINTERS: dict[tuple[str, str], str] = {
+    ("run", "hangs"): "One run cannot say which input moves its answer. `planner sensitivity STUDY` draws the tornado, "
+    "of a study file that names this scenario and what is uncertain about it; planner montecarlo gives the interval.",
+    ("comparison", "hangs"): "One replication and one value for each input cannot say which of them decides. Put these "
+    "scenarios into a study: `planner sensitivity STUDY` draws the tornado of their difference, and planner montecarlo "
+    "says how often the order holds.",
+    ("sweep", "time"): _SWEPT.replace("{what}", "months"),
+    ("sweep", "money"): _SWEPT.replace("{what}", "ledger"),
+    ("sweep", "losses"): _SWEPT.replace("{what}", "losses"),
+    ("sweep", "hangs"): "The table above is what the answer hangs on, for what was varied. `planner sensitivity STUDY` "
+    "measures it for everything uncertain.",
+    ("study", "time"): _NO_RUN,
+    ("study", "money"): _NO_RUN,
+    ("study", "losses"): _NO_RUN,
+    ("study", "hangs"): "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
+    "`planner sensitivity STUDY` draws the tornado.",
+}
+"""What is said where a folder has nothing to say to a question, by its kind and the question's anchor."""
+
+
+def _pointer(key: str) -> SectionMaker:
+    """Return what makes the one line of a section."""
+
+    def make(contents: Contents) -> Section | None:
+        said = POINTERS.get((contents.kind, key))
+        if said is None:
+            return None
+        # What a user may have written stands in a block of its own: it may hold backticks.
+        run = [Command(text=_run_of_choice(contents))] if contents.kind == "sweep" and said.endswith(":") else []
+        return section(key, [Sentence(text=said), *run])
+
+    return make
+
+
+POINTED = tuple(_pointer(key) for key in ("time", "money", "losses", "hangs"))
+_DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
+FIRST: Sequence[SectionMaker] = (
+    run_report.answer_section,
+    zoom_report.answer_section,
+    zoom_report.latency_section,
+    zoom_report.queue_section,
+    comparison_report.answer_section,
+    comparison_report.sweep_section,
+    study_report.answer_section,
+    size_report.answer_section,
+    size_report.review_section,
+    size_report.months_section,
+    actuals_report.answer_section,
+    actuals_report.forecast_section,
+    actuals_report.figures_section,
+    evidence.warnings_section,
+)
+"""What the live page draws before the others: the first section but for its folded measures."""
+SECTIONS: Sequence[SectionMaker] = (
+    *FIRST,
+    evidence.measures_section,
+    comparison_report.timeline_section,
+    study_report.fan_section,
+    study_report.single(timelines.timeline_section),
+    study_report.timeline_section,
+    POINTED[0],
+    comparison_report.bridge_section,
+    comparison_report.dollars_section,
+    study_report.single(run_report.money_section),
+    study_report.money_section,
+    POINTED[1],
+    study_report.single(run_report.losses_section),
+    run_report.late_section,
+    study_report.single(run_report.routing_section),
+    study_report.losses_section,
+    POINTED[2],
+    study_report.hangs_section,
+    POINTED[3],
+    evidence.uncertain_section,
+    evidence.assumptions_section,
+    evidence.error_section,
+    evidence.reproduce_section,
+)
+"""The report in its order; each maker looks for what it needs and stays away where that is not there. What several of
+them say to one question stands together."""
+
+
+def sections_of(contents: Contents, makers: Iterable[SectionMaker] = SECTIONS) -> list[Section]:
+    """Return the questions that a folder's contents answer, in the report's order."""
+    sections: dict[str, Section] = {}
+    for make in makers:
+        made = make(contents)
+        if made is None or (make in POINTED and made.key in sections):
+            continue
+        before = sections.get(made.key)
+        sections[made.key] = made if before is None else replace(before, blocks=[*before.blocks, *made.blocks])
+    return list(sections.values())
+
+
+def _run_of_choice(contents: Contents) -> str:
+    """Return the command that runs the combination of a sweep that is recommended, or comes nearest to it."""
+    manifest, points = contents.manifest, comparison_report.swept_plans(contents)
+    file = str(manifest.get("scenario_file") or f"{manifest.get('scenario')}.yaml")
+    chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
+    settings: list[str] = next((settings for plan, settings in points if plan is chosen), [])
+    options = ["--seed", str(manifest["seed"])] if "seed" in manifest else []
+    return shlex.join(command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings]))
+
+
+def _title(contents: Contents) -> str:
+    """Return what the report calls itself: of a study, the command that made it."""
+    kind = contents.kind
+    if kind == "study":
+        design = contents.manifest.get("identity", {}).get("design", {})
+        name = str(design.get("name", "montecarlo")) if isinstance(design, dict) else "study"
+        kind = _DESIGNS.get(name, name)
+    return f"{contents.name}: {kind} report"
+
+
+def build_report(contents: Contents) -> bytes:
+    """Return report.html; the same contents give the same bytes."""
+    summary = contents.summary
+    lead = ""
+    if "horizon_months" in summary:
+        lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
+    memo = memo_sections(contents) if has_memo(contents) else []
+    return page(_title(contents), lead, sections_of(contents), memo)
+
+
+def rebuild_report(folder: Path) -> Path:
+    """Write a folder's report anew from its tables and return its path; nothing is run, no other file is touched."""
+    contents = read_contents(folder)
+    with fitting(str(folder)):
+        made = build_report(contents)
+    change_files(folder, {REPORT: made})
+    return folder / REPORT
+
+
+def answer_files(
+    contents: Contents, name: str, form: CsvFormat = DEFAULT_FORMAT, more: Mapping[str, bytes] | None = None
+) -> dict[str, bytes]:
+    """Return the files of an answer's folder: tables and their dictionary, summary, report, and what more there is."""
+    files = csv_files(name, contents.tables.values(), form)
+    if contents.summary:
+        files[SUMMARY] = json_text(contents.summary).encode()
+    return {**files, **(more or {}), REPORT: build_report(contents)}

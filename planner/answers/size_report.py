@@ -1,0 +1,89 @@
+"""The sections of a sizing: the frontier of cost against service first, then the plan and why it is this one."""
+
+from __future__ import annotations
+
+from planner.answers.sections import section
+from planner.output.blocks import Block, Grid, Part, Section, Sentence, bar_grid, sentences
+from planner.output.folder import Contents
+from planner.output.words import NOTHING, dollars, percent, unit_price
+
+
+def answer_section(contents: Contents) -> Section | None:
+    """Return the frontier, the plan, and what there is to say of it."""
+    frontier, plan, summary = contents.table("frontier"), contents.table("plan"), contents.summary
+    if frontier is None or plan is None or contents.kind != "size":
+        return None
+    shown = unit_price if summary.get("objective") == "levelised" else dollars
+    longest = max(frontier.totals("cost"), default=0.0) or 1.0
+    rows = [
+        (
+            f"{bought}{' (the answer)' if answer == 'true' else ''}",
+            [shown(cost), percent(service, 2), percent(kept, 0)],
+            [Part(name="cost", share=cost / longest, colour=0 if answer == "true" else 1, shown=shown(cost))],
+        )
+        for bought, answer, service, kept, cost in frontier.rows(
+            "plan", "is_answer", numbers=("in_time_fraction", "kept_fraction"), totals=["cost"]
+        )
+    ]
+    said = [str(sentence) for sentence in summary.get("sentences", ())]
+    columns = ("cluster", "accelerator", "date", "nodes", "breaks_month", "breaks_workload")
+    bought_rows = [
+        (*cells, dollars(usd), month or NOTHING, load or NOTHING)
+        for *cells, month, load, usd in plan.rows(*columns, numbers=["capital_usd"])
+    ]
+    frontier_grid = bar_grid(
+        ("plan", "cost", "in time", "kept", ""), rows, "Cost against service: plans that no other found beats"
+    )
+    header = ("cluster", "part", "date", "nodes", "paid", "breaks with one fewer", "workload")
+    blocks: list[Block] = [
+        *sentences(said[:1], "headline"),
+        frontier_grid,
+        *sentences(said[1:]),
+        Grid(caption="What to buy", header=header, rows=bought_rows, numeric=(3, 4)),
+        Sentence(text="The plan lies beside this report and runs as it is: `planner run plan.yaml`."),
+    ]
+    return section("answer", blocks, "What to buy, and when")
+
+
+def months_section(contents: Contents) -> Section | None:
+    """Return what binds in each month."""
+    months = contents.table("months")
+    if months is None or contents.kind != "size":
+        return None
+    rows = [
+        (month, load, percent(share, 2), percent(used), binds)
+        for month, load, binds, share, used in months.rows(
+            "month", "workload", "binds", numbers=("in_time_fraction", "utilisation_fraction")
+        )
+    ]
+    header = ("month", "workload", "in time", "utilised", "what binds")
+    caption = "The workload with the least share in time, month by month"
+    grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))
+    return section("time", [grid], "What binds in each month")
+
+
+def review_section(contents: Contents) -> Section | None:
+    """Return what a review is worth, and what is bought on what is seen there."""
+    review, levels = contents.table("review"), contents.table("levels")
+    if review is None or levels is None or contents.kind != "size":
+        return None
+    shown = unit_price if contents.summary.get("objective") == "levelised" else dollars
+    amounts = ("cost", "review_saves", "review_saves_low", "review_saves_high", "kept_fraction")
+    ways = [
+        (name, *(NOTHING if cell is None else shown(cell) for cell in costs), percent(kept, 0), plan)
+        for name, plan, *costs, kept in review.rows("decided", "plan", numbers=amounts)
+    ]
+    shares = ("replications_fraction", "forecast_low_ratio", "forecast_high_ratio")
+    seen = [
+        (level, percent(share), "late" if late == "true" else "as promised", f"{percent(low)} to {percent(high)}", plan)
+        for level, late, plan, share, low, high in levels.rows("level", "late", "plan", numbers=shares)
+    ]
+    header = ("decided", "cost", "the review saves", "at least", "at most", "kept", "plan")
+    below = ("level", "of replications", "deliveries", "forecast of the mean one", "plan")
+    decided = "Ways to decide, on the same fresh replications (95% interval)"
+    bought = "What may be seen at the review, and what is bought on it"
+    blocks = [
+        Grid(caption=decided, header=header, rows=ways, numeric=(1, 2, 3, 4, 5)),
+        Grid(caption=bought, header=below, rows=seen, numeric=(0, 1)),
+    ]
+    return section("review", blocks, "Now or later")

@@ -1,0 +1,107 @@
+"""The files of every kind of answer, described once for the CSV writer, the data dictionary and the reference.
+
+What every file holds stands in ``tables.csv``, a line for each column. Columns that follow from another list, such as
+the measures, are added to those here or by the module that makes the table.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from planner.finance.statements import LINES, Frequency
+from planner.output.tables import Column, ColumnKind, TableDescription, cents_column, number_column, text_column
+from planner.run.measure_names import DEFINITIONS, FLEET_ONLY, TIMELINE
+from planner.units import decimals_of
+
+
+def figure_column(name: str, note: str = "", decimals: int | None = None) -> Column:
+    """Return the column of a registered figure: its definition, and what is special about it in this file."""
+    known = decimals_of(name) if decimals is None else decimals
+    return number_column(name, f"{DEFINITIONS[name]} {note}".strip(), known)
+
+
+def tables_of(
+    folder: str, more: Mapping[str, Iterable[Column]] | None = None, **words: str
+) -> dict[str, TableDescription]:
+    """Return the files of one kind of folder by their names, as ``tables.csv`` describes them and in its order.
+
+    ``more`` are the columns that follow from another list, by file, for the place marked for them; ``words`` stand for
+    what the text has in braces.
+    """
+    return {
+        name: _described(name, rows, (more or {}).get(name, ()), words)
+        for name, rows in _lines().items()
+        if rows[0]["folder"] == folder
+    }
+
+
+def _described(
+    name: str, rows: Sequence[Mapping[str, str]], more: Iterable[Column], words: Mapping[str, str]
+) -> TableDescription:
+    """Return a file from its lines, of which the first describes the file itself."""
+    said = {f"{{{word}}}": text for word, text in words.items()}
+    head, *below = ({**row, "text": _put(said, row["text"])} for row in rows)
+    columns = [column for row in below for column in (more if row["kind"] == "more" else [_column(row)])]
+    return TableDescription(
+        name=name, description=head["text"], key=tuple(head["kind"].split()), columns=tuple(columns)
+    )
+
+
+def _put(said: Mapping[str, str], text: str) -> str:
+    """Put words in the place of their names in braces."""
+    return functools.reduce(lambda text, word: text.replace(word, said[word]), said, text)
+
+
+@functools.cache
+def _lines() -> dict[str, list[dict[str, str]]]:
+    """Return the lines of ``tables.csv`` by file; of each the first describes the file, its kind the file's key."""
+    lines: dict[str, list[dict[str, str]]] = {}
+    with Path(__file__).with_name("tables.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            lines.setdefault(row["table"], []).append(row)
+    return lines
+
+
+def _column(row: Mapping[str, str]) -> Column:
+    """Return the column of a line."""
+    name, kind, text = row["column"], row["kind"], row["text"]
+    decimals = int(row["decimals"]) if row["decimals"] else None
+    match kind:
+        case "figure":
+            return figure_column(name, text, decimals)
+        case "cents":
+            return cents_column(name, text)
+        case "decimal":
+            column = number_column(name, text, 6 if decimals is None else decimals, row["unit"] or None)
+            return replace(column, measured_by=row["measured_by"])
+    return Column(name=name, kind=ColumnKind(kind), description=text)
+
+
+_TO_DATE = "From the start to the month, what is owned then counted as if sold."
+_NOTES = {f"levelised_cost_per_million_{kind}_usd": _TO_DATE for kind in ("tokens", "output_tokens")}
+_USED = [figure_column(name) for name in TIMELINE[:3]]
+_MORE = {
+    "timeline_monthly": [
+        figure_column(name, _NOTES.get(name, "Fleet only." if name in FLEET_ONLY else "")) for name in TIMELINE
+    ],
+    "timeline_daily": _USED,
+    "timeline_hourly": _USED,
+    "losses": [figure_column(name, decimals=4) for name in DEFINITIONS if name.endswith("_node_h")],
+    **{f"statement_{span}ly": [cents_column(line, text) for line, text in LINES.items()] for span in Frequency},
+}
+
+TABLES = tables_of("run", _MORE)
+"""The tables of runs by their names."""
+RUN_TABLES = tuple(table for name, table in TABLES.items() if name not in ("timeline_hourly", "warnings"))
+"""Those of every run: the hourly timeline is written on request, and a run's warnings stand in its summary."""
+_SCENARIO = text_column("scenario", "Scenario, by its name.")
+
+
+def by_scenario(table: TableDescription) -> TableDescription:
+    """Return a run's table with the scenario as first column, for folders of several runs."""
+    key = ("scenario", *table.key) if table.key else ()
+    return replace(table, columns=(_SCENARIO, *table.columns), key=key)

@@ -1,0 +1,527 @@
+"""What a command does, a function of the same name does, with the same bytes in its folder.
+
+Each function takes what its command takes, writes the same folder and returns an answer (``planner.answers``). Nothing
+is printed; ``progress`` is told in a few words what goes on. ``strict`` takes every warning as an error, before
+anything is written. The command line makes its commands of these functions (``planner.cli.plans``): names, defaults
+and the first line of what is said of each are stated here, and nowhere else. So this module is read before any command
+runs, and what a function needs is loaded when it is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from planner.errors import CapacityError, Problem, ScenarioError, printable, refuse
+from planner.files import check_target
+from planner.run.measure_names import DRAWS
+
+if TYPE_CHECKING:
+    from planner.answers.answer import Answer
+    from planner.answers.comparison import Sweep
+    from planner.engine.processes import Process
+    from planner.reforecast import ActualsReview
+    from planner.run.replications import Chance
+    from planner.run.simulate import RunResult
+    from planner.scenario.loading import Source
+    from planner.scenario.scenario import Scenario
+    from planner.sizing.size import Sized
+    from planner.studies.analysis import Finished
+    from planner.studies.compare import Comparison
+    from planner.studies.runner import Watch
+    from planner.studies.work import Work
+
+Method = Literal["montecarlo", "tornado", "morris", "sobol", "importance"]
+Place = str | os.PathLike[str]
+Say = Callable[[str], None]
+
+SIZES: dict[str, int] = {"tornado": 16, "morris": 20, "sobol": 256}
+"""Replications, trajectories or points of a method, where nothing else is asked for."""
+_POINTS_PER_WORKER = 16
+"""Points of a sweep for which another process pays."""
+
+
+class Stopped(KeyboardInterrupt):
+    """An interrupted sweep, study or sizing: what is done is kept, and ``resume=True`` continues it."""
+
+
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
+def load(source: Source, overrides: Sequence[str] = ()) -> Scenario:
+    """Read and check a scenario: a path, a dict, or a scenario to lay more over.
+
+    ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them. Files that a dict names are relative to the
+    current folder; overrides of a loaded scenario come after those it was loaded with.
+    """
+    from planner.scenario.loading import load_scenario
+
+    return load_scenario(source, overrides)
+
+
+def simulate(
+    scenario: Source, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
+) -> RunResult:
+    """Run a scenario once and return its checked result, without writing anything.
+
+    ``processes`` are generator functions of a ``planner.engine.processes.SimulationContext`` that run with it.
+    """
+    from planner.run.simulate import simulate
+
+    return simulate(load(scenario), seed, replication, processes)
+
+
+def run(
+    scenario: Source,
+    out: Place | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    draws: int = DRAWS,
+    hourly: bool = False,
+    parquet: bool = False,
+    processes: Sequence[Process | str] = (),
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = silent,
+) -> Answer[RunResult]:
+    """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook.
+
+    ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them.
+    """
+    from planner.engine.processes import load_process
+    from planner.plan.build import build_plan
+    from planner.run.replications import drawing
+    from planner.run.simulate import check_whole, simulate_plan
+
+    check_whole(draws=draws, seed=seed or 0)
+    loaded = load(scenario, overrides)
+    functions = [load_process(process) if isinstance(process, str) else process for process in processes]
+    folder = _folder(out, loaded.name)
+    check_target(folder)
+    progress(f"simulating {loaded.name}, {loaded.horizon_months} months from {loaded.start}")
+    progress("compiling")
+    plan = build_plan(loaded)
+    draw = functools.partial(simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=functions)
+    progress("simulating")
+    # Others draw the plan again from here on. A process of the user's own may count or print, so that is run here.
+    with drawing(draw, range(1, draws), workers=1 if functions else None) as together:
+        result = draw(0)
+        refuse(result.warnings, strict=strict)
+        from planner.answers.run import Wanted, run_answer, write_run
+        from planner.output.tables import CsvFormat
+
+        def drawn_again() -> Chance | None:
+            progress("drawing again")
+            chance = together(result) if draws > 1 else None
+            progress("writing")
+            return chance
+
+        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        wanted = Wanted(form=form, hourly=hourly, parquet=parquet)
+        chance = write_run(result, folder, drawn_again=drawn_again, wanted=wanted)
+    return run_answer(folder, result, chance)
+
+
+def compare(
+    scenarios: Sequence[Source],
+    out: Place | None = None,
+    *,
+    baseline: str | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    draws: int = DRAWS,
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = silent,
+) -> Answer[Comparison]:
+    """Run scenarios side by side: measures, savings, and why a token costs more or less.
+
+    They meet the same traffic and chance. ``baseline`` is the name or the file of the scenario that the others are held
+    against, the first unless given.
+    """
+    from planner.answers.comparison import comparison_answer, write_comparison
+    from planner.answers.run import scenario_file
+    from planner.output.tables import CsvFormat
+    from planner.studies.compare import check_comparable, compare, find_baseline
+
+    if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
+        raise ScenarioError(Problem(message="a comparison needs two scenarios or more", hint="name another file"))
+    loaded = [load(scenario, overrides) for scenario in scenarios]
+    files = {scenario_file(scenario): scenario.name for scenario in loaded}
+    position = find_baseline(loaded, files.get(baseline, baseline) if baseline else None)
+    check_comparable(loaded, position)
+    folder = _folder(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
+    check_target(folder)
+    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), draws)
+    refuse(comparison.warnings, strict=strict)
+    write_comparison(comparison, folder, CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark))
+    return comparison_answer(folder, comparison)
+
+
+def sweep(
+    scenario: Source,
+    vary: Sequence[str] | Mapping[str, Iterable[object]],
+    out: Place | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    restart: bool = False,
+    yes: bool = False,
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = silent,
+) -> Answer[Sweep]:
+    """Run every combination of some values and write one tidy CSV.
+
+    ``vary`` is what ``--vary`` takes, or a mapping such as ``{"clusters.h200.nodes": range(40, 81, 20)}``; ``yes``
+    confirms more than 10,000 points.
+    """
+    from planner.answers.comparison import Sweep, sweep_answer, write_sweep
+    from planner.answers.run import command_again, scenario_file
+    from planner.output.tables import CsvFormat
+    from planner.studies.runner import workforce
+    from planner.studies.sweep import (
+        SweepWork,
+        axis_text,
+        check_size,
+        check_values,
+        check_warnings,
+        count_points,
+        parse_axes,
+        sweep,
+        warnings_of_points,
+    )
+
+    texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _listed(vary)
+    axes = parse_axes(texts)
+    check_size(axes, confirmed=yes)
+    loaded = load(scenario, overrides)
+    folder = _folder(out, f"{loaded.name}-sweep")
+    check_values(loaded, axes)
+    if strict:
+        check_warnings(loaded, axes)
+    seed_used, total = loaded.seed if seed is None else seed, count_points(axes)
+    work = SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
+    work.open(resume=resume, restart=restart)
+    _tell(work.notes, progress)
+
+    def count(number: int) -> None:
+        if number % 10 == 0 or total <= 10:
+            progress(f"point {number + 1} of {total}")
+
+    with _kept(work):
+        # Few points are done before a second process has started.
+        enough = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
+        points = sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, enough))
+        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
+        options += [*(["--yes"] if yes else []), *form.options]
+        manifest = {
+            "scenario_file": scenario_file(loaded),
+            "overrides": list(loaded.document.overrides),
+            "seed": seed_used,
+            "warnings": warnings_of_points(points),
+            "identity": work.identity,
+            "command": command_again("sweep", [loaded], options),
+        }
+        check_target(folder, work=True)
+        write_sweep(loaded, axes, points, folder, manifest, form)
+    return sweep_answer(folder, Sweep(axes=axes, points=points))
+
+
+def study(
+    file: Place,
+    size: int | None = None,
+    out: Place | None = None,
+    *,
+    method: Method = "montecarlo",
+    until: str | float | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resume: bool = False,
+    restart: bool = False,
+    strict: bool = False,
+    charts: bool = True,
+    samples: bool | None = None,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = silent,
+    watch: Watch | None = None,
+) -> Answer[Finished]:
+    """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
+
+    ``size`` is the number of replications (montecarlo, 1,024 unless given), chances (tornado, 16), trajectories
+    (morris, 20) or points (sobol, 256); ``importance`` reads a finished montecarlo and runs nothing. ``until`` ends a
+    montecarlo when the 95% interval of the headline's mean is narrower than that share of it; ``"p90=2%"`` and
+    ``"best=1%"`` look at a percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless
+    given, it is up to 100,000 rows, and replications.parquet has them all.
+    """
+    from planner.answers.study import (
+        completed_rows,
+        study_answer,
+        study_command,
+        study_remarks,
+        write_designed,
+        write_study,
+    )
+    from planner.output.tables import CsvFormat
+    from planner.run.simulate import check_whole
+    from planner.studies.analysis import Finished, goal_of, open_store, store_of
+    from planner.studies.designs import MonteCarlo
+    from planner.studies.prepare import prepare
+    from planner.studies.runner import Until, run_rows, workforce
+
+    force, overrides = workforce(workers, scheduler), _listed(overrides)
+    stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
+    check_whole(size=(1 if size is None else size) - 1, seed=seed or 0)
+    prepared = prepare(Path(file), overrides, seed)
+    count = SIZES.get(method, prepared.usual_replications) if size is None else size
+    refuse(prepared.warnings, strict=strict)
+    design, name = prepared.design(method), prepared.study.name
+    is_drawn = isinstance(design, MonteCarlo)
+    if method == "importance":  # what drives the headline is read off a finished Monte Carlo study
+        folder = _folder(out, name)
+        store = store_of(prepared, folder, design)
+        finished = Finished(prepared=prepared, store=store, rows=store.finished_rows())
+        completed = completed_rows(finished.output(prepared.headline.name, finished.detailed).T)
+        drivers = tuple(finished.drivers())
+        return study_answer(folder, finished, drivers, completed, is_written=False)
+    folder = _folder(out, name if is_drawn else f"{name}-{method}")
+    store = open_store(prepared, folder, design, resume=resume, restart=restart)
+    goal = goal_of(prepared, design, count, stop)
+    unit, inputs = ("replications", f", {len(prepared.inputs)} uncertain inputs") if is_drawn else ("rows", "")
+    plural = "s" if len(prepared.scenarios) > 1 else ""
+    progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{plural}{inputs}")
+    hint = prepared.uneven(count) if is_drawn and stop is None else None
+    _tell([*prepared.study.notes, *store.notes, *([hint] if hint else []), *store.short_of_disk(goal.rows)], progress)
+    try:
+        try:
+            rows = run_rows(store, goal, force, watch)
+        except KeyboardInterrupt:
+            store.close()
+            kept = min(len(store.finished()) * store.batch, goal.rows)
+            raise Stopped(f"stopped with {kept:,} of {goal.rows:,} replications kept") from None
+        finished = Finished(prepared=prepared, store=store, rows=rows)
+        if not isinstance(design, MonteCarlo):
+            command = study_command("sensitivity", prepared, ["--method", method, "--size", str(count)], overrides)
+            by_input, completed = write_designed(prepared, design, store, goal.rows, command)
+            drivers = tuple(by_input)
+            return study_answer(folder, finished, drivers, completed)
+        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        asked = ["--replications", str(finished.rows), *form.options, *([] if charts else ["--no-charts"])]
+        asked += [] if samples is None else ["--samples" if samples else "--no-samples"]
+        command = study_command("montecarlo", prepared, asked, overrides)
+        write_study(finished, form, charts=charts, samples=samples, command=command)
+    finally:
+        store.close()
+    for line in study_remarks(finished, goal):
+        progress(line)
+    return study_answer(folder, finished)
+
+
+def replay(
+    file: Place,
+    replication: int,
+    out: Place | None = None,
+    *,
+    scenario: str | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    hourly: bool = False,
+) -> Answer[RunResult]:
+    """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
+    from planner.answers.run import Wanted, run_answer, write_run
+    from planner.answers.study import study_command
+    from planner.studies.prepare import prepare
+    from planner.studies.replicate import Replicator
+
+    overrides = _listed(overrides)
+    prepared = prepare(Path(file), overrides, seed)
+    which = prepared.place_of(scenario)
+    name = prepared.names[which]
+    folder = _folder(out, f"{prepared.study.name}-{name}-{replication}")
+    check_target(folder)
+    replicator = Replicator(prepared.setup(prepared.montecarlo()))
+    values, chance = replicator.values(replication, replication + 1)
+    result = replicator.simulate(which, values[0], int(chance[0]))
+    asked = ["--replication", str(replication), "--scenario", name, *(["--hourly"] if hourly else [])]
+    command = study_command("replay", prepared, asked, overrides)
+    write_run(result, folder, wanted=Wanted(hourly=hourly), command=command)
+    return run_answer(folder, result, None)
+
+
+def size(
+    scenario: Source,
+    out: Place | None = None,
+    *,
+    study: Place | None = None,
+    budget: float | None = None,
+    power: float | None = None,
+    parts: str | Sequence[str] = (),
+    promise: float | None = None,
+    objective: str = "net-present-cost",
+    replications: int = 48,
+    confirmations: int = 200,
+    gap: float = 0.0,
+    minutes: float | None = None,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resume: bool = False,
+    restart: bool = False,
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = silent,
+) -> Answer[Sized]:
+    """Find the cheapest purchases and retirements that keep the promise, and confirm them by simulation.
+
+    ``budget``, ``power``, ``parts`` and ``promise`` narrow what the scenario says of ``choose`` and ``promise``;
+    ``study`` names uncertain inputs. ``parts`` are a list, or text as ``--parts`` takes it. ``gap`` and ``minutes`` end
+    the search early, with the best so far.
+    """
+    from planner.answers.run import command_again
+    from planner.answers.size import size_answer, write_size
+    from planner.output.tables import CsvFormat
+    from planner.plan.contradictions import hardly_meant
+    from planner.run.simulate import check_whole
+    from planner.sizing.confirm import Effort
+    from planner.sizing.evaluate import OBJECTIVES, Clock, SizeWork
+    from planner.sizing.size import size, trial_of
+    from planner.studies.runner import workforce
+    from planner.validation import choices
+
+    check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
+    if objective not in OBJECTIVES:
+        raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
+    narrowed = {"choose.budget_usd": budget, "choose.power_kw": power, "promise.in_time": promise}
+    asked = [f"{path}={number!r}" for path, number in narrowed.items() if number is not None]
+    loaded = load(scenario, [*_listed(overrides), *asked])
+    folder = _folder(out, f"{loaded.name}-size")
+    parts = [part for part in parts.split(",") if part] if isinstance(parts, str) else parts
+    trial = trial_of(loaded, parts, None if study is None else Path(study), objective, seed)
+    warnings = hardly_meant(loaded, trial.choices.plan)  # figures at the place where they are stated, each once
+    refuse(warnings, strict=strict)
+    force = workforce(workers, scheduler)
+    effort = Effort(
+        replications=replications, confirmations=confirmations, gap=gap, workers=force.workers, scheduler=scheduler
+    )
+    clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
+    work = SizeWork(folder, loaded, trial)
+    work.open(resume=resume, restart=restart)
+    _tell(work.notes, progress)
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    options = ["--study", os.fspath(study)] if study is not None else []
+    options += ["--parts", ",".join(parts)] if parts else []
+    options += ["--objective", objective, "--replications", str(replications), "--confirmations", str(confirmations)]
+    options += [*(["--gap", str(gap)] if gap else []), "--seed", str(trial.seed), *form.options]
+    with _kept(work):
+        sized = size(loaded, trial, effort, clock, work)
+        write_size(sized, work, command_again("size", [loaded], options), form)
+    return size_answer(folder, sized, tuple(warnings))
+
+
+def actuals(
+    plan: Place,
+    months: Place,
+    out: Place | None = None,
+    *,
+    scenario: str | None = None,
+    replications: int = 256,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    workers: int | None = None,
+    strict: bool = False,
+    decimal_comma: bool = False,
+    byte_order_mark: bool = False,
+    progress: Say = silent,
+) -> Answer[ActualsReview]:
+    """Hold months that happened against budget and intervals, and forecast the months to come from what was seen.
+
+    ``plan`` is a scenario, a study or the folder of a run; ``months`` a folder with ``mapping.yaml`` and CSV files.
+    """
+    from planner.answers.actuals import actuals_answer, write_actuals
+    from planner.answers.run import planned_from
+    from planner.output.folder import command_line
+    from planner.output.tables import CsvFormat
+    from planner.reforecast import hold
+    from planner.run.simulate import check_whole
+    from planner.scenario.actuals import read_actuals
+    from planner.studies.prepare import prepare
+    from planner.studies.runner import workforce
+
+    check_whole(replications=replications - 1, seed=seed or 0)
+    file, earlier, seeded = planned_from(Path(plan))
+    laid = [*earlier, *_listed(overrides)]
+    prepared = prepare(file, laid, seeded if seed is None else seed)
+    which = prepared.place_of(scenario)
+    name = prepared.names[which]
+    refuse(prepared.warnings, strict=strict)
+    seen = read_actuals(Path(months), prepared.scenarios[which].scenario)
+    folder = _folder(out, f"{name}-actuals")
+    check_target(folder)
+    _tell(prepared.study.notes, progress)
+    held = hold(prepared, which, seen, replications, workforce(workers, None), progress)
+    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]
+    options += ["--scenario", name] if scenario is not None else []
+    write_actuals(held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form)
+    return actuals_answer(folder, held)
+
+
+def report(folder: Place) -> Path:
+    """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
+    from planner.answers.report import rebuild_report
+
+    return rebuild_report(Path(folder))
+
+
+def memo(folder: Place) -> list[Path]:
+    """Write memo.html and memo.md of an output folder, as ``planner memo`` does; return their paths."""
+    from planner.answers.memo import write_memo
+
+    return write_memo(folder)
+
+
+def _folder(out: Place | None, name: str) -> Path:
+    """Return the output folder: the one asked for, or one of the plan's name under outputs."""
+    return Path("outputs") / name if out is None else Path(out)
+
+
+def _listed(words: Sequence[str]) -> Sequence[str]:
+    """Return a list of words; a single one that was not put into a list is one."""
+    return [words] if isinstance(words, str) else words
+
+
+def _tell(notes: Iterable[str], progress: Say) -> None:
+    """Say what was found in a folder: a lock taken over, damaged files."""
+    for note in notes:
+        progress(f"note: {printable(note)}")
+
+
+@contextlib.contextmanager
+def _kept(work: Work) -> Iterator[None]:
+    """Keep what is done where work is stopped, but not where it is finished without an answer."""
+    try:
+        yield
+    except CapacityError:
+        work.clear()
+        raise
+    except KeyboardInterrupt:
+        raise Stopped("stopped; what is done is kept") from None
+    finally:
+        work.close()

@@ -1,0 +1,463 @@
+"""Benchmark tables: reading and checking them, and the names, degrees and layouts that their rows mean.
+
+The last part turns results as the InferenceX project publishes them into such a table.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from planner.catalog.load import Catalog, load_catalog, part_of, shape_of
+from planner.errors import Problem, ScenarioError
+from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
+from planner.physics.model_on_part import (
+    ModelShape,
+    Part,
+    candidate_degrees,
+    canonical_precision,
+    format_with,
+    memory_fit,
+    refusal,
+    smallest_fit,
+)
+from planner.physics.replica import ReplicaSpec
+from planner.units import MILLISECOND
+from planner.validation import nearest
+from planner.yaml_io import MAX_FILE_BYTES, read_bytes
+
+NAME_COLUMNS = ("model", "accelerator", "engine", "precision")
+MEASURED_COLUMNS = ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
+LENGTH_COLUMNS = ("input_tokens", "output_tokens")
+_LOAD_COLUMNS = ("concurrency", "slo_ttft_ms", "slo_tpot_ms")
+COLUMNS = (*NAME_COLUMNS, "tp", "ep", *LENGTH_COLUMNS, "scenario", *_LOAD_COLUMNS, *MEASURED_COLUMNS)
+HIT_COLUMN = "prefix_hit_fraction"
+"""Optional: share of each prompt found in the prefix cache."""
+OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs", "prefill_tp", "prefill_workers", "decode_workers")
+"""Optional numbers: that share, groups of attention in data parallel, sequences an engine admits to a group, and of
+separate pools the degree of a prefill worker and the number of workers; tp and ep are then those of a decode worker."""
+_NUMBER_COLUMNS = ("tp", "ep", *LENGTH_COLUMNS, *_LOAD_COLUMNS, *MEASURED_COLUMNS, *OPTIONAL_COLUMNS)
+_WHOLE_COLUMNS = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
+DISAGGREGATED_SCENARIO = "Disaggregated"
+OPEN_SCENARIOS = ("Server", "Interactive")
+"""MLPerf's scenarios in which requests arrive on their own and 99% of them must keep the objectives."""
+SCENARIOS = ("Offline", *OPEN_SCENARIOS, "Concurrency", DISAGGREGATED_SCENARIO)
+_POOL_COLUMNS = {"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"}
+_MOST = 1e12
+"""No count, length, rate or time in a row of measurements is larger."""
+MAX_PROBLEMS = 50
+_FIRST_ROW = 2  # the header is line 1
+
+
+def read_benchmarks(path: Path) -> pd.DataFrame:
+    """Read a benchmark CSV; raise ScenarioError naming every bad cell by row.
+
+    The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
+    and the row's line in the file as its index.
+    """
+    frame = _read_text(path)
+    if "decode_tp" in frame.columns and "tp" not in frame.columns:
+        frame = _from_pools(frame)
+    missing = [column for column in COLUMNS if column not in frame.columns]
+    if missing:
+        problems = [
+            Problem(
+                file=str(path),
+                line=1,
+                message=f"the column {column!r} is missing",
+                hint=nearest(column, list(frame.columns)),
+            )
+            for column in missing
+        ]
+        raise ScenarioError(problems)
+    if frame.empty:
+        raise ScenarioError(Problem(file=str(path), message="the file has a header and no rows"))
+    frame.index = frame.index + _FIRST_ROW
+    problems = []
+    for column in OPTIONAL_COLUMNS:
+        if column not in frame.columns:
+            frame[column] = ""
+    for column in _NUMBER_COLUMNS:
+        frame[column] = _numbers(path, frame[column], problems)
+    frame["scenario"] = _scenarios(path, frame, problems)
+    problems.sort(key=lambda problem: problem.line or 0)
+    if len(problems) > MAX_PROBLEMS:
+        rest = Problem(message=f"and at least {len(problems) - MAX_PROBLEMS} more")
+        problems = [*problems[:MAX_PROBLEMS], rest]
+    if problems:
+        raise ScenarioError(problems)
+    return frame
+
+
+def _read_text(path: Path) -> pd.DataFrame:
+    """Read every cell as text; blank cells become the empty string."""
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ScenarioError(Problem(file=str(path), message="there is no such file")) from None
+    except IsADirectoryError:
+        raise ScenarioError(Problem(file=str(path), message="is a folder, not a CSV file")) from None
+    except pd.errors.EmptyDataError:
+        raise ScenarioError(Problem(file=str(path), message="the file is empty")) from None
+    except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be read as CSV: {error}")) from None
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
+        raise ScenarioError(Problem(file=str(path), message="the rows have more cells than the header has columns"))
+    frame.columns = frame.columns.astype(str).str.strip()
+    if len(twice := frame.columns[frame.columns.duplicated(keep=False)]):
+        raise ScenarioError(Problem(file=str(path), line=1, message=f"the column {twice[0]!r} is there twice"))
+    for column in frame.columns:
+        frame[column] = frame[column].fillna("").str.strip()
+    return frame
+
+
+def _from_pools(frame: pd.DataFrame) -> pd.DataFrame:
+    """Bring a table of separate prefill and decode pools to the usual columns: a row is its decode worker's.
+
+    Such tables write an attention_dp of 1 where they do not say, which is everywhere: it counts as blank.
+    """
+    renamed = frame.rename(columns=_POOL_COLUMNS)
+    for column in COLUMNS:
+        if column not in renamed.columns:
+            renamed[column] = DISAGGREGATED_SCENARIO if column == "scenario" else ""
+    if "attention_dp" in renamed.columns:
+        renamed["attention_dp"] = renamed["attention_dp"].where(~renamed["attention_dp"].isin(["1", "1.0"]), "")
+    return renamed
+
+
+def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.Series[float]:
+    """Turn one column into numbers above zero; blank means absent, anything else is a problem with its row."""
+    column = str(cells.name)
+    blank = cells == ""
+    numbers = pd.to_numeric(cells.where(~blank), errors="coerce").astype(float)
+    bad = ~blank & (numbers.isna() | (numbers.abs() > _MOST))
+    if column == HIT_COLUMN:
+        bad, wanted = bad | (numbers < 0) | (numbers > 1), "a number between 0 and 1"
+    elif column in _WHOLE_COLUMNS:
+        bad, wanted = bad | (numbers <= 0) | (~blank & (numbers % 1 != 0)), "a whole number above zero"
+    else:
+        bad, wanted = bad | (numbers <= 0), "a number above zero"
+    for row in cells.index[bad][: MAX_PROBLEMS + 1]:
+        message = f"must be {f'at most {_MOST:g}' if numbers[row] > _MOST else wanted}, not {cells[row]!r}"
+        problems.append(Problem(file=str(path), line=int(row), path=column, message=message))
+    return numbers
+
+
+def _scenarios(path: Path, frame: pd.DataFrame, problems: list[Problem]) -> pd.Series[str]:
+    """Return scenario names in their usual spelling; a blank one follows from the concurrency."""
+    scenarios = frame["scenario"].str.lower().map({name.lower(): name for name in SCENARIOS})
+    usual = frame["concurrency"].notna().map({True: "Concurrency", False: "Offline"})
+    scenarios = scenarios.where(frame["scenario"] != "", usual)
+    for row in frame.index[scenarios.isna()][: MAX_PROBLEMS + 1]:
+        name = str(frame.at[row, "scenario"])
+        message = f"unknown scenario {name!r}; choose from {', '.join(SCENARIOS)}"
+        hint = nearest(name, SCENARIOS)
+        problems.append(Problem(file=str(path), line=int(row), path="scenario", message=message, hint=hint))
+    return scenarios
+
+
+_ENGINES = {
+    **dict.fromkeys(("trt", "trtllm", "tensorrt", "tensorrtllm"), "tensorrt-llm"),
+    "textgenerationinference": "tgi",
+}
+"""Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name."""
+_ROUTERS = ("dynamo", "mori", "llmd")  # what stands before an engine's name where it sends requests to several
+_MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16|int4|0324|0528|thinking)(?=-|$)")
+_SAME_SHAPE = {
+    "deepseek-v3.1": "deepseek-v3",
+    "deepseek-v4": "deepseek-v4-pro",
+    "glm-5.1": "glm-5",
+    "gpt-oss": "gpt-oss-120b",
+    "kimi-k2.6": "kimi-k2.5",
+    "minimax-m2": "minimax-m2.5",
+    "minimax-m2.1": "minimax-m2.5",
+    "minimax-m2.7": "minimax-m2.5",
+    "qwen3.5": "qwen3.5-397b-a17b",
+}
+"""Releases whose configuration is that of an entry, and short names of a family's large model."""
+_MAX_ACCELERATORS = 128
+
+
+class CannotPredictError(Exception):
+    """A row that the formula has no answer for; its message is the reason shown to the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a replica is spread over its accelerators."""
+
+    accelerators: int
+    attention_data_parallel: int
+    replicas_per_concurrency: float
+    """By how much the row's concurrency is multiplied to count the whole replica."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a row runs: a model at a precision under an engine, and the layouts it may have."""
+
+    part: Part
+    shape: ModelShape
+    precision: str
+    engine: str
+    layouts: tuple[Layout, ...]
+    """One, or several where the row leaves the layout open; the best is taken."""
+    expert_parallel: bool
+    max_sequences: int | None
+
+    def specs(self, is_open: bool) -> list[ReplicaSpec]:
+        """Return the replica of each layout; ``is_open`` says whether requests arrive on their own."""
+        return [
+            ReplicaSpec(
+                part=self.part,
+                shape=self.shape,
+                precision=self.precision,
+                accelerators=layout.accelerators,
+                engine=self.engine,
+                attention_data_parallel=layout.attention_data_parallel,
+                expert_parallel=self.expert_parallel or layout.attention_data_parallel > 1,
+                max_sequences=self.max_sequences,
+                # Servers tuned for independent arrivals admit by what is written, not by what might be.
+                reserved_output_fraction=DEFAULT_RESERVED_OUTPUT_FRACTION if is_open else None,
+            )
+            for layout in self.layouts
+        ]
+
+
+def find_model(name: str, catalog: Catalog) -> ModelShape:
+    """Return the model a row names, whatever its case, publisher prefix or ``-instruct`` suffix."""
+    plain = _MODEL_SUFFIXES.sub("", name.strip().lower().rsplit("/", 1)[-1]).replace("_", "-").replace(" ", "-")
+    for candidate in (name.strip().lower(), plain, plain.replace("meta-", ""), _SAME_SHAPE.get(plain, plain)):
+        if candidate in catalog.models:
+            return shape_of(candidate, catalog)
+    raise CannotPredictError(_unknown("model", name, catalog.models))
+
+
+def find_part(name: str, catalog: Catalog) -> Part:
+    """Return the accelerator a row names; ``H200 SXM`` or ``NVIDIA H200-SXM-141GB`` is an H200."""
+    words = re.split(r"[\s_\-/()]+", name.strip().upper())
+    for candidate in sorted(catalog.accelerators, key=len, reverse=True):
+        if candidate.upper() in words or candidate.upper() == name.strip().upper():
+            return part_of(candidate, catalog)
+    raise CannotPredictError(_unknown("accelerator", name, catalog.accelerators))
+
+
+def find_engine(name: str) -> str:
+    """Return the engine's usual name; one without calibration rows is kept and takes the common coefficients."""
+    plain = re.sub(r"[\s_\-]+", "", name.strip().lower())
+    for router in _ROUTERS:
+        plain = plain.removeprefix(router) or plain
+    return _ENGINES.get(plain, plain)
+
+
+def find_precision(name: str, part: Part, shape: ModelShape) -> str:
+    """Return the precision a row names; a blank one is what the model was quantised to when published, or FP8."""
+    formats = part.formats
+    if not name.strip():
+        native = shape.native_precision
+        usable = refusal(part, shape, native) is None and formats[native].role != "activations"
+        return native if usable else format_with(formats, "default")
+    precision = canonical_precision(formats, name)
+    if precision is None:
+        raise CannotPredictError(_unknown("precision", name, formats))
+    reason = refusal(part, shape, precision)
+    if reason:
+        raise CannotPredictError(reason)
+    return precision
+
+
+def lay_out(
+    part: Part, shape: ModelShape, precision: str, tp: int | None, ep: int | None, attention_dp: int | None = None
+) -> tuple[Layout, ...]:
+    """Return the layouts a row may mean; more than one where it leaves something open and saturation may choose.
+
+    Published tables write parallelism in several ways. ``tp`` alone is tensor parallelism. With ``ep`` > 1 some write
+    the product of both (64 for tp 8, ep 8): recognised where tp ≥ ep² and the smaller replica holds the model. A
+    ``tp`` on which the weights cannot fit means attention in parallel groups of tp over a larger expert-parallel
+    replica, with the concurrency counted per group. ``attention_dp`` groups divide tp, or multiply it where they
+    cannot divide it, or where ep says so.
+    """
+    if tp is None:
+        fit = smallest_fit(part, shape, precision)
+        degrees = [d for d in candidate_degrees(part, shape) if _holds(part, shape, precision, d)]
+        return tuple(
+            Layout(degree, groups, float(fit.accelerators))
+            for degree in degrees
+            for groups in _attention_groups(part, shape, precision, degree)
+        )
+    if attention_dp is not None and attention_dp > 1:
+        total = tp
+        if tp % attention_dp or ep == tp * attention_dp or not _holds(part, shape, precision, tp, attention_dp):
+            total = tp * attention_dp
+        if not _holds(part, shape, precision, total, attention_dp):
+            raise CannotPredictError(f"{shape.name} at {precision} does not fit {total} × {part.name}")
+        return (Layout(total, attention_dp, 1.0),)
+    count = tp
+    if ep is not None and ep > 1 and tp >= ep * ep and tp % ep == 0 and _holds(part, shape, precision, tp // ep):
+        count = tp // ep
+    if not shape.divides_heads(count):
+        raise CannotPredictError(f"tp {count} does not divide the {shape.heads} heads of {shape.name}")
+    total = count
+    while not _holds(part, shape, precision, total, total // count):
+        total *= 2
+        if total > _MAX_ACCELERATORS:
+            smallest_fit(part, shape, precision)
+            raise CannotPredictError(f"{shape.name} at {precision} does not fit {tp} × {part.name}")
+    if total > count:
+        return (Layout(total, total // count if shape.experts else 1, total / count if shape.experts else 1.0),)
+    chosen = _attention_groups(part, shape, precision, count) if attention_dp is None else [1]
+    return tuple(Layout(count, groups, 1.0) for groups in chosen)
+
+
+def _attention_groups(part: Part, shape: ModelShape, precision: str, accelerators: int) -> list[int]:
+    """Return the numbers of attention groups worth trying: one, and for mixtures one per accelerator where it fits."""
+    is_wide = shape.experts and accelerators > 1 and _holds(part, shape, precision, accelerators, accelerators)
+    return [1, accelerators] if is_wide else [1]
+
+
+def _holds(part: Part, shape: ModelShape, precision: str, accelerators: int, attention_groups: int = 1) -> bool:
+    group = accelerators // attention_groups
+    return shape.divides_heads(group) and memory_fit(part, shape, precision, accelerators, attention_groups).fits
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    hint = nearest(name, names) or f"the catalogue has {', '.join(names)}"
+    return f"unknown {what} {name!r} ({hint})"
+
+
+# Results as the InferenceX project publishes them (https://github.com/SemiAnalysisAI/InferenceX,
+# utils/process_result.py): a file holds one JSON object, or a list of them, with the hardware (``hw``), model,
+# framework, precision, nominal lengths (``isl``, ``osl``), concurrency (``conc``), degrees of parallelism, of one
+# replica (``tp``, ``ep``, ``dp_attention``) or of each pool (``prefill_tp``, ``decode_tp``, ...), and figures in
+# seconds and tokens per second, beside them or under ``metrics``.
+_LENGTH_FRACTION = 0.9
+"""Mean length over the nominal one: that benchmark draws lengths evenly between 0.8 and 1 of it."""
+_POOL_COUNTS = {
+    "prefill_tp": "prefill_tp",
+    "prefill_workers": "prefill_num_workers",
+    "decode_workers": "decode_num_workers",
+}
+"""What a table says of separate pools beyond its decode workers' degrees, and the project's keys for it."""
+_IMPORTED_COLUMNS = (*COLUMNS, "attention_dp", *_POOL_COUNTS, "engine_version", "measured_date", "source")
+_PREFIXES = {"dsr1": "deepseek-r1", "gptoss": "gpt-oss-120b", "70b": "llama-3.3-70b", "dsv4": "deepseek-v4-pro"}
+"""What the project calls models for short."""
+
+
+def read_inferencex(path: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
+    """Return the rows of a file of results, and how many were left out for each reason."""
+    try:
+        content = json.loads(read_bytes(path, MAX_FILE_BYTES))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ScenarioError(Problem(file=str(path), message=f"is not JSON: {error}")) from None
+    results = content if isinstance(content, list) else [content]
+    if not results or not all(isinstance(result, dict) for result in results):
+        raise ScenarioError(Problem(file=str(path), message="must hold a result, or a list of results, as objects"))
+    catalog = load_catalog()
+    rows: list[dict[str, str]] = []
+    left_out: dict[str, int] = {}
+    for result in results:
+        try:
+            rows.append(_row({**result, **(result.get("metrics") or {})}, catalog))
+        except CannotPredictError as error:
+            left_out[str(error)] = left_out.get(str(error), 0) + 1
+    if not rows:
+        told = "; ".join(f"{count} × {reason}" for reason, count in left_out.items())
+        raise ScenarioError(Problem(file=str(path), message=f"holds no result that can be used: {told}"))
+    return rows, left_out
+
+
+def csv_of(rows: list[dict[str, str]]) -> str:
+    """Return rows as the text of a CSV file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, _IMPORTED_COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
+    """Turn one result into a row; raise CannotPredictError with why where it is of no use."""
+    if _text(result, "spec_decoding", "spec_method", "mtp").lower() not in ("", "none", "off", "false"):
+        raise CannotPredictError("speculative decoding: its acceptance is not published")
+    input_tokens, output_tokens = (_number(result, key) * _LENGTH_FRACTION for key in ("isl", "osl"))
+    part = find_part(_text(result, "hw", "hardware"), catalog)
+    model = _model(result, catalog)
+    precision = _text(result, "precision")
+    find_precision(precision, part, find_model(model, catalog))
+    concurrency = _number(result, "conc")
+    tpot_s, ttft_s = (_seconds(result, name) for name in ("tpot", "ttft"))
+    # A result of separate pools, and some of one replica, writes the degrees of its decode workers.
+    apart = _is_true(result, "disagg")
+    side = "decode_" if apart or result.get("tp") is None else ""
+    tp, rate = _number(result, f"{side}tp"), result.get("output_tput_per_gpu")
+    row = {
+        "model": model,
+        "accelerator": part.name,
+        "engine": find_engine(_text(result, "framework")),
+        "precision": precision,
+        "input_tokens": f"{input_tokens:g}",
+        "output_tokens": f"{output_tokens:g}",
+        "concurrency": f"{concurrency:g}",
+        "tpot_ms": f"{tpot_s / MILLISECOND:.6g}",
+        "ttft_ms": f"{ttft_s / MILLISECOND:.6g}",
+        "engine_version": _text(result, "image"),
+        "measured_date": _text(result, "date"),
+        "source": "InferenceX",
+        "scenario": DISAGGREGATED_SCENARIO if apart else "Concurrency",
+        "tp": f"{tp:g}",
+        "ep": f"{_number(result, f'{side}ep', 1.0):g}",
+        "attention_dp": f"{tp:g}" if _is_true(result, f"{side}dp_attention") else "",
+    }
+    if apart:
+        counts = {column: _number(result, key, 0.0) for column, key in _POOL_COUNTS.items()}
+        return row | {column: f"{count:g}" for column, count in counts.items() if count > 0}
+    return row | {"output_tokens_per_s_per_gpu": "" if rate is None else f"{float(rate):.6g}"}
+
+
+def _model(result: Mapping[str, Any], catalog: Catalog) -> str:
+    """Return the catalogue's name of a result's model, by what was served or by the project's short name."""
+    short = _text(result, "infmax_model_prefix").lower()
+    names = [_text(result, "model"), short, _PREFIXES.get(short, ""), _PREFIXES.get(_text(result, "model").lower(), "")]
+    error = CannotPredictError("no model is named")
+    for name in filter(None, names):
+        try:
+            return find_model(name, catalog).name
+        except CannotPredictError as unknown:
+            error = unknown if str(error).startswith("no model") else error
+    raise error
+
+
+def _text(result: Mapping[str, Any], *keys: str) -> str:
+    """Return the first of several keys that is there, as text."""
+    return next((str(result[key]) for key in keys if result.get(key) is not None), "")
+
+
+def _is_true(result: Mapping[str, Any], key: str) -> bool:
+    return _text(result, key).lower() in ("true", "1")
+
+
+def _number(result: Mapping[str, Any], key: str, default: float | None = None) -> float:
+    """Return a number above zero, or the default where the key is not there or no such number."""
+    try:
+        number = float(_text(result, key))
+    except ValueError:
+        number = 0.0
+    if 0.0 < number < float("inf"):
+        return number
+    if default is None:
+        raise CannotPredictError(f"{key} is not a number above zero")
+    return default
+
+
+def _seconds(result: Mapping[str, Any], name: str) -> float:
+    """Return the mean of a latency over requests or, where only that is published, its median."""
+    return _number(result, f"mean_{name}" if result.get(f"mean_{name}") is not None else f"median_{name}")

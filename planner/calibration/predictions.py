@@ -1,0 +1,522 @@
+"""What the model says of the rows of a benchmark table: by formula, and by simulating its clients or arrivals.
+
+A table becomes arrays, one replica per distinct deployment and one case per row. What first tokens of benchmark
+clients show beyond a prediction is their recipe's doing as much as the replica's: TensorRT-LLM's recipes hold short
+prompts back until they fill a step (20 steps for prompts of 1,024 tokens, none for 8,192), SGLang's look for requests
+every tenth or thirtieth step, and both are set by length of prompt and tuned campaign by campaign. So
+
+    ln(measured / predicted) = Σ effects of a row's groups + noise,
+
+the groups being its engine, its engine at prompts of about its length, model and part under that engine, its campaign,
+and its campaign at prompts of about its length. Effects are pulled to zero by priors, rows count by campaign (ten at
+most) and rows far off count less. They scale the time to first token and nothing else, and they hold for clients
+alone: a recipe for a benchmark says nothing of requests that arrive on their own.
+
+Request by request there are two kinds of rows. *Clients*: N of them start together, each sends its next request when
+the last has answered, ten in all, as the published recipes do, with lengths drawn evenly within a ninth of their mean
+(from 0.8 to 1.0 of the nominal ones). That draw matters: equal lengths keep all clients in step, so that each waits for
+everybody's prompt, where the published runs drift apart. To the first token that the simulation finds come the steps
+for which engines hold a request back in such runs (``ttft_burst_steps``), and the effects above. *Promises* (MLPerf
+Server and Interactive): requests of one length arrive on their own at the replicas of a node, and what is predicted is
+the throughput at the largest rate of which 99% keep both objectives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import simpy
+
+from planner.arrays import Bools, Floats, Ints
+from planner.calibration.benchmarks import (
+    DISAGGREGATED_SCENARIO,
+    HIT_COLUMN,
+    NAME_COLUMNS,
+    OPEN_SCENARIOS,
+    CannotPredictError,
+    Deployment,
+    find_engine,
+    find_model,
+    find_part,
+    find_precision,
+    lay_out,
+)
+from planner.catalog.load import Catalog
+from planner.errors import PlannerError
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration, Doubt, Groups
+from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
+from planner.physics.replica import Asked, Lengths, Replicas, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.physics.slo_model import late_curve
+from planner.requests.batching import Replica, Request, StepTimes
+from planner.units import MILLISECOND
+
+_KEYS = [*NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario"]
+"""What tells one deployment from another."""
+_REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
+_PROMPT_POOLS = {("aiconfigurator-core", "vllm", "0.12.0"): 100.0}
+"""Distinct prompts of published campaigns that repeat them and do not say so, by source, engine and its version:
+103,000 prompt tokens a second of Llama-3.1-8B on one H200 would be 84% of its peak arithmetic."""
+_DECODE_ACCELERATORS = 32
+"""Accelerators of a decode pool whose workers are not stated: four workers of eight in the published recipes (a
+deployment of 36 accelerators is one prefill worker of four and these)."""
+_CROWDED_SEQUENCES = 100
+"""Sequences per accelerator of one worker from which the same recipes run one worker alone (12 accelerators: four that
+prefill and one decode worker of eight for 2,252 sequences)."""
+_USUAL_WORKER = 8
+"""Accelerators of a decode worker where a table gives those of the whole deployment."""
+PREDICTED = ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")
+"""What is predicted of a row."""
+_MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED)
+"""What a deployment may be under: a client's closed loop, independent arrivals, saturation, or a prefill pool apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkRows:
+    """Rows ready to predict; arrays have shape (rows,) of the frame, NaN or -1 where a row has a reason instead."""
+
+    deployments: list[Deployment]
+    deployment: Ints
+    """Index into ``deployments`` of each row; -1 where there is none."""
+    reasons: list[str]
+    """Why a row cannot be predicted; the empty string where it can."""
+    input_tokens: Floats
+    output_tokens: Floats
+    cached_fraction: Floats
+    concurrency: Floats
+    """Requests in the whole replica; NaN for saturation or an objective."""
+    ttft_objective_s: Floats
+    tpot_objective_s: Floats
+    is_offline: Bools
+    is_open: Bools
+    """Server and Interactive: independent arrivals rather than a client's closed loop."""
+    is_apart: Bools
+    """Disaggregated: prompts are prefilled by another pool."""
+
+    def traffic(self, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
+        """Return the traffic of some rows, with another share of their prompts cached where one is given."""
+        return Traffic(
+            input_tokens=self.input_tokens[pick],
+            output_tokens=self.output_tokens[pick],
+            cached_fraction=(self.cached_fraction if cached_fraction is None else cached_fraction)[pick],
+            burst_fraction=np.where(self.is_open[pick], 0.0, 1.0),
+        )
+
+
+def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
+    """Resolve names and parallelism of every row; what cannot be resolved becomes the row's reason."""
+    group = frame.groupby(_KEYS, sort=False, dropna=False).ngroup().to_numpy()
+    first = frame.drop_duplicates(_KEYS)[_KEYS]
+    deployments: list[Deployment] = []
+    by_group = np.full(len(first), -1, dtype=np.intp)
+    group_reason = [""] * len(first)
+    for index, row in enumerate(first.to_dict("records")):
+        try:
+            deployments.append(_deployment(row, catalog))
+            by_group[index] = len(deployments) - 1
+        except (CannotPredictError, PlannerError) as error:
+            group_reason[index] = str(error)
+    deployment = by_group[group]
+    reasons = [group_reason[number] for number in group]
+    offline = (frame["scenario"] == "Offline").to_numpy()
+    apart = (frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()
+    factor = np.array([d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0])[deployment]
+    accelerators = np.array([d.layouts[0].accelerators for d in deployments] or [1], dtype=float)[deployment]
+    stated, workers = frame["concurrency"].to_numpy(), frame["decode_workers"].to_numpy()
+    # Decode workers share a deployment's concurrency; where their number is not stated it is the recipes'.
+    usual = np.where(stated >= _CROWDED_SEQUENCES * accelerators, 1.0, _DECODE_ACCELERATORS / accelerators)
+    workers = np.where(np.isnan(workers), np.maximum(usual, 1.0), workers)
+    rows = BenchmarkRows(
+        deployments=deployments,
+        deployment=deployment,
+        reasons=reasons,
+        input_tokens=frame["input_tokens"].to_numpy(),
+        output_tokens=frame["output_tokens"].to_numpy(),
+        cached_fraction=_cached_fraction(frame),
+        concurrency=np.where(offline, np.nan, np.where(apart, np.maximum(stated / workers, 1.0), stated * factor)),
+        ttft_objective_s=frame["slo_ttft_ms"].to_numpy() * MILLISECOND,
+        tpot_objective_s=frame["slo_tpot_ms"].to_numpy() * MILLISECOND,
+        is_offline=offline,
+        is_open=frame["scenario"].isin(OPEN_SCENARIOS).to_numpy(),
+        is_apart=apart,
+    )
+    no_objective = np.isnan(rows.ttft_objective_s) & np.isnan(rows.tpot_objective_s)
+    no_load = ~offline & np.isnan(rows.concurrency) & no_objective & (deployment >= 0)
+    for missing, reason in (
+        (np.isnan(rows.input_tokens) | np.isnan(rows.output_tokens), "input_tokens and output_tokens are needed"),
+        (no_load, "a concurrency or an objective (slo_ttft_ms, slo_tpot_ms) is needed"),
+    ):
+        for index in np.flatnonzero(missing).tolist():
+            reasons[index] = reasons[index] or reason
+            deployment[index] = -1
+    return rows
+
+
+def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> Deployment:
+    """Resolve one distinct combination of model, accelerator, engine, precision, tp and ep."""
+    shape = find_model(str(row["model"]), catalog)
+    part = find_part(str(row["accelerator"]), catalog)
+    precision = find_precision(str(row["precision"]), part, shape)
+    tp, ep, attention_dp, max_sequences = (None if np.isnan(row[key]) else int(row[key]) for key in _KEYS[4:8])
+    if row["scenario"] == DISAGGREGATED_SCENARIO:
+        # A tp that is no power of two is the whole deployment's: tables that know no more write it for both pools.
+        degree = tp if tp and tp & (tp - 1) == 0 else _USUAL_WORKER
+        layouts = lay_out(part, shape, precision, degree, None, attention_dp)
+    else:
+        layouts = lay_out(part, shape, precision, tp, ep, attention_dp)
+    return Deployment(
+        part=part,
+        shape=shape,
+        precision=precision,
+        engine=find_engine(str(row["engine"])),
+        layouts=layouts,
+        expert_parallel=ep is not None and ep > 1,
+        max_sequences=max_sequences,
+    )
+
+
+def _cached_fraction(frame: pd.DataFrame) -> Floats:
+    """Return the share of each prompt found in the prefix cache where the table says so, or its source is known to.
+
+    A pool of N prompts sent ten times per unit of concurrency C repeats 1 − N/(10·C) of them.
+    """
+    given: Floats = frame[HIT_COLUMN].to_numpy(dtype=float)
+    known = np.zeros(given.size)
+    if {"source", "engine_version"} <= set(frame.columns):
+        sent = _REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
+        for (source, engine, version), prompts in _PROMPT_POOLS.items():
+            is_campaign = frame["source"].str.contains(source, regex=False) & (frame["engine_version"] == version)
+            is_campaign &= frame["engine"].map(find_engine) == engine
+            known = np.where(is_campaign & (sent > prompts), 1.0 - prompts / sent, known)
+    return np.where(np.isnan(given), known, given)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedRows:
+    """The replicas that rows may mean, priced, and which of them each row is."""
+
+    replicas: Replicas
+    index: Ints
+    """Each row's replica, shape (rows,); any one where a row has a reason instead."""
+    specs: list[ReplicaSpec]
+    """The replica of each predictable row."""
+    kinds: list[str]
+    """The kind of each predictable row."""
+
+    @property
+    def groups(self) -> list[Groups]:
+        """The groups of measurements that each predictable row belongs to."""
+        return [spec.groups(kind) for spec, kind in zip(self.specs, self.kinds, strict=True)]
+
+
+def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> PricedRows:
+    """Price the replicas that rows may mean, and settle which of them each row is.
+
+    Only a saturated row or a decode worker leaves its layout open for the replica itself to decide: saturation takes
+    the layout that serves most, a decode worker the one that is fastest at its concurrency.
+    """
+    specs: list[ReplicaSpec] = []
+    kinds: list[str] = []
+    first = np.zeros((len(_MODES), max(len(rows.deployments), 1)), dtype=np.intp)
+    count = np.ones_like(first)
+    for mode, kind in enumerate(_MODES):
+        for number, deployment in enumerate(rows.deployments):
+            deployed = deployment.specs(is_open=mode == 1)[: 1 if kind == SERVING else None]
+            first[mode, number], count[mode, number] = len(specs), len(deployed)
+            specs += deployed
+            kinds += [kind] * len(deployed)
+    if not specs:
+        raise PlannerError("no row can be predicted")
+    mode_of_row = np.select([rows.is_apart, rows.is_offline, rows.is_open], [3, 2, 1], 0)
+    place = (mode_of_row, np.maximum(rows.deployment, 0))
+    first, count = first[place], count[place]
+    replicas, index = price_replicas(specs, calibration, kinds), first.copy()
+    left_open = (rows.deployment >= 0) & (count > 1)
+    for pick in (left_open & rows.is_offline, left_open & rows.is_apart):
+        if not pick.any():
+            continue
+        traffic, most = rows.traffic(pick), np.full(int(pick.sum()), -np.inf)
+        for offset in range(int(count[pick].max())):
+            candidate = first[pick] + np.minimum(offset, count[pick] - 1)
+            if rows.is_offline[pick][0]:
+                reached = at_saturation(replicas, candidate, traffic).output_tokens_per_s_per_accelerator
+            else:
+                reached = 1.0 / at_concurrency(replicas, candidate, traffic, rows.concurrency[pick]).tpot_s
+            index[pick] = np.where(reached > most, candidate, index[pick])
+            most = np.maximum(reached, most)
+    chosen = index[rows.deployment >= 0].tolist()
+    return PricedRows(replicas, index, [specs[number] for number in chosen], [kinds[number] for number in chosen])
+
+
+def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
+    """Predict TTFT, TPOT (s) and output tokens/s per accelerator of every row; NaN where a row has a reason."""
+    priced = priced_rows(rows, calibration)
+    replicas, index = priced.replicas, priced.index
+    usable = rows.deployment >= 0
+    result = {name: np.full(usable.size, np.nan) for name in PREDICTED}
+    loaded = ~rows.is_offline & ~np.isnan(rows.concurrency)
+    decoding = np.where(rows.is_apart, 1.0, rows.cached_fraction)  # a decode worker prefills nothing
+    for chosen in (usable & rows.is_offline, usable & loaded, usable & ~rows.is_offline & ~loaded):
+        if not chosen.any():
+            continue
+        traffic = rows.traffic(chosen, decoding)
+        if rows.is_offline[chosen][0]:
+            point = at_saturation(replicas, index[chosen], traffic)
+        elif loaded[chosen][0]:
+            point = at_concurrency(replicas, index[chosen], traffic, rows.concurrency[chosen])
+        else:
+            stated_s = (rows.ttft_objective_s[chosen], rows.tpot_objective_s[chosen])
+            ttft_s, tpot_s = (np.where(np.isnan(objective_s), np.inf, objective_s) for objective_s in stated_s)
+            point = at_objective(replicas, index[chosen], traffic, ttft_s, tpot_s)
+        result["ttft_s"][chosen] = point.ttft_s
+        result["tpot_s"][chosen] = point.tpot_s
+        result["tokens_per_s_per_accelerator"][chosen] = point.output_tokens_per_s_per_accelerator
+    if (apart := usable & rows.is_apart).any():
+        traffic, tpot_s = rows.traffic(apart), result["tpot_s"][apart]
+        result["ttft_s"][apart] = first_token_apart_s(replicas, index[apart], traffic, tpot_s)
+    shown = calibration.first_token_log_effect.get(FORMULA, {})
+    result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
+    return result
+
+
+def row_doubts(rows: BenchmarkRows, calibration: Calibration) -> list[Doubt | None]:
+    """Return the doubt about each row's prediction; None where it has a reason or the calibration knows none."""
+    doubts: list[Doubt | None] = [None] * rows.deployment.size
+    priced = priced_rows(rows, calibration)
+    known: dict[tuple[Groups, bool], Doubt | None] = {}
+    for row, spec, groups in zip(np.flatnonzero(rows.deployment >= 0), priced.specs, priced.groups, strict=True):
+        key = (groups, spec.shape.experts > 0)
+        if key not in known:
+            known[key] = calibration.doubt(*key)
+        doubts[row] = known[key]
+    return doubts
+
+
+Labels = tuple[str, ...]
+"""A row's groups, one for each level; empty where its first token follows no recipe."""
+FORMULA, REQUESTS = "formula", "requests"
+"""What first tokens are held against: the formula's mean, or the clients' simulation request by request."""
+CAMPAIGN_ROWS = 10.0
+"""Rows that a campaign counts for at most, in all fits."""
+_LEVEL_SIGMA = (0.5, 0.3, 0.3, 0.15, 0.2, 0.3)
+"""Prior spread of the effect of each level, in natural logarithms, the levels as ``labels_of`` has them."""
+_CAMPAIGN_LEVEL = 4
+_NOISE = 0.2
+"""Log error from which a row counts less."""
+_ROUNDS = 30  # of reweighting: effects stand to four digits after some ten
+
+
+def labels_of(groups: Groups, engine: str, input_tokens: float) -> Labels:
+    """Return the groups that a first token belongs to; prompts are of one length within a factor of √2."""
+    about = f"prompts of about {2.0 ** round(np.log2(input_tokens)):g}"
+    campaign = groups.campaign
+    return (engine, f"{engine} / {about}", groups.model, groups.part, campaign, f"{campaign} / {about}")
+
+
+def first_token_labels(rows: BenchmarkRows, priced: PricedRows) -> list[Labels]:
+    """Return the groups whose recipes each row's first token follows.
+
+    None where requests arrive on their own, where prompts are prefilled elsewhere, and where more requests than a
+    replica holds wait for a place: what these wait for is no recipe.
+    """
+    usable = rows.deployment >= 0
+    room = np.zeros(usable.size)
+    room[usable] = at_saturation(priced.replicas, priced.index[usable], rows.traffic(usable)).running_sequences
+    follows = ~rows.is_open & ~rows.is_apart & (rows.concurrency <= room)
+    labels: list[Labels] = [()] * usable.size
+    for row, spec, groups in zip(np.flatnonzero(usable).tolist(), priced.specs, priced.groups, strict=True):
+        if follows[row]:
+            labels[row] = labels_of(groups, spec.engine, float(rows.input_tokens[row]))
+    return labels
+
+
+def fit_effects(labels: Sequence[Labels], log_ratio: Floats) -> dict[str, float]:
+    """Return the effect of every group on ln(measured/predicted), shape (rows,), NaN where a row is not to be used.
+
+    Minimises Σ w·ρ(miss/0.2) + Σ effect²/σ², ρ(z) = 2·(√(1 + z²) − 1), by ridge regressions in which a row of miss m
+    weighs w/√(1 + (m/0.2)²).
+    """
+    used = [row for row in np.flatnonzero(np.isfinite(log_ratio)).tolist() if labels[row]]
+    sigma: dict[str, float] = {}
+    for row in used:
+        sigma.update(zip(labels[row], _LEVEL_SIGMA, strict=True))
+    place = {label: number for number, label in enumerate(sigma)}
+    inside = np.zeros((len(used), len(place)))
+    for number, row in enumerate(used):
+        inside[number, [place[label] for label in labels[row]]] = 1.0
+    size = Counter(labels[row][_CAMPAIGN_LEVEL] for row in used)
+    weight = np.array([min(1.0, CAMPAIGN_ROWS / size[labels[row][_CAMPAIGN_LEVEL]]) for row in used])
+    shown = log_ratio[used]
+    effects: Floats = np.zeros(len(place))
+    prior = np.diag(np.array(list(sigma.values())) ** -2.0)
+    for _ in range(_ROUNDS):
+        miss = (shown - inside @ effects) / _NOISE
+        scaled = inside * (weight / np.sqrt(1.0 + miss**2) / _NOISE**2)[:, None]
+        effects = np.asarray(np.linalg.solve(prior + scaled.T @ inside, scaled.T @ shown), dtype=np.float64)
+    return {label: round(float(effect), 4) for label, effect in zip(place, effects, strict=True)}
+
+
+def factors(labels: Sequence[Labels], effects: Mapping[str, float]) -> Floats:
+    """Return what to multiply each row's predicted time to first token by, shape (rows,); 1 where nothing is known."""
+    return np.exp([sum(effects.get(label, 0.0) for label in row) for row in labels])
+
+
+_MOST_REQUESTS = 4000  # of one run: means no longer move
+_LENGTH_SPREAD = 1.0 / 9.0  # of the mean: the usual generator draws from 0.8 to 1.0 of the nominal length
+_PROMISED = 0.99  # of requests, in every round of MLPerf
+_NODE_ACCELERATORS = 8  # of a submission whose parallelism is not stated
+_MOST_SEQUENCES = 2000  # running at once in a simulated node: more replicas than hold these pool no better
+_LEAST_ARRIVALS = 3000  # a hundredth of the half that counts is then fifteen requests
+_COUNTED = (0.3, 0.8)  # of the arrivals: after batches have filled, and before they empty
+_BRACKET, _HALVINGS = 2.5, 7  # around the hourly model's capacity, to a factor of 1.014
+
+
+def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that can be simulated: those of clients, and those with both objectives, less their latencies.
+
+    What first token and time per token a submission had depends on how much of its promise it left unused.
+    """
+    is_open = frame["scenario"].isin(OPEN_SCENARIOS) & frame["slo_ttft_ms"].notna() & frame["slo_tpot_ms"].notna()
+    frame = frame[((frame["scenario"] == "Concurrency") & frame["concurrency"].notna()) | is_open].copy()
+    frame.loc[frame["scenario"].isin(OPEN_SCENARIOS), ["ttft_ms", "tpot_ms"]] = np.nan
+    return frame
+
+
+def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
+    """Predict rows that state a concurrency by running their clients, and those with a promise by its arrivals."""
+    result = {name: np.full(rows.deployment.size, np.nan) for name in PREDICTED}
+    usable = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart
+    priced = priced_rows(rows, calibration)
+    for row in np.flatnonzero(usable & ~rows.is_open & ~np.isnan(rows.concurrency)).tolist():
+        replica = int(priced.index[row])
+        clients = max(round(float(rows.concurrency[row])), 1)
+        prompt, output = round(float(rows.input_tokens[row])), round(float(rows.output_tokens[row]))
+        times = StepTimes.of(priced.replicas, replica)
+        ttft_s, tpot_s = closed_loop(times, clients, prompt, output, float(rows.cached_fraction[row]))
+        ttft_s += float(priced.replicas.ttft_burst_steps[replica]) * tpot_s
+        result["ttft_s"][row], result["tpot_s"][row] = ttft_s, tpot_s
+        rate = clients * output / (ttft_s + tpot_s * (output - 1))  # Little's law
+        result["tokens_per_s_per_accelerator"][row] = rate / float(priced.replicas.accelerators[replica])
+    shown = calibration.first_token_log_effect.get(REQUESTS, {})
+    result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
+    promised = usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
+    for row in np.flatnonzero(promised).tolist():
+        lengths = (float(rows.input_tokens[row]), float(rows.output_tokens[row]))
+        objectives_s = (float(rows.ttft_objective_s[row]), float(rows.tpot_objective_s[row]))
+        deployment = rows.deployments[int(rows.deployment[row])]
+        kept = promised_tokens_per_s(deployment, calibration, *lengths, *objectives_s)
+        result["tokens_per_s_per_accelerator"][row] = kept
+    return result
+
+
+def closed_loop(
+    times: StepTimes, clients: int, prompt_tokens: int, output_tokens: int, cached_fraction: float = 0.0
+) -> tuple[float, float]:
+    """Return the mean time to first token and per token of clients on one replica, in seconds."""
+    if prompt_tokens + output_tokens > times.kv_capacity_tokens:
+        return float("inf"), float("inf")
+    env = simpy.Environment()
+    requests: list[Request] = []
+    wanted = max(min(_REQUESTS_PER_CLIENT * clients, _MOST_REQUESTS), 2 * clients)
+    spread = 1.0 + _LENGTH_SPREAD * np.random.default_rng(0).uniform(-1.0, 1.0, (wanted, 2))
+    prompts = np.maximum(np.rint(prompt_tokens * spread[:, 0]), 1).astype(int).tolist()
+    outputs = np.maximum(np.rint(output_tokens * spread[:, 1]), 1).astype(int).tolist()
+
+    def send() -> None:
+        number = len(requests)
+        prompt = prompts[number]
+        cached = min(int(cached_fraction * prompt), prompt - 1)
+        request = Request(number, 0, 0, float(env.now), (prompt, cached, outputs[number]))
+        requests.append(request)
+        replica.take(request)
+
+    def done(_: Replica, __: Request) -> None:
+        if len(requests) < wanted:
+            send()
+
+    replica = Replica(env, times, [math.inf], done)
+    env.run(until=0.0 + 1e-12)  # the replica is asleep before the first request comes
+    for _ in range(clients):
+        send()
+    env.run()
+    first_s, token_s = _latencies_s(requests)
+    return float(first_s.mean()), float(token_s.mean())
+
+
+def _latencies_s(requests: list[Request]) -> tuple[Floats, Floats]:
+    """Return the time to first token and per token of requests that are done."""
+    first_s = np.array([request.first_token_s - request.arrived_s for request in requests])
+    rest_s = np.array([request.finished_s - request.first_token_s for request in requests])
+    return first_s, rest_s / np.maximum([request.output_tokens - 1 for request in requests], 1)
+
+
+def promised_tokens_per_s(
+    deployment: Deployment, calibration: Calibration, prompt: float, output: float, ttft_s: float, tpot_s: float
+) -> float:
+    """Return the output tokens/s and accelerator at which 99% of requests keep both objectives.
+
+    A layout left open is the one that the hourly model has serve most; its capacity is where the search begins.
+    """
+    one = np.ones(1)
+    alike = Lengths(
+        prompt_tokens=one * prompt,
+        prompt_weights=one,
+        output_tokens=one * output,
+        output_weights=one,
+        cached_fraction=0.0,
+    )
+    specs = deployment.specs(is_open=True)
+    replicas = price_replicas(specs, calibration)
+    pooled = [max(_NODE_ACCELERATORS // spec.accelerators, 1) for spec in specs]
+    curves = [
+        late_curve(
+            ReplicaTimes(replicas, place, 1.0, alike),
+            Asked(ttft_s=ttft_s, tpot_s=tpot_s, percentile=_PROMISED, pooled_replicas=count),
+        )
+        for place, count in enumerate(pooled)
+    ]
+    rates = [curve.capacity_requests_per_s for curve in curves]
+    best = int(np.argmax(np.array(rates) / replicas.accelerators))
+    if rates[best] <= 0.0:
+        return 0.0
+    batch, token_s = curves[best].at(rates[best])
+    count = max(min(pooled[best], int(_MOST_SEQUENCES / batch)), 1)
+    times = StepTimes.of(replicas, best)
+    low, high = math.log(rates[best] / _BRACKET), math.log(rates[best] * _BRACKET)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        arrivals = max(int(4.0 * count * math.exp(middle) * output * token_s), _LEAST_ARRIVALS)
+        first_s, next_s = open_loop(times, count, math.exp(middle), arrivals, round(prompt), round(output))
+        in_time = float(((first_s <= ttft_s) & (next_s <= tpot_s)).mean())
+        low, high = (middle, high) if in_time >= _PROMISED else (low, middle)
+    return math.exp(low) * output / float(replicas.accelerators[best])
+
+
+def open_loop(
+    times: StepTimes, count: int, rate: float, arrivals: int, prompt: int, output: int
+) -> tuple[Floats, Floats]:
+    """Return first and further token times of requests that arrive on their own at replicas behind one router.
+
+    ``rate`` is that of each replica; requests before batches have filled, and while they empty, are left out.
+    """
+    env = simpy.Environment()
+    replicas = [Replica(env, times, [math.inf], lambda _, __: None) for _ in range(count)]
+    gaps_s = np.random.default_rng(0).exponential(1.0 / (count * rate), arrivals).tolist()
+    requests: list[Request] = []
+
+    def arrive() -> Generator[simpy.Event, Any, None]:
+        for number, gap_s in enumerate(gaps_s):
+            yield env.timeout(gap_s)
+            request = Request(number, 0, 0, float(env.now), (prompt, 0, output))
+            requests.append(request)
+            min(replicas, key=lambda replica: replica.expected_ttft_s(request)).take(request)
+
+    env.process(arrive())
+    env.run()
+    begin, end = (int(share * arrivals) for share in _COUNTED)
+    return _latencies_s(requests[begin:end])

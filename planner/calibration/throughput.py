@@ -1,0 +1,307 @@
+"""A grid of operating points from names: what ``planner throughput`` prints and draws."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.calibration.benchmarks import CannotPredictError, find_engine, find_model, find_part, find_precision
+from planner.calibration.check import plain_table
+from planner.calibration.predictions import FORMULA, factors, labels_of
+from planner.catalog.load import Catalog, formats_of
+from planner.errors import CapacityError, Problem, ScenarioError, raise_all
+from planner.output.blocks import Line, Panel, Picture
+from planner.output.svg import FORMATS, even_axis, files_of, ratio_axis
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration, interval
+from planner.physics.model_on_part import canonical_precision, memory_fit, smallest_fit
+from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
+from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.units import MILLISECOND
+
+_LATENCIES = ("ttft_ms", "tpot_ms")
+_RATES = ("tokens_per_s_per_user", "output_tokens_per_s_per_gpu")
+_FIGURES = ("concurrency", "running_sequences", *_LATENCIES, *_RATES, "memory_limited")
+"""What a case that cannot be has none of."""
+DEFAULT_CONCURRENCY = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The cases asked for: every combination of replicas, lengths and loads."""
+
+    models: Sequence[str]
+    accelerators: Sequence[str]
+    engines: Sequence[str]
+    precisions: Sequence[str]
+    """As people write them; the empty string picks the model's own or FP8."""
+    tensor_parallel: Sequence[int | None]
+    """Accelerators of one replica; None picks the fewest that fit."""
+    input_tokens: Sequence[float]
+    output_tokens: Sequence[float]
+    cached_fraction: float = 0.0
+    concurrency: Sequence[float] = ()
+    """Closed loops; empty for an objective or saturation."""
+    ttft_objective_s: float = np.inf
+    tpot_objective_s: float = np.inf
+    offline: bool = False
+    attention_data_parallel: int = 1
+    """Groups that share a replica's sequences, each with attention of its own; mixtures of experts only."""
+    max_sequences: int | None = None
+    """Sequences that the engine admits to a group; None for the engine's own."""
+    drafted_tokens: int = 0
+    """Tokens proposed to each step by speculative decoding."""
+    accepted_tokens: float = 1.0
+    """Tokens that a step then yields in the mean."""
+    separate_pools: bool = False
+    """Whether replicas are decode workers whose prompts are prefilled elsewhere."""
+
+    @property
+    def kind(self) -> str:
+        """Which kind of measurement the cases are."""
+        return SATURATED if self.offline else DISAGGREGATED if self.separate_pools else SERVING
+
+
+def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
+    """Return one record per case, in the order asked for; one that cannot be has its reason under ``problem``.
+
+    Raise ScenarioError for numbers and names that nothing has, and where no case at all can be.
+    """
+    _check(grid)
+    longest = max(grid.input_tokens) + max(grid.output_tokens)
+    replicas = itertools.product(grid.models, grid.accelerators, grid.engines, grid.precisions, grid.tensor_parallel)
+    cells: list[dict[str, Any] | None] = []
+    possible: list[tuple[ReplicaSpec, float, float]] = []
+    for names, prompt, output in itertools.product(replicas, grid.input_tokens, grid.output_tokens):
+        try:
+            possible.append((_spec(grid, *names, catalog, prompt + output, longest), prompt, output))
+            cells.append(None)
+        except (CannotPredictError, CapacityError) as error:
+            model, accelerator, engine, precision, degree = names
+            asked = {"model": model, "accelerator": accelerator, "engine": engine, "precision": precision or None}
+            lengths = {"tp": degree, "input_tokens": prompt, "output_tokens": output}
+            cells.append({**asked, **lengths, **dict.fromkeys(_FIGURES), "problem": str(error)})
+    misspelt = _unknown_names(grid, catalog)
+    if misspelt or not possible:
+        reasons = dict.fromkeys([*misspelt, *(cell["problem"] for cell in cells if cell is not None)])
+        raise ScenarioError([Problem(message=reason) for reason in reasons])
+    points = iter(_evaluated(grid, possible, calibration))
+    return [record for cell in cells for record in (next(points) if cell is None else [cell])]
+
+
+def _evaluated(
+    grid: Grid, cells: Sequence[tuple[ReplicaSpec, float, float]], calibration: Calibration
+) -> list[list[dict[str, Any]]]:
+    """Return the records of replicas with their prompt and output tokens, of each one for each load.
+
+    What has no value (a queue without bottom) is None.
+    """
+    specs = [spec for spec, _, _ in cells]
+    replicas = price_replicas(specs, calibration, [grid.kind] * len(specs))
+    doubts = [calibration.doubt(spec.groups(grid.kind), spec.shape.experts > 0) for spec in specs]
+    loads: Sequence[float | None] = [None]
+    if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
+        loads = grid.concurrency or DEFAULT_CONCURRENCY
+    cases = [(place, prompt, output, load) for place, (_, prompt, output) in enumerate(cells) for load in loads]
+    index = np.array([case[0] for case in cases], dtype=np.intp)
+    traffic = Traffic(
+        input_tokens=np.array([case[1] for case in cases]),
+        output_tokens=np.array([case[2] for case in cases]),
+        cached_fraction=1.0 if grid.separate_pools else grid.cached_fraction,  # a decode worker prefills nothing
+        burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
+    )
+    if grid.offline:
+        point = at_saturation(replicas, index, traffic)
+    elif loads[0] is None:
+        point = at_objective(replicas, index, traffic, grid.ttft_objective_s, grid.tpot_objective_s)
+    else:
+        clients = np.array([case[3] for case in cases], dtype=float)
+        point = at_concurrency(replicas, index, traffic, clients)
+        # More clients than fit wait for a place, and not for what a recipe has them wait for.
+        follows = clients <= at_saturation(replicas, index, traffic).running_sequences
+        labels = [
+            labels_of(specs[place].groups(grid.kind), specs[place].engine, prompt) if follows[number] else ()
+            for number, (place, prompt, _, _) in enumerate(cases)
+        ]
+        shown = calibration.first_token_log_effect.get(FORMULA, {})
+        point = replace(point, ttft_s=point.ttft_s * factors(labels, shown))
+    records = []
+    for number, (place, prompt, output, _) in enumerate(cases):
+        spec, doubt = specs[place], doubts[place]
+        tpot_s, ttft_s = float(point.tpot_s[number]), float(point.ttft_s[number])
+        rate, running = float(point.output_tokens_per_s_per_accelerator[number]), float(point.running_sequences[number])
+        concurrency = float(point.concurrency[number])
+        low, high = (None, None) if doubt is None else interval(rate, doubt.sigma)
+        records.append(
+            {
+                "model": spec.shape.name,
+                "accelerator": spec.part.name,
+                "engine": spec.engine,
+                "precision": spec.precision,
+                "tp": spec.accelerators,
+                "attention_dp": spec.attention_data_parallel,
+                "input_tokens": prompt,
+                "output_tokens": output,
+                "concurrency": concurrency if np.isfinite(concurrency) else None,
+                "running_sequences": running,
+                "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) and not grid.separate_pools else None,
+                "tpot_ms": tpot_s / MILLISECOND,
+                "tokens_per_s_per_user": 1.0 / tpot_s if running > 0 else 0.0,
+                "output_tokens_per_s_per_gpu": rate,
+                "memory_limited": bool(point.memory_limited[number]),
+                "problem": None,
+                "low": low,
+                "high": high,
+                "half_width_fraction": None if doubt is None else doubt.half_width_fraction,
+                "standing": None if doubt is None else doubt.in_words(),
+            }
+        )
+    return [records[first : first + len(loads)] for first in range(0, len(records), len(loads))]
+
+
+def _check(grid: Grid) -> None:
+    """Refuse numbers no case can have, all at once."""
+    problems = []
+    for name, numbers in (
+        ("--input", grid.input_tokens),
+        ("--output", grid.output_tokens),
+        ("--concurrency", grid.concurrency),
+        ("--slo-ttft-ms", [grid.ttft_objective_s]),
+        ("--slo-tpot-ms", [grid.tpot_objective_s]),
+    ):
+        wrong = [number for number in numbers if not number > 0]
+        problems += [Problem(path=name, message=f"must be above zero, not {number:g}") for number in wrong]
+    if not 0.0 <= grid.cached_fraction <= 1.0:
+        problems.append(Problem(path="--cached", message=f"must lie between 0 and 1, not {grid.cached_fraction:g}"))
+    for name, number in (("--attention-dp", grid.attention_data_parallel), ("--max-sequences", grid.max_sequences)):
+        if number is not None and number < 1:
+            problems.append(Problem(path=name, message=f"must be at least 1, not {number}"))
+    if grid.drafted_tokens < 0 or not 1.0 <= grid.accepted_tokens <= grid.drafted_tokens + 1.0:
+        message = f"a step that checks {grid.drafted_tokens} drafts yields 1 to {grid.drafted_tokens + 1} tokens"
+        problems.append(Problem(path="--accepted", message=f"{message}, not {grid.accepted_tokens:g}"))
+    if grid.separate_pools and (grid.offline or grid.ttft_objective_s < np.inf or grid.cached_fraction > 0.0):
+        message = "a decode worker has no prompts: leave out --offline, --slo-ttft-ms and --cached"
+        problems.append(Problem(path="--separate-pools", message=message))
+    raise_all(problems)
+
+
+def _unknown_names(grid: Grid, catalog: Catalog) -> list[str]:
+    """Say which names are misspelt: those are no cases."""
+    problems = []
+    names = [(find_model, name) for name in grid.models] + [(find_part, name) for name in grid.accelerators]
+    for look, name in names:
+        try:
+            look(name, catalog)
+        except CannotPredictError as error:
+            problems.append(str(error))
+    formats = formats_of(catalog)
+    wrong = [name for name in grid.precisions if name.strip() and canonical_precision(formats, name) is None]
+    return problems + [f"unknown precision {name!r}; choose from {', '.join(formats)}" for name in wrong]
+
+
+def _spec(
+    grid: Grid,
+    model: str,
+    accelerator: str,
+    engine: str,
+    precision_name: str,
+    degree: int | None,
+    catalog: Catalog,
+    context_tokens: float,
+    longest_tokens: float,
+) -> ReplicaSpec:
+    """Resolve one combination of names; an open degree is the fewest that hold the grid's longest context, if any."""
+    shape, part = find_model(model, catalog), find_part(accelerator, catalog)
+    precision = find_precision(precision_name, part, shape)
+    if degree is None:
+        try:
+            degree = smallest_fit(part, shape, precision, longest_tokens).accelerators
+        except CapacityError:  # some other length of the grid does not fit: this one may
+            degree = smallest_fit(part, shape, precision, context_tokens).accelerators
+    if degree < 1 or not shape.divides_heads(degree):
+        raise CannotPredictError(f"tp {degree} does not divide the {shape.heads} heads of {shape.name}")
+    groups = grid.attention_data_parallel
+    if groups > 1 and not shape.experts:
+        raise CannotPredictError(f"attention in data parallel is for mixtures of experts; {shape.name} is dense")
+    if degree % groups:
+        raise CannotPredictError(f"{groups} groups of attention do not divide a replica of {degree}")
+    # Each group holds sequences of its own: one must fit in its share of the cache.
+    if memory_fit(part, shape, precision, degree, groups).kv_capacity_tokens < groups * context_tokens:
+        fewest = smallest_fit(part, shape, precision, context_tokens).accelerators
+        raise CannotPredictError(
+            f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; "
+            f"{fewest} would hold them"
+        )
+    return ReplicaSpec(
+        part=part,
+        shape=shape,
+        precision=precision,
+        accelerators=degree,
+        engine=find_engine(engine),
+        attention_data_parallel=groups,
+        expert_parallel=groups > 1,
+        max_sequences=grid.max_sequences,
+        drafted_tokens=grid.drafted_tokens,
+        accepted_tokens=grid.accepted_tokens,
+    )
+
+
+def throughput_table(records: Sequence[dict[str, Any]]) -> str:
+    """Return operating points as a table, one line per case, and below it why some cases cannot be."""
+    rows = []
+    impossible = []
+    for r in records:
+        lengths = f"{r['input_tokens']:g}/{r['output_tokens']:g}"
+        names = f"{r['model']} {r['accelerator']}" + ("" if r["tp"] is None else f" × {r['tp']}")
+        names = f"{names} {r['engine']} {r['precision'] or ''}".rstrip()
+        if r["problem"] is not None:
+            impossible.append(f"{names}, {lengths}: {r['problem']}")
+            continue
+        cells = (
+            names + (f" attention in {r['attention_dp']}" if r["attention_dp"] > 1 else ""),
+            lengths,
+            "full" if r["concurrency"] is None else f"{r['concurrency']:.4g}",
+            "-" if r["ttft_ms"] is None else f"{r['ttft_ms']:,.0f}",
+            f"{r['tpot_ms']:,.1f}",
+            f"{r['tokens_per_s_per_user']:,.1f}",
+            f"{r['output_tokens_per_s_per_gpu']:,.0f}",
+            "" if r["low"] is None else f"{r['low']:,.0f} to {r['high']:,.0f}",
+            "yes" if r["memory_limited"] else "",
+            r["standing"] or "",
+        )
+        rows.append(cells)
+    header = ("replica", "in/out", "concurrency", "TTFT ms", "TPOT ms", "tok/s/user", "tok/s/GPU")
+    table = plain_table((*header, "90% interval", "waits for memory", "measured?"), rows)
+    return "\n".join([table, *(["", "cannot be:", *impossible] if impossible else [])])
+
+
+def pareto_chart(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw throughput per accelerator against interactivity (tokens/s of one user), one line per replica.
+
+    The picture is written in the format that the file's name asks for.
+    """
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for record in (one for one in records if one["problem"] is None):
+        names = (record["model"], f"{record['accelerator']} × {record['tp']}", record["engine"], record["precision"])
+        label = " ".join([*names, f"{record['input_tokens']:g}/{record['output_tokens']:g}"])
+        point = (record["tokens_per_s_per_user"], record["output_tokens_per_s_per_gpu"])
+        lines.setdefault(label, []).append(point)
+    marks = [Line(points=sorted(points), colour=i, stroke=1.6, radius=3.5) for i, points in enumerate(lines.values())]
+    points = [point for line in lines.values() for point in line]
+    x = even_axis(0.0, 1.05 * max(x for x, _ in points), "interactivity, output tokens/s per user")
+    y = ratio_axis([y for _, y in points], "output tokens/s per accelerator")
+    keys = {label: colour for colour, label in enumerate(lines)}
+    panel = Panel(x=x, y=y, marks=marks, height=420.0)
+    picture = Picture(title="Throughput against interactivity", panels=[panel], keys=keys)
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in FORMATS:
+        message = f"a chart is written as {', '.join(f'.{known}' for known in FORMATS)}"
+        raise ScenarioError(Problem(file=str(path), message=message, hint="a browser prints an .svg as PDF"))
+    try:
+        path.write_bytes(files_of(picture, [suffix])[suffix])
+    except OSError as error:
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from None

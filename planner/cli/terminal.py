@@ -1,0 +1,185 @@
+"""What a terminal is asked and told: options that commands share, progress on stderr, answers on stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, TextIO
+
+import typer
+from typer import Argument, Option
+
+from planner.api import Stopped
+from planner.errors import printable
+from planner.files import json_text
+
+if TYPE_CHECKING:
+    from planner.answers.answer import Answer
+    from planner.studies.runner import Progress, Watch
+
+ScenarioFile = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
+Overrides = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Change one value of the scenario, e.g. clusters.h200.nodes=80; repeatable, last wins.",
+    ),
+]
+Seed = Annotated[int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")]
+Strict = Annotated[
+    bool, Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect.")
+]
+AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+
+_TOLD = 20  # lines of a kind that a terminal is given; a sweep may have thousands
+_COLOURS = {"red": "31", "yellow": "33"}
+
+
+def out_option(name: str) -> Any:
+    """Return the option that says where a folder goes, by default one of such a name under outputs."""
+    return Option(metavar="DIR", help=f"Output folder [default: outputs/{name}].")
+
+
+def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """Return the text in a colour where the stream is a terminal that shows colours and the user has not refused them.
+
+    NO_COLOR is obeyed as no-color.org asks: present and not empty.
+    """
+    target = sys.stderr if stream is None else stream
+    if not target.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def say(text: str) -> None:
+    """Write a line to standard error; what kind of line it is, in colour."""
+    kind, colon, rest = text.partition(":")
+    print(f"{paint(kind + colon, 'yellow')}{rest}" if kind in ("note", "warning") else text, file=sys.stderr)
+
+
+def tell(answer: Answer[Any], *, as_json: bool, quiet: bool, more: str = "") -> None:
+    """Print an answer: its warnings and notes, then JSON, or a table and where its files are."""
+    for kind, lines in (("warning", answer.warnings), ("note", answer.notes)) if not quiet else ():
+        for line in lines[:_TOLD]:
+            say(f"{kind}: {line}")
+        if len(lines) > _TOLD:
+            say(f"{kind}: and {len(lines) - _TOLD} more in the report")
+    folder = answer.folder if answer.is_written else None
+    text = functools.partial(answer.text, sys.stdout.encoding or "ascii")
+    show(answer.summary, text, folder, as_json=as_json, quiet=quiet, more=more)
+
+
+def show(
+    content: Callable[[], Any],
+    text: Callable[[], str],
+    folder: Path | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+    more: str = "",
+) -> None:
+    """Print what was found as JSON, or as text and where its files are."""
+    if as_json:
+        typer.echo(json_text(content()), nl=False)
+    elif not quiet:
+        typer.echo(text())
+        if folder is not None:
+            typer.echo(f"\nresults in {printable(str(folder))}{more}")
+
+
+def show_files(content: dict[str, Any], written: Sequence[Path], *, as_json: bool, quiet: bool) -> None:
+    """Print which files were written, as JSON or a line each."""
+    lines = "\n".join(f"wrote {printable(str(path))}" for path in written)
+    show(lambda: content, lambda: lines, None, as_json=as_json, quiet=quiet or not written)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Let Ctrl-C, or a polite order to end (of a batch system, of a closed terminal), stop work that can be resumed."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    heeded = [kind for kind in kinds if signal.getsignal(kind) is signal.SIG_DFL]
+    for kind in heeded:
+        signal.signal(kind, stop)
+    try:
+        yield
+    except Stopped as stopped:
+        words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
+        print(f"{stopped}; continue with:\n  {shlex.join(['planner', *words, '--resume'])}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        for kind in heeded:
+            signal.signal(kind, signal.SIG_DFL)
+
+
+class Stages:
+    """The stages of a command: one line of a terminal that names each, gone at the end; elsewhere the title alone.
+
+    It is told a title, ``simulating ...``, and then each stage as it begins. A library's bar takes longer to load than
+    a stage to do, and has a thread that a fork would lack.
+    """
+
+    def __init__(self, count: int, *, quiet: bool) -> None:
+        """Take the number of stages to come."""
+        self.count, self.begun, self.title, self.quiet = count, 0, "", quiet
+        self.is_line = sys.stderr.isatty() and not quiet
+
+    def __enter__(self) -> Self:
+        """Show the stages that begin from here on."""
+        return self
+
+    def __call__(self, text: str) -> None:
+        """Take the title, or begin the next stage."""
+        if not self.title:
+            self.title = text.removeprefix("simulating ")
+            if not (self.is_line or self.quiet):
+                print(text, file=sys.stderr)
+        elif self.is_line:
+            self.begun += 1
+            line = f"{self.title}: {text} ({self.begun} of {self.count})"
+            width = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(self, *_: object) -> None:
+        """Take the line away."""
+        if self.is_line:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def watching(*, quiet: bool) -> Iterator[Watch | None]:
+    """Show a bar on standard error with rate, time left and the headline's interval, where someone is looking."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.speed or 0.0:,.0f}/s")
+
+    columns = (BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn(), TextColumn("{task.fields[interval]}"))
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None, interval="")
+
+        def watch(progress: Progress) -> None:
+            near = progress.interval
+            text = "" if near is None else f"{near.value:.4g} ± {near.half_width:.2g}"
+            bar.update(task, total=progress.total, completed=progress.done, interval=text)
+
+        yield watch

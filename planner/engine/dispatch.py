@@ -1,0 +1,539 @@
+"""Who is served where, hour by hour: the dispatch policy.
+
+*Offer.* Workloads that cannot wait are taken by priority. Each is offered to its clusters in the order of the routing
+policy, tier by tier, up to the preferred utilisation of each (:func:`fill`); clusters of one tier take in proportion to
+what they have free. What is left is spread over all that is still free. Machines rented by the hour come
+last: they are offered what the others have no room for once these are filled as far as their waits allow.
+
+*Plan anew.* An order of offers may leave work undone that another order would serve. Hours in which it does, of
+workloads that share clusters, are planned anew as a whole by a linear program (:mod:`planner.engine.allocation`):
+tokens by priority first, then rented machines and clusters to spare, then power. Hours in which one cluster is crowded
+while another has preferred nodes free are levelled in the same way: at the lowest of a few common utilisations at which
+everything is still served.
+
+*Defer.* Work that can wait fills what all others leave, first come, first served, until its deadline. Where the queue
+uses up what is free, the program is asked how much would be free if the others, served as before, moved aside; the
+queue is worked out again with that much room, and the hours in which it takes more than was free are planned anew. A
+power cap makes the room smaller, in hours that it can touch. Rented machines are opened to work that can wait as late
+as its deadline allows, unless opening them at once saves a thousandth of it from being shed.
+
+*Dark.* While the site has no power, a provider's machines carry what they have room for of what comes meanwhile; work
+that can wait waits, and the rest is shed. Hours dark in part in which a provider carries some are never planned anew: a
+plan of the whole hour would hand work to machines that had no power when it came.
+
+A comparison that rounding could tip is made with one tolerance, :data:`TOLERANCE`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.arrays import Bools, Floats, Ints
+from planner.elementwise import Hours, in_hours, maximum, part_of, quotient, safe_denominator
+from planner.engine.allocation import PLENTY, Demand, allocate, node_steps, power_steps
+from planner.engine.hourly import ALL, Route, WindowInput, serving
+from planner.engine.power import it_kw
+from planner.engine.scan import defer, needed
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, allowed_it_kw
+
+TOLERANCE = 1e-7
+"""Of what is compared: a hundred times what a linear program may be off by, and far below any figure that is shown."""
+_LEVELS = 2  # of utilisation at which crowded clusters are levelled: the preferred one, and halfway to 1
+_WORTH_RENTING = 1e-3  # of what can wait: what is served more by renting for it at once
+_NOWHERE = np.zeros(1)  # the rate of clusters that do not serve a workload
+_FEW = 0.25  # below this share of hours, offering the hours alone is cheaper: 5% of a replication
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What clusters have room for; arrays of shape (clusters, hours)."""
+
+    usable: Floats
+    """Nodes that may work."""
+    preferred_utilisation: float
+    """Share of those that is filled in order; beyond it work is spread."""
+    used: Floats
+    """Nodes at work, updated by routing."""
+
+    @staticmethod
+    def empty(usable: Floats, preferred_utilisation: float) -> Room:
+        """Return the room of clusters on which nothing runs yet."""
+        return Room(usable=usable, preferred_utilisation=preferred_utilisation, used=np.zeros_like(usable))
+
+    def preferred(self, cluster: int, hours: Hours) -> Floats:
+        """Return the nodes of a cluster that are filled in order, shape (some hours,)."""
+        return part_of(self.usable[cluster], hours) * self.preferred_utilisation
+
+    def free_requests(self, nodes: Floats, route: Route, cluster: int, hours: Hours) -> Floats:
+        """Return the requests an hour for which a cluster has some of its nodes free, shape (some hours,)."""
+        free = maximum(0.0, nodes - part_of(self.used[cluster], hours))
+        free *= route.rate(cluster, hours)
+        return free
+
+    def spare(self, route: Route) -> Floats:
+        """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
+        spare = np.zeros(self.usable.shape[1])
+        for cluster in route.order:
+            spare += self.free_requests(self.usable[cluster], route, cluster, ALL)
+        return spare
+
+    def crowded(self, clusters: Ints) -> Bools:
+        """Say in which hours one of some clusters works beyond its preferred nodes while another has some free."""
+        is_crowded = np.zeros(self.usable.shape[1], dtype=np.bool_)
+        if self.preferred_utilisation == 1.0:
+            return is_crowded
+        for c in clusters:
+            is_crowded |= self.used[c] > self.preferred(c, ALL)
+        hours = np.flatnonzero(is_crowded)  # few
+        preferred = np.stack([self.preferred(c, hours) for c in clusters])
+        beyond = np.stack([in_hours(self.used[c], hours) for c in clusters]) - preferred
+        slack = TOLERANCE * preferred
+        is_crowded[hours] = np.any(beyond > slack, axis=0) & np.any(beyond < -slack, axis=0)
+        return is_crowded
+
+
+class Router:
+    """Routes the requests of one window."""
+
+    def __init__(self, plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None) -> None:
+        """Begin with idle clusters; ``routes`` where the caller knows them already."""
+        self.plan, self.window = plan, window
+        self.routes = routes_of(plan, window) if routes is None else routes
+        shape = (len(plan.workloads), window.nodes.shape[1])
+        self.room = Room.empty(window.nodes, plan.preferred_utilisation)
+        pairs = [(c, w) for w, route in enumerate(self.routes) for c in sorted(route.order)]
+        self.served = dict(zip(pairs, np.zeros((len(pairs), shape[1])), strict=True))
+        """Requests by cluster and workload, where it may go there, shape (hours,)."""
+        self.shed = np.zeros(shape)
+        """Requests, shape (workloads, hours)."""
+        self.waiting = [*window.waiting_requests]
+        """Per workload, requests that still wait at the end, by hour of arrival."""
+
+    def route(self) -> None:
+        """Route all workloads over the nodes there are; under a cap, deferrable work within what power allows."""
+        plan, window = self.plan, self.window
+        short = np.zeros(self.shed.shape, dtype=np.bool_)
+        urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
+        for (c, index), requests in window.carried_requests.items():
+            self.room.used[c] += self.routes[index].nodes(requests, c, ALL)
+        for index in urgent:
+            self.shed[index] = window.dark_requests(index)
+            wanted = window.demand_requests[index] - self.shed[index]
+            carried = window.carried_by(index)
+            if carried:
+                wanted = maximum(0.0, wanted - sum(carried.values()))
+            hours, left = fill(wanted, self.room, self.routes[index], self._served(index))
+            for c, requests in carried.items():
+                self.served[c, index] += requests
+            self.shed[index][hours] += left
+            outgrown = self.routes[index].outgrown
+            short[index][hours] = (left > 0.0) if outgrown is None else (left > 0.0) & ~outgrown[hours]
+        for group in self._sharing(urgent):
+            if len(group) > 1:  # one workload alone has been offered every cluster it may use
+                self.place(self._evenly_lit(np.flatnonzero(short[group].any(axis=0))), group)
+                self._level(group)
+        self._defer_all(len(urgent))
+        self.room = replace(self.room, usable=window.nodes)
+
+    def copied(self) -> Router:
+        """Return the same, which goes on by itself from what is routed so far."""
+        other = copy.copy(self)
+        other.served, other.shed = {on: was.copy() for on, was in self.served.items()}, self.shed.copy()
+        other.room, other.waiting = replace(self.room, used=self.room.used.copy()), [*self.waiting]
+        return other
+
+    def place(self, hours: Ints, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
+        """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""
+        demand = self._demand(hours, which)
+        self._settle(demand, self._allocate(demand, self._nodes(demand), allowed_kw))
+
+    def wanted_nodes(self) -> Floats:
+        """Return the node-equivalents that would work were deferrable work not held back, shape (clusters, hours)."""
+        room = replace(self.room, used=self.room.used.copy())
+        for index in self.plan.by_priority:
+            if self.plan.workloads[index].deadline_h:
+                came, route = self.window.demand_requests[index], self.routes[index]
+                held_back = maximum(0.0, came - sum(self._served(index).values()))
+                nowhere = {c: np.zeros(came.size) for c in route.order}
+                fill(np.minimum(held_back, room.spare(route)), room, route, nowhere)
+        return room.used
+
+    def served_requests(self, owner: Sequence[int]) -> Floats:
+        """Return what is served of each workload, shape (owners, workloads, hours), with the owner of each cluster."""
+        served = np.zeros((max(owner) + 1, *self.shed.shape))
+        for (c, index), requests in self.served.items():
+            served[owner[c], index] += requests
+        return served
+
+    def _served(self, index: int) -> dict[int, Floats]:
+        """Return what a workload is served by cluster, in their order in the file."""
+        return {c: self.served[c, index] for c in sorted(self.routes[index].order)}
+
+    def _sharing(self, which: Sequence[int]) -> list[list[int]]:
+        """Return some workloads in groups, in order: those of different groups have no cluster in common."""
+        groups: list[list[int]] = []
+        for index in which:
+            order = set(self.routes[index].order)
+            met = [group for group in groups if order & set(serving(self.routes, group).tolist())]
+            groups = [group for group in groups if group not in met]
+            groups.append([*(other for group in met for other in group), index])
+        return [[index for index in which if index in group] for group in groups]
+
+    def _level(self, which: Sequence[int]) -> None:
+        """Level clusters where one is crowded while another has preferred nodes free.
+
+        To the lowest common utilisation at which everything is still served, of a few from the preferred one to 1.
+        """
+        on = serving(self.routes, which)
+        rented = np.array([self.plan.clusters[c].is_paid_by_the_hour for c in on])
+        levelled = on if rented.all() else on[~rented]
+        hours = self._evenly_lit(np.flatnonzero(self.room.crowded(levelled)))
+        for index in which:
+            hours = hours[~self._is_undone(index, hours)]
+        for level in np.linspace(self.plan.preferred_utilisation, 1.0, _LEVELS, endpoint=False).tolist():
+            if not hours.size:
+                return
+            used, nodes = (sum(in_hours(of[c], hours) for c in levelled) for of in (self.room.used, self.window.nodes))
+            tried = np.flatnonzero(used <= level * nodes)  # below the mean is hopeless
+            demand = self._demand(hours[tried], which)
+            nodes = level * self._nodes(demand)
+            if not rented.all():  # nobody rents more for the sake of others' waits than he has to
+                nodes[rented] = np.stack([in_hours(self.room.used[c], demand.hours) for c in on])[rented]
+            given = self._allocate(demand, nodes)
+            enough = np.ones(tried.size, dtype=np.bool_)
+            for place, asked in enumerate(demand.requests):
+                enough &= sum(self._requests(demand, given, place)) >= asked * (1.0 - TOLERANCE)
+            kept = np.flatnonzero(enough)
+            self._settle(demand.only(kept), in_hours(given, kept))
+            hours = np.delete(hours, tried[kept])
+
+    def _defer_all(self, urgent: int) -> None:
+        """Serve all work that can wait, which comes after so many workloads that cannot.
+
+        Renting as late as may be can leave fewer idle hours to those served last, or no machines to which others could
+        make way: where much would be shed by it, all rent at once.
+        """
+        order = self.plan.by_priority
+        rents = any(self.routes[index].rented_tiers and self.routes[index].paid_tiers for index in order[urgent:])
+        at_once = self.copied() if rents else None
+        for place in range(urgent, len(order)):
+            self._defer(order[: place + 1], at_once=False)
+
+        def tokens(requests: Floats) -> float:  # at their mean length of the first month
+            waiting = order[urgent:]
+            return float(sum(requests[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in waiting))
+
+        if at_once is None or not (lost := tokens(self.shed)):
+            return
+        for place in range(urgent, len(order)):
+            at_once._defer(order[: place + 1], at_once=True)
+        if lost - tokens(at_once.shed) >= _WORTH_RENTING * tokens(self.window.demand_requests):
+            self.room, self.served = at_once.room, at_once.served
+            self.shed, self.waiting = at_once.shed, at_once.waiting
+
+    def _defer(self, which: Sequence[int], *, at_once: bool) -> None:
+        """Serve the last of some workloads, which can wait, from what all before it leave."""
+        index, arrivals = which[-1], self.window.demand_requests[which[-1]]
+        beside = next(group for group in self._sharing(which) if index in group)
+        route, waiting = self.routes[index], self.waiting[index]
+        self.room = replace(self.room, usable=self.window.nodes)
+        if route.rented_tiers and route.paid_tiers and not at_once:
+            self._rent_for(which)
+        free = self.room.spare(route)
+        room, capped = self._room_within_power(free, which)
+        served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
+        # Others are asked to move aside only where the queue uses up its room: with more there, no other hour can be
+        # left with a queue.
+        full = room - served <= TOLERANCE * (room + 1.0)
+        hours = self._improvable(np.flatnonzero(full | (served > free)), beside)
+        if not hours.size:
+            fill(served, self.room, route, self._served(index))
+            return
+        demand, given = self._make_room(hours, beside)
+        most = sum(self._requests(demand, given, -1))
+        gains = most > free[hours] * (1.0 + TOLERANCE)
+        limit = np.where(gains, most, free[hours])
+        room[hours] = np.where(capped[hours], np.minimum(room[hours], limit), limit)
+        served, self.shed[index], self.waiting[index] = defer(arrivals, room, waiting)
+        fill(np.minimum(served, free), self.room, route, self._served(index))
+        # The rest is served by the program's plan, of which the last workload takes the part that it has requests for.
+        moved = np.flatnonzero(gains & (served[hours] > free[hours]))
+        demand.requests[-1] = served[hours]
+        given[:, -1] *= quotient(served[hours], np.maximum(most, served[hours]))
+        self._settle(demand.only(moved), in_hours(given, moved))
+
+    def _rent_for(self, which: Sequence[int]) -> None:
+        """Open machines that are paid by the hour to the last of some workloads as far as it cannot wait for others."""
+        index, usable = which[-1], self.window.nodes.copy()
+        route, arrivals = self.routes[index], self.window.demand_requests[index]
+        rented = [c for tier in route.rented_tiers for c in tier]
+        room = self.room.spare(route)
+        usable[rented] = self.room.used[rented]
+        self.room = replace(self.room, usable=usable)
+        paid = self.room.spare(route)
+        more = maximum(0.0, room - paid)
+        lent = needed(arrivals, self._room_within_power(paid, which)[0], more, self.waiting[index])
+        usable[rented] += quotient(lent, more) * (self.window.nodes[rented] - usable[rented])
+
+    def _room_within_power(self, free: Floats, which: Sequence[int]) -> tuple[Floats, Bools]:
+        """Return what is free for the last of some workloads where power may run out, and in which hours that is."""
+        plan, window, room = self.plan, self.window, free.copy()
+        if plan.site.cap_kw is None:
+            return room, np.zeros(free.size, dtype=np.bool_)
+        allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
+        capped = allowed < it_kw(plan, window.nodes, window.nodes).sum(axis=0)
+        demand, given = self._make_room(np.flatnonzero(capped), which, allowed[capped])
+        # A little less, so that what was found possible stays so when it is planned again.
+        room[capped] = sum(self._requests(demand, given, -1)) * (1.0 - TOLERANCE)
+        uneven = capped.copy()
+        uneven[self._evenly_lit(np.flatnonzero(capped))] = False
+        room[uneven] = np.minimum(room[uneven], free[uneven])  # there others are not moved aside
+        return room, capped
+
+    def _improvable(self, hours: Ints, which: Sequence[int]) -> Ints:
+        """Return the hours in which moving others aside may leave more to the last of some workloads.
+
+        Work left undone has taken all there is wherever it can go, and nothing that moves leaves room there: it would
+        have had it. So the last can only gain on the other clusters. Where these are full of one workload, that has
+        nowhere else to go, and serves no more by changing places with itself.
+        """
+        if len(which) == 1:
+            return hours[:0]
+        on, hours = serving(self.routes, which), self._evenly_lit(hours)
+        hours = hours[sum(in_hours(self.room.usable[c], hours) > 0.0 for c in on) > 1]
+        closed = np.zeros((len(self.window.nodes), hours.size), dtype=np.bool_)
+        for other in which[:-1]:
+            if self.routes[other].outgrown is None and not self.plan.workloads[other].deadline_h:
+                closed[list(self.routes[other].order)] |= self._is_undone(other, hours)
+        full, tenants = np.ones(hours.size, dtype=np.bool_), np.zeros((len(which) - 1, hours.size), dtype=np.bool_)
+        for c in on.tolist():
+            nodes = in_hours(self.room.usable[c], hours)
+            not_closed = (nodes > 0.0) & ~closed[c]
+            full &= ~not_closed | (in_hours(self.room.used[c], hours) >= nodes * (1.0 - TOLERANCE))
+            for place, other in enumerate(which[:-1]):
+                if c in self.routes[other].order:
+                    tenants[place] |= not_closed & (in_hours(self.served[c, other], hours) > 0.0)
+        improvable: Ints = hours[~(full & (tenants.sum(axis=0) <= 1))]
+        return improvable
+
+    def _evenly_lit(self, hours: Ints) -> Ints:
+        """Return some hours less those dark in part in which a provider carries what comes in the dark."""
+        if self.window.lit_fraction is None or not self.window.carried_requests:
+            return hours
+        lit = self.window.lit_fraction[hours]
+        even: Ints = hours[(lit == 0.0) | (lit == 1.0)]
+        return even
+
+    def _is_undone(self, index: int, hours: Ints) -> Bools:
+        """Say whether a workload was shed for want of room in some hours."""
+        came, dark = self.window.demand_requests[index], self.window.dark_requests(index)
+        return np.asarray(in_hours(self.shed[index], hours) > in_hours(came * TOLERANCE + dark, hours))
+
+    def _make_room(self, hours: Ints, which: Sequence[int], allowed_kw: Floats | None = None) -> tuple[Demand, Floats]:
+        """Plan some hours so that the last of some workloads gets as much as fits beside what the others are served."""
+        demand = self._demand(hours, which)
+        demand.requests[-1] = PLENTY
+        return demand, self._allocate(demand, self._nodes(demand), allowed_kw)
+
+    def _nodes(self, demand: Demand) -> Floats:
+        """Return usable nodes of the clusters that serve some workloads, shape (clusters, some hours)."""
+        return np.stack([in_hours(self.room.usable[c], demand.hours) for c in serving(self.routes, demand.workloads)])
+
+    def _demand(self, hours: Ints, which: Sequence[int]) -> Demand:
+        """Return what some workloads ask for in some hours: the urgent all that came, the rest what it was promised."""
+        requests, levels = np.empty((len(which), hours.size)), []
+        for place, index in enumerate(which):
+            workload = self.plan.workloads[index]
+            if workload.deadline_h:
+                # Each has a level of its own: those before it have been promised what they ask for.
+                levels.append(workload.priority + 1 + place)
+                requests[place] = sum(in_hours(served, hours) for served in self._served(index).values())
+            else:
+                levels.append(workload.priority)
+                requests[place] = in_hours(self.window.reached_requests(index), hours)
+        return Demand(workloads=which, levels=levels, requests=requests, hours=hours)
+
+    def _allocate(self, demand: Demand, nodes: Floats, allowed_kw: Floats | None = None) -> Floats:
+        """Return the best plan: node-equivalents by cluster that serves any of the workloads, workload and hour."""
+        steps = node_steps(self.plan) if allowed_kw is None else power_steps(self.plan)
+        return allocate(self.routes, nodes, demand, steps, allowed_kw)
+
+    def _requests(self, demand: Demand, given: Floats, place: int) -> list[Floats]:
+        """Return the requests that node-equivalents serve of one of some workloads, shape (some hours,) each.
+
+        By cluster that serves it, in their order in the file.
+        """
+        route = self.routes[demand.workloads[place]]
+        on = sorted(route.order)
+        rows = np.searchsorted(serving(self.routes, demand.workloads), on)
+        return [given[row, place] * route.rate(c, demand.hours) for row, c in zip(rows, on, strict=True)]
+
+    def _settle(self, demand: Demand, given: Floats) -> None:
+        """Write what a new plan of some hours serves and sheds in place of what was."""
+        hours = demand.hours
+        for c, nodes_given in zip(serving(self.routes, demand.workloads), given, strict=True):
+            self.room.used[c][hours] = nodes_given.sum(axis=0)
+        for place, index in enumerate(demand.workloads):
+            served = self._requests(demand, given, place)
+            total, asked = sum(served), demand.requests[place]
+            deferred = self.plan.workloads[index].deadline_h > 0
+            # But for rounding, what was promised is served, and so is all that came where there is room for all.
+            is_met = (total >= asked * (1.0 - TOLERANCE)) | deferred
+            exactly = np.divide(asked, total, out=np.ones_like(total), where=is_met & (total > 0))
+            for c, requests in zip(sorted(self.routes[index].order), served, strict=True):
+                self.served[c, index][hours] = requests * exactly
+            if not deferred:
+                left = np.where(is_met, 0.0, asked - total)
+                self.shed[index][hours] = in_hours(self.window.demand_requests[index], hours) - asked + left
+
+
+def fill(wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats]) -> tuple[Hours, Floats]:
+    """Offer requests to clusters in order up to the preferred nodes of each; spread the rest over what is still free.
+
+    Machines rented by the hour are offered what the others, filled as far as their waits allow, have no room for.
+    Clusters that are alike take in proportion to what each has free, as one of all their nodes would.
+    ``wanted`` has shape (hours,). What each cluster takes is written to ``served``, by cluster, so far zeros of shape
+    (hours,), and the node-equivalents to ``room.used``. Returns the hours, and the requests, that found no room.
+    """
+    hours, left = _offer(wanted, ALL, route.paid_tiers, room, route, served)
+    if route.allowed is not None and left.size:
+        if room.preferred_utilisation < 1.0:
+            left = _spread(left, hours, room, route, served, route.allowed)
+        hours, left = _offer(left, hours, route.rented_tiers, room, route, served)
+    if not left.size or room.preferred_utilisation == 1.0:
+        return hours, left
+    return hours, _spread(left, hours, room, route, served)
+
+
+def _offer(
+    left: Floats, hours: Hours, tiers: Sequence[Sequence[int]], room: Room, route: Route, served: Mapping[int, Floats]
+) -> tuple[Hours, Floats]:
+    """Offer requests to tiers in order up to their preferred nodes; return the hours, and the requests, left over."""
+    for tier in tiers:
+        free = [room.free_requests(room.preferred(cluster, hours), route, cluster, hours) for cluster in tier]
+        total = free[0] if len(tier) == 1 else sum(free[1:], start=free[0].copy())
+        short = np.flatnonzero(total < left)
+        taken = np.minimum(total, left)
+        share = taken / safe_denominator(total) if len(tier) > 1 else None
+        for cluster, most in zip(tier, free, strict=True):
+            given = taken if share is None else most * share
+            served[cluster][hours] = given
+            room.used[cluster][hours] += route.nodes(given, cluster, hours)
+        if short.size < _FEW * left.size:
+            left = in_hours(left, short) - in_hours(taken, short)
+            hours = short if isinstance(hours, slice) else hours[short]
+        else:
+            left = left - taken
+        if not short.size:
+            break
+    return hours, left
+
+
+def _spread(
+    left: Floats, hours: Hours, room: Room, route: Route, served: Mapping[int, Floats], allowed: Floats | None = None
+) -> Floats:
+    """Spread requests over clusters in proportion to what each has free in some hours; return what found no room.
+
+    With a share allowed of each one's nodes, over those that are not rented by the hour, up to that.
+    """
+    over = route.order if allowed is None else [c for tier in route.paid_tiers for c in tier]
+    usable = [part_of(room.usable[c], hours) for c in over]
+    if allowed is not None:
+        share = allowed if allowed.shape[1] == 1 else allowed[:, hours]
+        usable = [nodes * share[c] for c, nodes in zip(over, usable, strict=True)]
+    free = [room.free_requests(nodes, route, c, hours) for c, nodes in zip(over, usable, strict=True)]
+    total = sum(free, start=np.zeros_like(left))
+    share = np.minimum(left, total) / safe_denominator(total)
+    for cluster, most in zip(over, free, strict=True):
+        taken = np.multiply(most, share, out=most)
+        served[cluster][hours] += taken
+        room.used[cluster][hours] += route.nodes(taken, cluster, hours)
+    return maximum(0.0, left - total)
+
+
+def with_carried(plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None) -> WindowInput:
+    """Return a window with what a provider's machines carry of the arrivals in its outages; ``ways`` where known.
+
+    With the site lit for a share l of an hour, a provider's n nodes are alone for 1 − l of it: of d·(1 − l) requests
+    that come then, n·(1 − l) node-hours serve what they can, by priority. Work that can wait is not lost, and waits.
+    """
+    if window.lit_fraction is None or plan.on_site.all():
+        return window
+    routes = routes_of(plan, window) if routes is None else routes
+    dark = 1.0 - window.lit_fraction
+    room = Room.empty(window.nodes * (1.0 - plan.on_site)[:, None] * dark, 1.0)
+    carried: dict[tuple[int, int], Floats] = {}
+    for w in plan.by_priority:
+        if not plan.workloads[w].deadline_h:
+            served = {c: np.zeros(dark.size) for c in routes[w].order}
+            fill(window.demand_requests[w] * dark, room, routes[w], served)
+            carried.update(((c, w), requests) for c, requests in served.items() if requests.any())
+    return replace(window, carried_requests=carried)
+
+
+def allowed_loads(plan: Plan, requests: Floats) -> Floats:
+    """Return the load up to which waits allow each cluster to be filled, shape (clusters, hours or 1).
+
+    The highest, up to capacity, at which the promised share of each of its workloads that cannot wait is in time; no
+    less than the load up to which clusters are filled in order. Bursts are those of the hours' requests, shape
+    (workloads, hours).
+    """
+    cells = round(LOAD_CELLS / MOST_LOAD)
+
+    def kept(missed: Floats) -> Floats:
+        in_time = np.minimum.accumulate(missed[..., : cells + 1] <= 1.0 - plan.promise.in_time_fraction, axis=-1)
+        return np.asarray((in_time.sum(axis=-1) - 1) / cells)
+
+    by_pair = kept(plan.late_tables + plan.refused_tables)
+    by_pair[:, [w for w, workload in enumerate(plan.workloads) if workload.deadline_h]] = 1.0
+    by_pair[tuple(np.array([*plan.burst_tables], dtype=np.intp).reshape(-1, 2).T)] = 1.0
+    allowed = by_pair.min(axis=1, initial=1.0)[:, np.newaxis]
+    for (c, w), by_rate in plan.burst_tables.items():
+        assert plan.no_burst_tables is not None  # what bursts add, they add to something
+        at_rates = kept(plan.no_burst_tables[:, c, w].sum(axis=0) + by_rate.added.sum(axis=0))
+        between = by_rate.between(requests[w])
+        row, further = between.row, between.further
+        if allowed.shape[1] == 1:
+            allowed = np.repeat(allowed, row.size, axis=1)
+        at_hours = at_rates[row] * (1.0 - further) + np.append(at_rates, 0.0)[row + 1] * further
+        allowed[c] = np.minimum(allowed[c], at_hours)
+    return np.asarray(np.clip(allowed, plan.preferred_utilisation, 1.0))
+
+
+def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
+    """Return where each workload may go and the requests per node and hour there."""
+    table = plan.requests_per_node_h
+    months = plan.months.hour_periods[window.hours] if table.shape[2] > 1 else None
+    rents = any(workload.rented_tiers for workload in plan.workloads)
+    waits = allowed_loads(plan, window.demand_requests) if rents else None
+    any_wait = np.ones((len(plan.clusters), 1)) if rents else None
+    routes = []
+    for w, workload in enumerate(plan.workloads):
+        rates = [_NOWHERE] * len(plan.clusters)
+        for c in workload.cluster_order:
+            rate = table[c, w] if months is None else table[c, w].take(months)
+            speed = window.speed.get((c, w))
+            rates[c] = rate if speed is None else rate * speed
+        tokens, outgrown = workload.tokens_per_request[:1], None
+        if months is not None:
+            tokens = workload.tokens_per_request.take(months)
+            if np.any(table[list(workload.cluster_order), w] <= 0.0):
+                outgrown = np.all(table[:, w] <= 0.0, axis=0).take(months)
+        routes.append(
+            Route(
+                tiers=workload.cluster_tiers,
+                rates=rates,
+                tokens_per_request=tokens,
+                rented=workload.rented_tiers,
+                allowed=None if not workload.rented_tiers else any_wait if workload.deadline_h else waits,
+                outgrown=outgrown,
+            )
+        )
+    return routes
+
+
+_FEW = 0.25  # below this share of hours, working on the hours alone is cheaper than on whole arrays

@@ -1,0 +1,371 @@
+"""What is agreed with vendors, lessors, lenders and landlords: quotes, rent, loans, finance leases, yearly costs.
+
+**Quotes.** What accelerators cost on the day they are ordered: quotes that expire, volume tiers. Hosts, network and
+storage have prices of their own, in the catalogue or the scenario.
+
+**Rent.** A term signed at time s (in hours from the start) costs p₀·(1 + g)^(s / hours of a year) an hour until it
+ends, whatever the market does meanwhile. What is left of it when the machines go is owed in part.
+
+**Loans.** A share of each month's purchases is drawn at the month's end, less a fee. From the next month on a tranche P
+of n months, g of them grace, at i = yearly rate / 12 a month, has left after k months the share f(k) of P:
+
+* grace:     f(k) = 1 for k ≤ g; only interest is paid
+* annuity:   f(k) = ((1 + i)^(n − g) − (1 + i)^(k − g)) / ((1 + i)^(n − g) − 1): equal payments
+* straight:  f(k) = 1 − (k − g) / (n − g): equal repayments
+* bullet:    f(k) = 1 until the last month, which pays it back
+
+Where a share b is to be left at the end (a balloon, or the buy-out of a lease), it is b + (1 − b)·f(k), and the last
+month pays b back besides. Month k pays interest i·P·f(k − 1) and repays P·(f(k − 1) − f(k)). Balances are whole cents:
+what is repaid sums to P.
+
+**Finance leases.** A lease of machines that cost C at i = yearly rate / 12 a month over n months, with a share b of C
+left at the end (the price of the buy-out), is paid in equal amounts A with C = A·(1 − vⁿ)/i + b·C·vⁿ, v = 1 / (1 + i).
+Where the machines are to be bought out the debt is C and its last payment b·C (ASC 842: an option that will be used is
+part of the payments); where they go back it is what the payments alone are worth, C·(1 − b·vⁿ), and nothing is left.
+Either way it is the annuity of a loan. Months are the lease's own: one signed on the 15th pays on the 15th, one signed
+on the 31st on the last day of shorter months.
+
+**Yearly costs** (people, space, support, licences) are prorated by each period's share of a month, and rise once a year
+on the anniversary of the horizon's start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+import numpy as np
+
+from planner.arrays import Cents, Floats
+from planner.errors import Problem, ScenarioError
+from planner.finance import refusals
+from planner.finance.ledger import cents, series_cents, usd, whole_cents
+from planner.finance.months import MonthGrid
+from planner.finance.tariffs import escalation
+from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
+
+
+class TierRule(StrEnum):
+    """Which units of an order a volume discount applies to."""
+
+    WHOLE_ORDER = "whole_order"
+    """The tier reached prices every unit."""
+    MARGINAL = "marginal"
+    """Each tier prices only the units inside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscountTier:
+    """A discount from a number of units on."""
+
+    minimum_units: int
+    """Units in the order from which the discount holds."""
+    discount_fraction: float
+    """Share taken off the list price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """A vendor's price, and the order dates it holds for."""
+
+    name: str
+    """Whose quote it is, for error messages and the assumptions table."""
+    list_price_usd: float
+    """Price of one unit before discount."""
+    tiers: tuple[DiscountTier, ...] = ()
+    """Volume discounts, by rising number of units."""
+    tier_rule: TierRule = TierRule.WHOLE_ORDER
+    """Which units a tier prices."""
+    valid_from: date | None = None
+    """First order date; None for always."""
+    valid_until: date | None = None
+    """Last order date, included; None for never expiring."""
+
+    def __post_init__(self) -> None:
+        """Refuse negative prices, discounts outside 0 to 1, tiers out of order and dates reversed."""
+        path = f"quotes[{self.name}]"
+        problems = [refusals.not_negative(f"{path}.list_price_usd", self.list_price_usd)]
+        minima = [tier.minimum_units for tier in self.tiers]
+        if minima != sorted(set(minima)) or any(units < 1 for units in minima):
+            message = f"minimum_units must be 1 or more and rise from tier to tier, not {minima}"
+            problems.append(Problem(path=f"{path}.tiers", message=message))
+        for tier in self.tiers:
+            place = f"{path}.tiers[{tier.minimum_units}].discount_fraction"
+            problems.append(refusals.fraction(place, tier.discount_fraction))
+        if self.valid_from and self.valid_until and self.valid_until < self.valid_from:
+            message = f"the quote ends on {self.valid_until}, before it begins on {self.valid_from}"
+            problems.append(Problem(path=f"{path}.valid_until", message=message))
+        refusals.raise_problems(problems)
+
+    def holds_on(self, order_date: date) -> bool:
+        """Return whether an order on this date gets the quoted price."""
+        begins = self.valid_from is None or self.valid_from <= order_date
+        return begins and (self.valid_until is None or order_date <= self.valid_until)
+
+    def order_cents(self, units: int) -> int:
+        """Return what an order of this many units costs, in cents."""
+        if units < 0:
+            raise ScenarioError(Problem(path=f"quotes[{self.name}]", message=f"cannot order {units} units"))
+        edges = np.array([0, *(tier.minimum_units for tier in self.tiers)])
+        prices = self.list_price_usd * (1 - np.array([0.0, *(tier.discount_fraction for tier in self.tiers)]))
+        if self.tier_rule is TierRule.WHOLE_ORDER:
+            reached = int(np.searchsorted(edges, units, side="right")) - 1
+            return int(cents(prices[reached] * units))
+        # Tier k prices units minimum_k to minimum_(k+1) − 1, counting from one.
+        starts = np.maximum(edges, 1)
+        ends = np.array([*starts[1:], np.inf])
+        inside = np.clip(np.minimum(units + 1, ends) - starts, 0, None)
+        return int(cents(float(prices @ inside)))
+
+
+def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote:
+    """Return the quote for an order date: of those that hold, the one that begins last.
+
+    An expired special offer thus falls back to the standing price list. No quote for a date is an error that
+    says which dates the quotes hold for.
+    """
+    holding = [quote for quote in quotes if quote.holds_on(order_date)]
+    if not holding:
+        spans = "; ".join(
+            f"{quote.name}: {quote.valid_from or 'any time'} to {quote.valid_until or 'any time'}" for quote in quotes
+        )
+        message = f"no quote holds on the order date {order_date}"
+        raise ScenarioError(Problem(path="quotes", message=message, hint=spans or "there are no quotes"))
+    return max(holding, key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date))
+
+
+def term_prices_usd_per_h(first_usd_per_h: float, change_per_year: float, signed_h: Floats) -> Floats:
+    """Return what an hour costs in each term by when it is signed, shape (terms,)."""
+    prices: Floats = first_usd_per_h * (1.0 + change_per_year) ** (signed_h / HOURS_PER_YEAR)
+    return prices
+
+
+def mean_price_usd_per_h(edge_h: Floats, term_edge_h: Floats, prices_usd_per_h: Floats) -> Floats:
+    """Return what an hour costs on average in each month, shape (months,).
+
+    Σ hours of the month in a term · its price / Σ those hours, zero in months before the first term. Terms follow one
+    another between ``term_edge_h`` (terms + 1) and reach beyond the horizon.
+    """
+    low = np.maximum(edge_h[:-1, None], term_edge_h[None, :-1])
+    high = np.minimum(edge_h[1:, None], term_edge_h[None, 1:])
+    hours = np.maximum(high - low, 0.0)
+    total = hours.sum(axis=1)
+    mean: Floats = np.divide(hours @ prices_usd_per_h, total, out=np.zeros(total.shape), where=total > 0)
+    return mean
+
+
+def left_of_term_usd(leaves_h: float, term_edge_h: Floats, prices_usd_per_h: Floats) -> float:
+    """Return the rent from the time of leaving to the end of the term that runs then, for one accelerator."""
+    term = int(np.searchsorted(term_edge_h, leaves_h, side="right")) - 1
+    if leaves_h == term_edge_h[term]:  # on the day of renewal nothing is left
+        return 0.0
+    return float((term_edge_h[term + 1] - leaves_h) * prices_usd_per_h[term])
+
+
+class Amortisation(StrEnum):
+    """How a loan is paid back."""
+
+    ANNUITY = "annuity"
+    STRAIGHT = "straight"
+    BULLET = "bullet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoanTerms:
+    """What was agreed with the lender."""
+
+    share_fraction: float
+    """Share of each purchase that is drawn."""
+    rate_per_year: float
+    """Nominal: a twelfth of it is charged a month."""
+    term_months: int
+    """Months from draw to the last payment, grace included."""
+    grace_months: int
+    amortisation: Amortisation
+    fee_fraction: float
+    """Share of what is drawn, kept by the lender at once."""
+    least_cover_ratio: float | None
+    """Covenant: operating cash flow over debt service of a fiscal quarter; None for none."""
+    balloon_fraction: float = 0.0
+    """Share of what is drawn that the last payment pays back besides its own part."""
+
+    def left_fraction(self) -> Floats:
+        """Return f(0) to f(n), the share of a tranche that is left after each month, shape (term_months + 1,)."""
+        left = self.balloon_fraction + (1.0 - self.balloon_fraction) * self._without_balloon()
+        left[-1] = 0.0
+        return left
+
+    def _without_balloon(self) -> Floats:
+        months = np.arange(self.term_months + 1.0)
+        paying = self.term_months - self.grace_months
+        done = np.maximum(months - self.grace_months, 0.0)
+        rate = self.rate_per_year / MONTHS_PER_YEAR
+        if self.amortisation is Amortisation.BULLET:
+            return np.where(months < self.term_months, 1.0, 0.0)
+        if self.amortisation is Amortisation.STRAIGHT or rate == 0:
+            return np.asarray(1.0 - done / paying)
+        # (1 + i)^m − 1 without the loss of digits that a small rate brings.
+        grown: Floats = np.expm1(np.log1p(rate) * np.append(done, paying))
+        return np.asarray(1.0 - grown[:-1] / grown[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoanSchedule:
+    """What is drawn and paid by month, in cents, shape (months, clusters) each."""
+
+    drawn_cents: Cents
+    fee_cents: Cents
+    interest_cents: Cents
+    repaid_cents: Cents
+    balance_cents: Cents
+    """Owed at each month's end."""
+
+
+def loan_schedule(terms: LoanTerms, purchases_cents: Cents) -> LoanSchedule:
+    """Return the schedule of a loan on purchases of shape (months, clusters)."""
+    months = purchases_cents.shape[0]
+    drawn = cents(usd(purchases_cents) * terms.share_fraction)
+    fees = cents(usd(drawn) * terms.fee_fraction)
+    balance, interest = np.zeros_like(drawn), np.zeros(drawn.shape)
+    left, rate = terms.left_fraction(), terms.rate_per_year / MONTHS_PER_YEAR
+    for month in np.flatnonzero(drawn.any(axis=1)):
+        shown = min(months - month, left.size)
+        balance[month : month + shown] += whole_cents(drawn[month] * left[:shown, None])
+        charged = min(months - month - 1, left.size - 1)
+        interest[month + 1 : month + 1 + charged] += usd(drawn[month]) * left[:charged, None] * rate
+    return LoanSchedule(
+        drawn_cents=drawn,
+        fee_cents=fees,
+        interest_cents=series_cents(interest),
+        repaid_cents=drawn - np.diff(balance, axis=0, prepend=0),
+        balance_cents=balance,
+    )
+
+
+_SAME_MONTH = 1e-9
+"""Month coordinates that differ by less are the same moment; a payment due as a period ends belongs to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTerms:
+    """What was agreed with the lessor."""
+
+    rate_per_year: float
+    """Nominal, implicit in the payments: a twelfth of it is charged a month."""
+    term_months: int
+    buy_out_fraction: float
+    """Share of what the machines cost that the payments leave, due if they are bought out."""
+    is_bought: bool
+    """Whether they are bought out at the end, or go back."""
+    exit_fee_fraction: float
+    """Share of what is owed that leaving early costs besides paying it off."""
+
+    @property
+    def owed_fraction(self) -> float:
+        """The debt on the first day as a share of what the machines cost: 1, or 1 − b·vⁿ where they go back."""
+        if self.is_bought:
+            return 1.0
+        return 1.0 - self.buy_out_fraction * (1.0 + self.rate_per_year / MONTHS_PER_YEAR) ** -self.term_months
+
+    def left_fraction(self) -> Floats:
+        """Return the share of the debt that is left after each month, shape (term_months + 1,)."""
+        return LoanTerms(
+            share_fraction=1.0,
+            rate_per_year=self.rate_per_year,
+            term_months=self.term_months,
+            grace_months=0,
+            amortisation=Amortisation.ANNUITY,
+            fee_fraction=0.0,
+            least_cover_ratio=None,
+            balloon_fraction=self.buy_out_fraction if self.is_bought else 0.0,
+        ).left_fraction()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSchedule:
+    """What one lease pays and owes by period, in cents, shape (periods,) each."""
+
+    principal_cents: Cents
+    interest_cents: Cents
+    balance_cents: Cents
+    """Owed at each period's end."""
+    exit_fee_cents: Cents
+    paid_months: Floats
+    """Month coordinate of the payment, the mean of all in a period by what they pay; NaN without one."""
+    ends: int
+    """Period in which the last payment falls; the number of periods where that is later."""
+
+
+def lease_schedule(
+    terms: LeaseTerms, owed_cents: int, day_months: Floats, edge_coordinates: Floats, leaves_months: float = np.inf
+) -> LeaseSchedule:
+    """Return the schedule of a debt, paid off at once where the lessee leaves before its end.
+
+    ``day_months`` are month coordinates of its signing and of each payment, shape (term_months + 1,). Leaving pays what
+    is owed, interest since the last payment, and the fee on what is owed.
+    """
+    left, rate, periods = terms.left_fraction(), terms.rate_per_year / MONTHS_PER_YEAR, edge_coordinates.size - 1
+    signed_months, due = float(day_months[0]), day_months[1:]
+    balances = whole_cents(owed_cents * left)
+    interest_usd = usd(owed_cents) * left[:-1] * rate
+    fee = 0
+    if leaves_months < due[-1] - _SAME_MONTH:
+        regular = int(np.searchsorted(due, leaves_months + _SAME_MONTH))
+        since = max(leaves_months - float(day_months[regular]), 0.0)
+        due = np.append(due[:regular], leaves_months)
+        interest_usd = np.append(interest_usd[:regular], interest_usd[regular] * since)
+        fee = int(cents(usd(balances[regular]) * terms.exit_fee_fraction))
+        balances = np.append(balances[: regular + 1], 0)
+    principal, interest = -np.diff(balances), series_cents(interest_usd)
+    period = np.searchsorted(edge_coordinates, due - _SAME_MONTH, side="right") - 1
+
+    def by_period(amounts: Floats | Cents) -> Floats:
+        sums = np.bincount(np.minimum(period, periods), weights=amounts, minlength=periods + 1)
+        return sums[:periods].astype(np.float64)
+
+    paid, fees = by_period(principal), np.zeros(periods, dtype=np.int64)
+    if fee:
+        fees[period[-1]] = fee
+    all_paid = by_period(principal + interest)
+    begun = np.searchsorted(edge_coordinates, signed_months + _SAME_MONTH, side="right") - 1
+    return LeaseSchedule(
+        principal_cents=whole_cents(paid),
+        interest_cents=whole_cents(by_period(interest)),
+        balance_cents=np.where(np.arange(periods) >= begun, owed_cents - whole_cents(np.cumsum(paid)), 0),
+        exit_fee_cents=fees,
+        paid_months=np.divide(
+            by_period((principal + interest) * due), all_paid, out=np.full(periods, np.nan), where=all_paid > 0
+        ),
+        ends=int(min(period[-1], periods)),
+    )
+
+
+def yearly_cost_usd(
+    quantity: Floats, unit_usd_per_year: float, grid: MonthGrid, escalator_per_year: float = 0.0
+) -> Floats:
+    """Return quantity × yearly unit price, by period, shape (periods, clusters) both ways.
+
+    The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars
+    insured.
+    """
+    refusals.raise_problems(
+        [
+            refusals.not_negative("unit_usd_per_year", unit_usd_per_year),
+            refusals.annual_rate("escalator_per_year", escalator_per_year),
+            refusals.not_negative("quantity", float(np.min(quantity, initial=0.0))),
+        ]
+    )
+    per_period = unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)
+    return quantity * per_period[:, None]
+
+
+def colocation_usd(
+    provisioned_kw: Floats,
+    rent_usd_per_kw_month: float,
+    grid: MonthGrid,
+    escalator_per_year: float,
+) -> Floats:
+    """Return the rent for provisioned power, used or not, shape (periods, clusters)."""
+    return yearly_cost_usd(provisioned_kw, rent_usd_per_kw_month * MONTHS_PER_YEAR, grid, escalator_per_year)

@@ -1,0 +1,350 @@
+"""What a reader is shown, as data: sentences, grids with bars, charts, and the sections that they stand in.
+
+The room that knows a fact makes these once; the renderers (terminal, HTML, SVG, workbook) turn any of them into a file,
+and know nothing of what the answer is about. In text, words between backticks are something to type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import ClassVar, Literal
+
+from planner.output.scales import Points, Scale
+
+Tone = Literal["headline", "note", "summary", ""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """A paragraph."""
+
+    kind: ClassVar[str] = "sentence"
+    text: str
+    """What it says."""
+    tone: Tone = ""
+    """How much of the reader's attention it asks for."""
+
+
+def sentences(lines: Sequence[str], tone: Tone = "") -> list[Sentence]:
+    """Return lines as paragraphs of one tone."""
+    return [Sentence(text=line, tone=tone) for line in lines]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a bar."""
+
+    name: str
+    """What it is."""
+    share: float
+    """Of the longest bar, 0 to 1."""
+    colour: int
+    """Index into the palette."""
+    shown: str = ""
+    """Its size in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A bar of parts in the cell of a grid; the numbers stand beside it, so a screen reader passes over it."""
+
+    kind: ClassVar[str] = "bar"
+    parts: Sequence[Part]
+    lead: float = 0.0
+    """Share of the longest bar at which it begins: a step of a waterfall."""
+    is_group: bool = False
+    """Parts below one another, for what is compared and does not add up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Bars about a middle, as shares of the cell's width: a tornado's swing, or percentiles about their median."""
+
+    kind: ClassVar[str] = "span"
+    pieces: Sequence[tuple[str, float, float]]
+    """Style, beginning and length of each."""
+    middle: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shade:
+    """A number on a tint, or struck out, with what a pointer is told of it."""
+
+    kind: ClassVar[str] = "shade"
+    text: str
+    depth: int | None
+    """Of the tint, 0 to 4; None where the number is struck out."""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Path:
+    """A dotted path that a narrow column may break behind its dots and underscores."""
+
+    kind: ClassVar[str] = "path"
+    text: str
+
+
+Cell = str | Bar | Span | Shade | Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table as a reader meets it; its first column names the rows."""
+
+    kind: ClassVar[str] = "grid"
+    caption: str
+    header: Sequence[Cell]
+    rows: Sequence[Sequence[Cell]]
+    numeric: Sequence[int] = ()
+    """Columns aligned right."""
+    unbroken: Sequence[int] = ()
+    """Columns that keep to a line."""
+    legend: Mapping[str, int] = field(default_factory=dict)
+    """Names and colours of what its bars are made of, shown above it."""
+    swatches: Mapping[int, int] = field(default_factory=dict)
+    """Colours that stand before headings, by column."""
+
+
+def bar_grid(
+    header: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[str], Cell | Sequence[Part]]],
+    caption: str,
+    legend: Mapping[str, int] | None = None,
+) -> Grid:
+    """Return a grid of (name, numbers, bar or its parts): the bar has the last column."""
+    cells = [
+        (name, *numbers, drawn if isinstance(drawn, str | Bar | Span | Shade | Path) else Bar(parts=drawn))
+        for name, numbers, drawn in rows
+    ]
+    return Grid(caption=caption, header=header, rows=cells, numeric=range(1, len(header) - 1), legend=legend or {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One headline figure."""
+
+    term: str
+    value: str
+    range: str = ""
+    """Where it lies in other replications."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Headline figures side by side."""
+
+    kind: ClassVar[str] = "facts"
+    facts: Sequence[Fact]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bullets:
+    """A list of lines."""
+
+    kind: ClassVar[str] = "bullets"
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command on a line of its own."""
+
+    kind: ClassVar[str] = "command"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """Files that lie beside the page."""
+
+    kind: ClassVar[str] = "links"
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strips:
+    """Histograms on one scale, one strip for each name."""
+
+    kind: ClassVar[str] = "strips"
+    summary: str
+    strips: Sequence[tuple[str, int, Sequence[tuple[float, str]]]]
+    """Name, colour and bars: the height of each as a share of the highest, and what a pointer is told of it."""
+    highest: str
+    """The highest bar in words."""
+    ticks: Sequence[str]
+    """Labels along the scale, evenly spaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Blocks that are folded until asked for."""
+
+    kind: ClassVar[str] = "folded"
+    title: str
+    blocks: Sequence[Block]
+    is_open: bool = False
+    css: Literal["", "dump", "plan", "roomy"] = ""
+    """``dump`` is every row of a file that lies beside the report: print leaves it folded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One line, or one layer of a stack, over time."""
+
+    name: str
+    """What it shows; series of one name are shown and hidden together in all charts."""
+    points: Points
+    """(days since start, value), in time order; None leaves a gap."""
+    colour: int
+    """Index into the palette; −1 is the colour of text, for the whole."""
+    fine: Points = ()
+    """The same at a finer step, drawn faint behind."""
+    bands: Sequence[tuple[Points, Points]] = ()
+    """Lower and upper edges of bands around the line, the widest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """An event on the lanes below a chart."""
+
+    kind: str
+    """Lane it lies on."""
+    start: float
+    """Days since start."""
+    end: float
+    """Days since start; the same as ``start`` for what takes no time."""
+    label: str
+    """What happened, in a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeChart:
+    """A chart over time, which a page lets its reader zoom and read."""
+
+    kind: ClassVar[str] = "timechart"
+    key: str
+    """Identifier within the page."""
+    title: str
+    """Heading."""
+    summary: str
+    """What is to be seen, for those who cannot see it."""
+    unit: str
+    """percent, usd, or the word for what is counted."""
+    start: date
+    """First day."""
+    days: float
+    """Length of the horizon."""
+    series: Sequence[Series]
+    """Lines or layers; layers are stacked in this order from the bottom."""
+    stacked: bool = False
+    """Layers on one another instead of lines."""
+    logarithmic: bool = False
+    """Equal ratios at equal distances."""
+    markers: Sequence[Marker] = ()
+    """Events to mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One side of a panel."""
+
+    scale: Scale
+    """What it spans."""
+    ticks: Sequence[tuple[float, str]] = ()
+    """Values with their labels; a label may be empty."""
+    label: str = ""
+    """What it shows, with its unit."""
+    grid: bool = True
+    """Whether lines cross the panel at the ticks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line through points, dots at them, or both."""
+
+    points: Points
+    colour: int
+    stroke: float = 2.4
+    """Width of the line; 0 for dots alone."""
+    radius: float = 0.0
+    """Of the dots; 0 for none."""
+    is_dashed: bool = True
+    """Whether it has the dash of its colour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """What lies between two edges."""
+
+    upper: Points
+    lower: Points
+    colour: int
+    opacity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A bar from one corner to the other."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    colour: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A line from top to bottom, with a note at its head."""
+
+    x: float
+    note: str = ""
+    is_dashed: bool = False
+
+
+Mark = Line | Area | Box | Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Marks between two axes."""
+
+    x: Axis
+    y: Axis
+    marks: Sequence[Mark]
+    title: str = ""
+    height: float = 320.0
+    """Of the room between the axes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A chart that stands still: panels with axes, and marks in the coordinates of those axes."""
+
+    kind: ClassVar[str] = "picture"
+    title: str
+    panels: Sequence[Panel]
+    keys: Mapping[str, int] = field(default_factory=dict)
+    """Legend: names with the index of their colour."""
+    shape: Literal["line", "square", "dot"] = "line"
+    """What stands before a name in the legend."""
+    note: str = ""
+    """A line below the title."""
+    columns: int = 1
+    """Panels beside one another."""
+
+
+Figure = TimeChart | Picture
+Block = Sentence | Grid | Facts | Bullets | Command | Links | Strips | Folded | TimeChart | Picture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One part of a report."""
+
+    key: str
+    """Anchor."""
+    title: str
+    """The question it answers."""
+    blocks: Sequence[Block]

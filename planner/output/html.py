@@ -1,0 +1,254 @@
+"""Blocks as HTML: one self-contained page whose policy lets it load nothing.
+
+Whatever is not markup already is text, and text is escaped; control characters and marks that turn the reading
+direction are shown, not obeyed. Tables have bars as cells: they read as numbers first, need no script, and print.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from planner.errors import printable
+from planner.output.blocks import Block, Folded, Grid, Marker, Picture, Section, Sentence, TimeChart
+from planner.output.scales import colour_class, shortened
+from planner.output.svg import FULL, month_labels, paths_of, scale_of, svg_of
+from planner.output.words import axis_label
+
+_FOLDER = Path(__file__).parent / "templates"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 260, 62, 10, 10, 26
+LANE_HEIGHT = 16
+
+
+def escaped(content: object) -> Markup:
+    """Return text as HTML; markup stays what it is."""
+    return content if isinstance(content, Markup) else _escaped(str(content))
+
+
+@functools.lru_cache(maxsize=8192)  # months, names and small numbers stand in one table after another
+def _escaped(content: str) -> Markup:
+    return Markup(escape(printable(content)))
+
+
+@functools.cache
+def environment(folder: Path = _FOLDER) -> Environment:
+    """Return what fills in templates of a folder."""
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=escaped,
+    )
+    made.filters |= {
+        "colour_class": colour_class,
+        "width": lambda share: f"{max(0.0, min(share, 1.0)) * 100:.3f}%",
+        "breakable": lambda name: Markup(re.sub("[._]", r"\g<0><wbr>", str(escaped(name)))),
+        "column_classes": _column_classes,
+        "body_rows": _body_rows,
+        "drawing": _drawing,
+        "inline_svg": _inline_svg,
+    }
+    return made
+
+
+@functools.cache
+def _macros() -> Any:
+    return environment().get_template("blocks.html").module
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Return a style or script of the page."""
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def policy(*scripts: str) -> str:
+    """Return the content policy: our own scripts by their hashes, inline styles, and no address whatever."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def page(title: str, lead: str, sections: Sequence[Section], memo: Sequence[Section] = ()) -> bytes:
+    """Return the whole file; ``memo`` is what it prints as, where there is one."""
+    style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
+    filled = environment().get_template("page.html")
+    document = filled.render(
+        title=title,
+        lead=lead,
+        sections=sections,
+        memo=memo,
+        m=_macros(),
+        policy=Markup(policy(script)),
+        style=Markup(style),
+        script=Markup(script),
+    )
+    return f"{document}\n".encode()
+
+
+def memo_page(title: str, sections: Sequence[Section]) -> bytes:
+    """Return a memo as a page that prints to two pages."""
+    filled = environment().get_template("memo.html")
+    return f"{filled.render(title=title, memo=sections, m=_macros(), style=Markup(asset('memo.css')))}\n".encode()
+
+
+def section_html(section: Section) -> Markup:
+    """Return a section under its question."""
+    return Markup(_macros().section(section))
+
+
+def blocks_html(blocks: Sequence[Block]) -> Markup:
+    """Return blocks without a heading."""
+    return Markup(_macros().blocks(blocks))
+
+
+def markdown(title: str, sections: Sequence[Section]) -> str:
+    """Return sections of sentences and grids as Markdown."""
+    lines = [f"# {title}"]
+    for section in sections:
+        lines += ["", f"## {section.title}"]
+        for block in section.blocks:
+            match block:
+                case Sentence():
+                    lines += ["", html.escape(block.text, quote=False)]
+                case Grid():
+                    cells = [block.header, ["---"] * len(block.header), *block.rows]
+                    lines += [
+                        "",
+                        *("| " + " | ".join(_markdown_cell(str(cell)) for cell in row) + " |" for row in cells),
+                    ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_cell(text: str) -> str:
+    return html.escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
+
+
+def _column_classes(grid: Grid) -> list[str]:
+    """Return the style of each column: numbers to the right, bars wide, names that keep to a line."""
+    styles = dict.fromkeys(grid.unbroken, "unbroken") | dict.fromkeys(grid.numeric, "number")
+    return [styles.get(place, "") for place in range(len(grid.header))]
+
+
+def _body_rows(grid: Grid, cell: Callable[[object], Markup]) -> Markup:
+    """Return the rows of a grid; those of plain text without a macro's care: reports have tens of thousands of them."""
+    marked = [f' class="{name}"' if name else "" for name in _column_classes(grid)]
+    lines = []
+    for row in grid.rows:
+        parts = []
+        for place, content in enumerate(row):
+            plain = isinstance(content, str)
+            shown = escaped(content) if plain else cell(content)
+            bars = ' class="barcell"' if getattr(content, "kind", "") in ("bar", "span") else marked[place]
+            parts.append(
+                f'<th{marked[0]} scope="row">{shown}</th>' if place == 0 else f"<td{bars}>{shown}</td>",
+            )
+        lines.append(f"<tr>{''.join(parts)}</tr>\n")
+    return Markup("".join(lines))
+
+
+def _inline_svg(picture: Picture) -> Markup:
+    """Return a picture as part of a page, on which no two have the same identifiers."""
+    place = zlib.crc32(picture.title.encode())
+    return Markup(svg_of(picture).partition("?>")[2].strip().replace("panel-", f"panel-{place:x}-"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A chart over time as its template fills it in."""
+
+    days: str
+    low: str
+    high: str
+    lanes: Sequence[str]
+    height: int
+    ticks: Sequence[tuple[str, str, str]]
+    """How far down each line lies, and its label, in words."""
+    months: Sequence[tuple[str, str]]
+    marks: Markup
+    events: Markup
+    numbers: Folded
+    width: int = WIDTH
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    across: int = WIDTH - RIGHT - LEFT
+    down: int = HEIGHT - BOTTOM - TOP
+    below: int = HEIGHT - BOTTOM
+    full: int = FULL
+    lane_height: int = LANE_HEIGHT
+
+
+def _drawing(chart: TimeChart) -> Drawing:
+    """Return the coordinates of a chart: the marks lie in days since start across and thousandths down."""
+    scale, lanes = scale_of(chart), tuple(dict.fromkeys(marker.kind for marker in chart.markers))
+    down = HEIGHT - TOP - BOTTOM
+    places = [(TOP + down * (1 - (scale.share(tick) or 0.0)), axis_label(tick, chart.unit)) for tick in scale.ticks()]
+    groups = []
+    for series, paths in paths_of(chart, scale):
+        drawn = "".join(f'<path d="{path}" class="{css}"></path>' for css, path in paths)
+        x = " ".join(shortened(x) for x, _ in series.points)
+        values = " ".join("-" if v is None else f"{v:.5g}" for _, v in series.points)
+        groups.append(
+            f'<g class="{colour_class(series.colour)}" data-series="{escaped(series.name)}" '
+            f'data-x="{x}" data-v="{values}">{drawn}</g>\n'
+        )
+    return Drawing(
+        days=shortened(chart.days),
+        low=repr(scale.low),
+        high=repr(scale.high),
+        lanes=lanes,
+        height=HEIGHT + LANE_HEIGHT * len(lanes),
+        ticks=[(shortened(y), shortened(y + 4), label) for y, label in places],
+        months=[
+            (shortened(LEFT + (WIDTH - LEFT - RIGHT) * day / chart.days), label)
+            for day, label in month_labels(chart.start, chart.days)
+        ],
+        marks=Markup("".join(groups)),
+        events=_events(tuple(chart.markers), lanes),
+        numbers=_numbers(chart),
+    )
+
+
+@functools.lru_cache(maxsize=16)  # all charts of a report have the same
+def _events(markers: Sequence[Marker], lanes: Sequence[str]) -> Markup:
+    """Return the marks on the lanes."""
+    return Markup(
+        "".join(
+            f'<rect x="{shortened(marker.start)}" y="{lanes.index(marker.kind) * 10 + 1}" '
+            f'width="{shortened(max(marker.end - marker.start, 0.05))}" height="8" '
+            f'class="event e-{escaped(marker.kind)}" data-label="{escaped(marker.label)}"></rect>\n'
+            for marker in markers
+        )
+    )
+
+
+def _numbers(chart: TimeChart) -> Folded:
+    """Return the numbers behind a chart, folded."""
+    first = chart.series[0].points if chart.series else ()
+    days = [(chart.start + timedelta(days=x)).strftime("%Y-%m") for x, _ in first]
+    values = [[v for _, v in series.points] for series in chart.series]
+    rows = [
+        (day, *("" if column[i] is None else axis_label(column[i] or 0.0, chart.unit) for column in values))
+        for i, day in enumerate(days)
+    ]
+    header = ("month", *(series.name for series in chart.series))
+    numbers = Grid(caption=f"{chart.title}, the numbers", header=header, rows=rows, numeric=range(1, len(header)))
+    return Folded(title="The numbers", blocks=[numbers])

@@ -1,0 +1,502 @@
+r"""Tables: their columns described once, their cells as files and reports show them, and the one CSV writer.
+
+The same table always gives the same bytes, and a spreadsheet opens them as meant. Numbers are plain decimals without
+exponent or thousands mark; an unknown number (NaN, None) is an empty cell; money held in cents is written from the
+integer, so no float ever touches it. Text that a spreadsheet would run as a formula (=, +, −, @, tab, carriage return
+or line feed at the start, and the full-width forms of the four signs) is given a leading apostrophe, as OWASP advises
+on CSV injection. Line ends are ``\n`` on every system.
+
+Beside the files lies their dictionary, ``datapackage.json`` to the Data Package v1 specification: every column of every
+file with its unit, the separator, the decimal mark and a checksum, so that a tool (or a person a year later) can read
+the files without this program.
+
+One currency rule: all money is in US dollars, its column name ends in ``_usd`` or ``_usd_per_…``, and no file
+has two currencies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import ConservationError, Problem, ScenarioError
+from planner.units import DOLLARS, unit_of
+
+Cells = Sequence[Any] | NDArray[Any]
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SCHEMA_VERSION = "1.0.0"
+"""Version of the columns: the first number changes when a column is renamed, removed or changes meaning."""
+CURRENCY = "USD"
+"""All money in all files; a second currency would need a column of its own, and there is none."""
+
+
+class ColumnKind(StrEnum):
+    """What the cells of a column are."""
+
+    TEXT = "text"
+    """Any text; neutralised where a spreadsheet would run it."""
+    DATE = "date"
+    """A day as 2026-03-01."""
+    MONTH = "month"
+    """A month as 2026-03: sorts as text."""
+    INTEGER = "integer"
+    """A whole number."""
+    DECIMAL = "decimal"
+    """A number with a fixed count of decimals."""
+    CENTS = "cents"
+    """Money held in whole cents, written in dollars with two decimals, exactly."""
+    BOOLEAN = "boolean"
+    """true or false."""
+
+
+FRICTIONLESS_TYPES = {
+    ColumnKind.TEXT: "string",
+    ColumnKind.DATE: "date",
+    ColumnKind.MONTH: "yearmonth",
+    ColumnKind.INTEGER: "integer",
+    ColumnKind.DECIMAL: "number",
+    ColumnKind.CENTS: "number",
+    ColumnKind.BOOLEAN: "boolean",
+}
+"""The Table Schema type of each kind (specs.frictionlessdata.io/table-schema)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of an output file."""
+
+    name: str
+    """Heading, in snake case with its unit as suffix; never renamed within a schema version."""
+    kind: ColumnKind
+    """What its cells are."""
+    description: str
+    """One sentence for the data dictionary."""
+    unit: str = ""
+    """Unit of the cells; empty for text and dates."""
+    decimals: int = 6
+    """Decimals written, for DECIMAL columns."""
+    measured_by: str = ""
+    """Column whose cells name what this one measures, row by row: an amount of dollars then has two decimals."""
+
+
+def text_column(name: str, description: str) -> Column:
+    """Return a column of text."""
+    return Column(name=name, kind=ColumnKind.TEXT, description=description)
+
+
+def number_column(name: str, description: str, decimals: int = 6, unit: str | None = None) -> Column:
+    """Return a column of numbers, in the unit that its name states unless another is."""
+    unit = unit_of(name) or "" if unit is None else unit
+    return Column(name=name, kind=ColumnKind.DECIMAL, description=description, unit=unit, decimals=decimals)
+
+
+def cents_column(name: str, description: str) -> Column:
+    """Return a column of money to the cent."""
+    return Column(name=name, kind=ColumnKind.CENTS, description=description, unit=DOLLARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """One output file: its name, what a row is, and its columns."""
+
+    name: str
+    """File name without suffix."""
+    description: str
+    """What the file holds and what one row is."""
+    columns: tuple[Column, ...]
+    """Its columns, in order."""
+    key: tuple[str, ...] = ()
+    """Columns that together name a row once."""
+
+    def of_rows(self, rows: Iterable[Sequence[Any]]) -> Table:
+        """Return the table of some rows, their cells in the order of the columns."""
+        cells = list(zip(*rows, strict=True)) or [()] * len(self.columns)
+        return Table(self, {column.name: list(below) for column, below in zip(self.columns, cells, strict=True)})
+
+
+class Table:
+    """A table of an answer, made in this process or read from its file: cells as made, as text and as numbers.
+
+    What a report says of a number is what the file says of it: ``numbers`` are rounded as the file has them, so a
+    report that is made anew from a folder is the same to the byte.
+    """
+
+    def __init__(self, description: TableDescription, columns: Mapping[str, Cells]) -> None:
+        """Take the columns that the description names, all of one length."""
+        wanted = [column.name for column in description.columns]
+        if odd := sorted(set(wanted) ^ set(columns)):
+            message = f"table {description.name}: the columns do not match its description: {', '.join(odd)}"
+            raise ConservationError(message)
+        lengths = {len(columns[name]) for name in wanted}
+        if len(lengths) > 1:
+            raise ConservationError(f"table {description.name}: columns of different length: {sorted(lengths)}")
+        self.description = description
+        self.columns = {name: columns[name] for name in wanted}
+        self._length = lengths.pop() if lengths else 0
+        self._texts: dict[str, list[str]] = {}
+        self._numbers: dict[str, list[float | None]] = {}
+        self._whole: tuple[Table, Sequence[int]] | None = None
+        """The table of which this one has some rows."""
+
+    @property
+    def name(self) -> str:
+        """File name without suffix."""
+        return self.description.name
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.columns
+
+    def __len__(self) -> int:
+        return self._length
+
+    def texts(self, column: str) -> list[str]:
+        """Return a column as a reader of the file has it: text without quotes, numbers with their decimals."""
+        if column not in self.columns:
+            raise ScenarioError(Problem(file=f"{self.name}.csv", path=column, message="the column is not there"))
+        if column not in self._texts and self._whole is not None:
+            table, kept = self._whole
+            cells = table.texts(column)
+            self._texts[column] = [cells[row] for row in kept]
+        elif column not in self._texts:
+            described = next(one for one in self.description.columns if one.name == column)
+            names = self.columns[described.measured_by] if described.measured_by else None
+            self._texts[column] = _formatted(described, self.columns[column], names)
+        return self._texts[column]
+
+    def numbers(self, column: str) -> list[float | None]:
+        """Return a column as numbers; None for an empty cell."""
+        if column not in self._numbers:
+            texts = self.texts(column)
+            try:
+                self._numbers[column] = [float(cell) if cell else None for cell in texts]
+            except ValueError:
+                row = next(row for row, cell in enumerate(texts) if cell and not _is_number(cell))
+                message = f"holds {texts[row]!r}, which is no number"
+                raise ScenarioError(
+                    Problem(file=f"{self.name}.csv", line=row + 2, path=column, message=message)
+                ) from None
+        return self._numbers[column]
+
+    def totals(self, column: str) -> list[float]:
+        """Return a column as numbers to be summed: an empty cell is nothing."""
+        return [number or 0.0 for number in self.numbers(column)]
+
+    def rows(self, *texts: str, numbers: Iterable[str] = (), totals: Iterable[str] = ()) -> Iterator[tuple[Any, ...]]:
+        """Return the rows of some columns: first those of text, then numbers, then numbers to be summed."""
+        columns = [*map(self.texts, texts), *map(self.numbers, numbers), *map(self.totals, totals)]
+        return zip(*columns, strict=True)
+
+    def where(self, column: str, wanted: str) -> Table:
+        """Return the rows whose cell in a column is the one wanted, without that column."""
+        kept = [i for i, cell in enumerate(self.texts(column)) if cell == wanted]
+        others = tuple(one for one in self.description.columns if one.name != column)
+        below = TableDescription(name=self.name, description=self.description.description, columns=others)
+        narrowed = Table(below, {one.name: _Picked(self.columns[one.name], kept) for one in others})
+        narrowed._whole = self, kept
+        return narrowed
+
+    def summed(self, by: str, column: str) -> dict[str, float]:
+        """Return the sums of a column by the cells of another; what is not there is zero."""
+        sums: dict[str, float] = defaultdict(float)
+        for name, number in self.rows(by, totals=[column]):
+            sums[name] += number
+        return sums
+
+    def sums(self, first: str, second: str, column: str) -> dict[str, dict[str, float]]:
+        """Return the sums of a column by the cells of two others; what is not there is zero."""
+        sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for one, other, number in self.rows(first, second, totals=[column]):
+            sums[one][other] += number
+        return sums
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as mappings of plain data, with None for what is not known."""
+        columns = [cells.tolist() if isinstance(cells, np.ndarray) else cells for cells in self.columns.values()]
+        return [
+            {name: None if cell != cell else cell for name, cell in zip(self.columns, row, strict=True)}  # noqa: PLR0124 - NaN
+            for row in zip(*columns, strict=True)
+        ]
+
+
+class _Picked(Sequence[Any]):
+    """Some rows of a column, taken when somebody asks for them: of a narrowed table most columns never are."""
+
+    def __init__(self, cells: Cells, rows: Sequence[int]) -> None:
+        self._cells, self._rows = cells, rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        picked = self._rows[place]
+        return [self._cells[i] for i in picked] if isinstance(place, slice) else self._cells[picked]
+
+
+def _is_number(cell: str) -> bool:
+    with contextlib.suppress(ValueError):
+        float(cell)
+        return True
+    return False
+
+
+def stacked(description: TableDescription, by_name: Mapping[str, Table]) -> Table:
+    """Put the same table of several scenarios on top of one another, their names as first column."""
+    first = description.columns[0].name
+    columns: dict[str, list[Any]] = {column.name: [] for column in description.columns}
+    for name, table in by_name.items():
+        columns[first] += [name] * len(table)
+        for column in description.columns[1:]:
+            columns[column.name] += list(table.columns[column.name])
+    return Table(description, columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvFormat:
+    """How files are written for the reader's spreadsheet."""
+
+    decimal_comma: bool = False
+    """Write 1,5 and separate cells by semicolons, as spreadsheets in much of Europe expect."""
+    byte_order_mark: bool = False
+    """Begin with the UTF-8 mark some versions of Excel need to read accents."""
+
+    @property
+    def separator(self) -> str:
+        """The cell separator."""
+        return ";" if self.decimal_comma else ","
+
+    @property
+    def decimal_mark(self) -> str:
+        """The decimal mark."""
+        return "," if self.decimal_comma else "."
+
+    @property
+    def options(self) -> list[str]:
+        """The options of a command that ask for this format."""
+        asked = {"--decimal-comma": self.decimal_comma, "--bom": self.byte_order_mark}
+        return [option for option, is_asked in asked.items() if is_asked]
+
+
+DEFAULT_FORMAT = CsvFormat()
+
+
+def _formatted(column: Column, cells: Cells, names: Cells | None) -> list[str]:
+    """Return the cells of one column as text with a decimal point; ``names`` say what each cell measures."""
+    listed = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
+    match column.kind:
+        case ColumnKind.CENTS:
+            return _cents_cells(np.asarray(cells))
+        case ColumnKind.DECIMAL:
+            return _decimal_cells(listed, column, names)
+        case ColumnKind.INTEGER:
+            return ["" if number is None else str(int(number)) for number in listed]
+        case ColumnKind.BOOLEAN:
+            return ["" if truth is None else "true" if truth else "false" for truth in listed]
+        case ColumnKind.DATE:
+            known = {day: _date_cell(day) for day in dict.fromkeys(listed)}
+            return [known[day] for day in listed]
+        case ColumnKind.TEXT | ColumnKind.MONTH:
+            return ["" if cell is None else str(cell) for cell in listed]
+
+
+def _cents_cells(cells: NDArray[Any]) -> list[str]:
+    """Return dollars with two decimals from whole cents."""
+    if cells.size and not np.issubdtype(cells.dtype, np.integer):
+        raise ConservationError(f"money must come in whole cents, not {cells.dtype}")
+    signs = ["-" if is_below else "" for is_below in (cells < 0).tolist()]
+    dollars, rests = (part.tolist() for part in np.divmod(np.abs(cells.astype(np.int64)), 100))
+    return [f"{sign}{dollar}.{rest:02d}" for sign, dollar, rest in zip(signs, dollars, rests, strict=True)]
+
+
+def _decimal_cells(cells: Sequence[float | None], column: Column, names: Cells | None) -> list[str]:
+    """Return numbers with the column's decimals, or those of what each measures; NaN and None are empty, −0 is 0."""
+    numbers = np.array(cells, dtype=np.float64)
+    if np.isinf(numbers).any():
+        raise ConservationError(f"column {column.name} holds an infinite number")
+    if names is None:
+        form = f"%.{column.decimals}f"
+        written = [form % number for number in numbers.tolist()]
+    else:
+        decimals = [2 if unit_of(name) == DOLLARS else column.decimals for name in names]
+        written = [f"{number:.{places}f}" for number, places in zip(numbers.tolist(), decimals, strict=True)]
+    for row in np.flatnonzero(np.isnan(numbers)).tolist():
+        written[row] = ""
+    for row in np.flatnonzero(np.signbit(numbers) & (np.abs(numbers) < 1.0)).tolist():
+        if not written[row].strip("-0."):
+            written[row] = written[row].removeprefix("-")
+    return written
+
+
+def _date_cell(day: object) -> str:
+    """Return a day as 2026-03-01, whether it comes as a date, a numpy date or nothing."""
+    match day:
+        case None:
+            return ""
+        case datetime():
+            return day.date().isoformat()
+        case date():
+            return day.isoformat()
+        case _:
+            return str(np.datetime64(str(day), "D"))
+
+
+def neutralised(text: str) -> str:
+    """Return text that no spreadsheet runs as a formula."""
+    return "'" + text if text.startswith(FORMULA_STARTS) else text
+
+
+def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = True) -> bytes:
+    """Return the file of a table."""
+    written = []
+    for column in table.description.columns:
+        cells = table.texts(column.name)
+        if column.kind in (ColumnKind.TEXT, ColumnKind.MONTH):
+            cells = _quoted_cells(cells, form.separator)
+        elif form.decimal_mark != "." and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
+            cells = [cell.replace(".", form.decimal_mark) for cell in cells]
+        written.append(cells)
+    lines = [form.separator.join(table.columns)] if header else []
+    text = "\n".join([*lines, *map(form.separator.join, zip(*written, strict=True)), ""])
+    return (BYTE_ORDER_MARK if form.byte_order_mark and header else b"") + text.encode("utf-8")
+
+
+def _quoted_cells(texts: list[str], separator: str) -> list[str]:
+    """Return text neutralised, and quoted where CSV (RFC 4180) needs it; names repeat down a column."""
+
+    def quoted(text: str) -> str:
+        needs = separator in text or '"' in text or "\n" in text or "\r" in text
+        return '"' + text.replace('"', '""') + '"' if needs else text
+
+    known = {text: quoted(neutralised(text)) for text in dict.fromkeys(texts)}
+    return [known[text] for text in texts]
+
+
+def read_csv(description: TableDescription, content: bytes, form: CsvFormat) -> Table:
+    """Return the table of a file that the planner wrote, with whatever columns of the description it has."""
+    file = f"{description.name}.csv"
+    try:
+        text = content.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=form.separator, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ScenarioError(Problem(file=file, message=f"is not a CSV file: {error}")) from None
+    if not rows:
+        raise ScenarioError(Problem(file=file, message="is empty"))
+    header, body = rows[0], rows[1:]
+    for line, cells in enumerate(body, start=2):
+        if len(cells) != len(header):
+            message = f"has {len(cells)} cells where the heading has {len(header)}"
+            raise ScenarioError(Problem(file=file, line=line, message=message))
+    known = {column.name: column for column in description.columns}
+    # Cells of a file are text already, whatever the column is of: they are shown as they stand.
+    columns = tuple(
+        Column(name=name, kind=ColumnKind.TEXT, description=known[name].description if name in known else "")
+        for name in header
+    )
+    texts = dict(zip(header, zip(*body, strict=True) if body else ([] for _ in header), strict=True))
+    meant = {name: _as_meant(cells, known.get(name), form) for name, cells in texts.items()}
+    read = TableDescription(
+        name=description.name, description=description.description, columns=columns, key=description.key
+    )
+    return Table(read, meant)
+
+
+def _as_meant(cells: Sequence[str], column: Column | None, form: CsvFormat) -> list[str]:
+    """Return cells with a decimal point, and without the apostrophe that keeps a spreadsheet from running one."""
+    if form.decimal_mark != "." and column is not None and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
+        return [cell.replace(form.decimal_mark, ".") for cell in cells]
+    return [cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell for cell in cells]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTable:
+    """A table and the file it was written to."""
+
+    description: TableDescription
+    """What the file holds."""
+    size_bytes: int
+    """Length of the file."""
+    sha256: str
+    """Checksum of the file."""
+
+
+def csv_files(
+    name: str, tables: Iterable[Table], form: CsvFormat = DEFAULT_FORMAT, streamed: Sequence[WrittenTable] = ()
+) -> dict[str, bytes]:
+    """Return the CSV file of each table and their data dictionary; ``streamed`` are tables that lie there already."""
+    written, files = list(streamed), dict[str, bytes]()
+    for table in tables:
+        content = files[f"{table.name}.csv"] = write_csv(table, form)
+        digest = hashlib.sha256(content).hexdigest()
+        written.append(WrittenTable(description=table.description, size_bytes=len(content), sha256=digest))
+    return {**files, "datapackage.json": data_package(name, written, form)}
+
+
+def _field(column: Column, form: CsvFormat) -> dict[str, object]:
+    """Return the Table Schema field of one column."""
+    entry: dict[str, object] = {
+        "name": column.name,
+        "type": FRICTIONLESS_TYPES[column.kind],
+        "description": column.description,
+    }
+    if column.unit:
+        entry["unit"] = column.unit
+    if entry["type"] == "number":
+        entry["decimalChar"] = form.decimal_mark
+    if column.kind is ColumnKind.CENTS:
+        entry["decimals"] = 2
+    elif column.kind is ColumnKind.DECIMAL:
+        entry["decimals"] = column.decimals
+    return entry
+
+
+def _resource(table: WrittenTable, form: CsvFormat) -> dict[str, object]:
+    """Return the resource entry of one file."""
+    schema: dict[str, object] = {
+        "fields": [_field(column, form) for column in table.description.columns],
+        "missingValues": [""],
+    }
+    if table.description.key:
+        schema["primaryKey"] = list(table.description.key)
+    return {
+        "name": table.description.name.replace("_", "-"),
+        "path": f"{table.description.name}.csv",
+        "profile": "tabular-data-resource",
+        "description": table.description.description,
+        "format": "csv",
+        "mediatype": "text/csv",
+        "encoding": "utf-8",
+        "bytes": table.size_bytes,
+        "hash": "sha256:" + table.sha256,
+        "dialect": {
+            "delimiter": form.separator,
+            "lineTerminator": "\n",
+            "quoteChar": '"',
+            "doubleQuote": True,
+            "header": True,
+        },
+        "schema": schema,
+    }
+
+
+def data_package(name: str, tables: Sequence[WrittenTable], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
+    """Return ``datapackage.json`` for the files of one run; the same files give the same bytes."""
+    package: dict[str, object] = {
+        "profile": "tabular-data-package",
+        "name": name,
+        "version": SCHEMA_VERSION,
+        "currency": CURRENCY,
+        "resources": [_resource(table, form) for table in tables],
+    }
+    return (json.dumps(package, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

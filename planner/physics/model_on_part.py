@@ -1,0 +1,453 @@
+"""A model on an accelerator: number formats, shapes, what may run where, and how it sits in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.errors import CapacityError
+from planner.units import GB
+
+Role = Literal["", "activations", "default"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberFormat:
+    """One precision as the throughput formula sees it; other precisions are named, "" and () standing for none."""
+
+    name: str
+    weight_bytes: float
+    """Bytes of one weight with its scales."""
+    published_weight_bytes: float
+    """The same for the routed experts of a model published in this format."""
+    cache_bytes: float
+    """Bytes of one cached number when weights are served in this format."""
+    cache_stream_bytes: float
+    """What reading one cached number costs, in bytes of the cache that the calibration prices."""
+    packed: bool = False
+    """Whether reading its weights is priced by the coefficients of four-bit weights."""
+    shared_precision: str = ""
+    """In a mixture, the format of all but the routed experts; empty: this one."""
+    published_shared_precision: str = ""
+    """The same in models that were published in this format."""
+    published_computes_in: tuple[str, ...] = ()
+    """Arithmetic of models published in it on parts that have it, the first the part has; empty: this format."""
+    falls_back_to: tuple[str, ...] = ()
+    """Arithmetic on parts without it, the first the part has; empty: it does not run there."""
+    falls_back_for_all: bool = False
+    """Whether every model falls back, or only those published in this format."""
+    wider: str = ""
+    """The next wider format."""
+    aliases: tuple[str, ...] = ()
+    role: Role = ""
+
+
+Formats = Mapping[str, NumberFormat]
+"""The number formats that the catalogue knows, by name."""
+
+
+def format_with(formats: Formats, role: Role) -> str:
+    """Return the format in which activations are kept, or that is served where nobody states one."""
+    return next(name for name, form in formats.items() if form.role == role)
+
+
+def canonical_precision(formats: Formats, name: str) -> str | None:
+    """Return the format meant by any usual spelling of it, or None."""
+    plain = name.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
+    return next((known for known, form in formats.items() if plain == known or plain in form.aliases), None)
+
+
+def shared_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
+    """Return the bytes of one weight outside the routed experts.
+
+    Four-bit mixtures quantise the experts only: the rest stays at ``shared_precision`` where the model's published
+    configuration names one, at 16 bits in models published at four bits, at 8 bits in the FP4 checkpoints of others.
+    """
+    written = formats[precision]
+    if not (written.shared_precision and shape.experts):
+        return written.weight_bytes
+    published = formats[shape.native_precision].published_shared_precision
+    return formats[shape.shared_precision or published or written.shared_precision].weight_bytes
+
+
+def routed_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> float:
+    """Return the bytes of one weight of a routed expert; MXFP4, the published form of gpt-oss, scales 32 at a time."""
+    written = formats[precision]
+    return written.published_weight_bytes if shape.native_precision == precision else written.weight_bytes
+
+
+ArchitectureClass = Literal["dense", "moe", "custom-attention"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """Architecture numbers of one model, as its published configuration names them.
+
+    Fields that do not apply are zero: a dense model has no ``experts``, a model without latent attention has no
+    ``kv_lora_rank``, one without sliding windows no ``sliding_window``.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    intermediate: int
+    """Width of the dense feed-forward; for a mixture without ``moe_intermediate`` also that of one expert."""
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    experts: int = 0
+    experts_per_token: int = 0
+    moe_intermediate: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    """Leading layers of a mixture-of-experts model with a dense feed-forward."""
+    q_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    """Rank of the latent key-value vector (multi-head latent attention); 0 means keys and values are stored."""
+    qk_rope_head_dim: int = 0
+    qk_nope_head_dim: int = 0
+    v_head_dim: int = 0
+    sliding_window: int = 0
+    sliding_layers_fraction: float = 0.0
+    """Share of the layers that attend within ``sliding_window`` only."""
+    tied_embeddings: bool = False
+    max_context: int = 131072
+    architecture_class: ArchitectureClass = "dense"
+    native_precision: str = "bf16"
+    """Precision the weights were published in; weights published at fp4 also run on parts without fp4 arithmetic."""
+    shared_precision: str = ""
+    """Precision of what is not a routed expert in the four-bit form; empty: 16 bits if published so, else 8."""
+    family: str = ""
+    """Model whose measurements also speak for this one (same shape); empty: its own name."""
+    qk_norm: bool = False
+    """Whether queries and keys are normalised in every layer: two more small kernels."""
+    attention_parameters: float = 0.0
+    """Projection weights of one attention layer where heads and widths do not give them; 0: they do."""
+    attended_tokens: int = 0
+    """Cached tokens that sparse attention reads for one query, however long the context; 0: all."""
+    cache_fraction: float = 1.0
+    """Cache entries kept per token, below 1 where attention compresses several tokens into one entry."""
+
+    def __post_init__(self) -> None:
+        """Refuse a shape no formula could use."""
+        at_least_one = ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "max_context")
+        wrong = [name for name in at_least_one if getattr(self, name) < 1]
+        if wrong:
+            raise ValueError(f"{self.name}: must be at least one: {', '.join(wrong)}")
+        if self.experts and not 0 < self.experts_per_token <= self.experts:
+            raise ValueError(f"{self.name}: experts_per_token must lie between 1 and {self.experts}")
+        if not self.experts and self.intermediate < 1:
+            raise ValueError(f"{self.name}: a dense model needs an intermediate width")
+        if not 0.0 < self.cache_fraction <= 1.0:
+            raise ValueError(f"{self.name}: cache_fraction must lie above 0 and at most at 1")
+        if not 0.0 <= self.sliding_layers_fraction <= 1.0:
+            raise ValueError(f"{self.name}: sliding_layers_fraction must lie in [0, 1]")
+
+    @property
+    def moe_layers(self) -> int:
+        """Layers whose feed-forward is a mixture of experts."""
+        return self.layers - self.dense_layers if self.experts else 0
+
+    @property
+    def measured_as(self) -> str:
+        """Name under which measurements of this shape are pooled."""
+        return self.family or self.name
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether attention stores one latent vector instead of keys and values."""
+        return self.kv_lora_rank > 0
+
+    @property
+    def expert_parameters(self) -> float:
+        """Parameters of one routed expert: gate, up and down projections."""
+        width = self.moe_intermediate or self.intermediate
+        return 3.0 * self.hidden * width if self.experts else 0.0
+
+    @property
+    def attention_parameters_per_layer(self) -> float:
+        """Projection parameters of one attention layer.
+
+        Grouped queries: ``h·d·(2·H + 2·H_kv)``. Latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1):
+        down and up projections of queries, the joint key-value down projection, its up projection, the output.
+        """
+        if self.attention_parameters:
+            return self.attention_parameters
+        if not self.is_latent:
+            query_and_output = 2.0 * self.hidden * self.heads * self.head_dim
+            if self.q_lora_rank:  # low-rank queries and output over stored keys
+                query_and_output = 2.0 * self.q_lora_rank * (self.hidden + self.heads * self.head_dim)
+            return query_and_output + 2.0 * self.hidden * self.kv_heads * self.head_dim
+        query_dim = self.heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
+        query = self.q_lora_rank * (self.hidden + query_dim) if self.q_lora_rank else self.hidden * query_dim
+        down = self.hidden * (self.kv_lora_rank + self.qk_rope_head_dim)
+        up = self.kv_lora_rank * self.heads * (self.qk_nope_head_dim + self.v_head_dim)
+        return float(query + down + up + self.heads * self.v_head_dim * self.hidden)
+
+    @property
+    def shared_parameters(self) -> float:
+        """Transformer parameters every token passes through: attention, dense feed-forward, shared experts, head.
+
+        The input embedding is left out: a step reads one row of it per token.
+        """
+        dense_layers = self.dense_layers if self.experts else self.layers
+        feed_forward = dense_layers * 3.0 * self.hidden * self.intermediate
+        feed_forward += self.moe_layers * (self.shared_experts * self.expert_parameters + self.hidden * self.experts)
+        head = float(self.vocab * self.hidden)
+        return self.layers * self.attention_parameters_per_layer + feed_forward + head
+
+    @property
+    def routed_parameters(self) -> float:
+        """Parameters of all routed experts."""
+        return self.moe_layers * self.experts * self.expert_parameters
+
+    @property
+    def active_parameters(self) -> float:
+        """Parameters one token is multiplied with."""
+        return self.shared_parameters + self.moe_layers * self.experts_per_token * self.expert_parameters
+
+    @property
+    def kv_values_per_token_per_layer(self) -> float:
+        """Numbers one token leaves in the cache of one layer."""
+        if self.is_latent:
+            return float(self.kv_lora_rank + self.qk_rope_head_dim)
+        if self.kv_heads == 1 and self.q_lora_rank:  # one shared vector serves as key and as value
+            return float(self.head_dim)
+        return 2.0 * self.kv_heads * self.head_dim
+
+    def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
+        """Return the bytes one token adds to the cache, before any window slides past it."""
+        return self.layers * self.kv_values_per_token_per_layer * self.cache_fraction * bytes_per_value
+
+    def divides_heads(self, tensor_parallel: int) -> bool:
+        """Say whether the query heads split evenly over this many accelerators."""
+        return self.heads % tensor_parallel == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One accelerator: memory, arithmetic and links, all per accelerator and dense (no sparsity)."""
+
+    name: str
+    vendor: str
+    hbm_bytes: float
+    hbm_bytes_per_s: float
+    dense_flops_per_s: Mapping[str, float]
+    """Dense arithmetic rate by precision; a precision the part lacks is absent."""
+    formats: Formats
+    """Every number format a model may be served in, whether the part computes in it or not."""
+    dialects: Mapping[str, str]
+    """Encoding of a precision that has several."""
+    tdp_w: float
+    link_bytes_per_s: float
+    """Scale-up bandwidth of one accelerator in one direction."""
+    scaleup_accelerators: int
+    """Size of the scale-up domain."""
+    switched: bool
+    """Whether any pair in the domain may use a port's whole bandwidth (NVSwitch) or only one of many links."""
+    accelerators_per_node: int
+    network_bytes_per_s: float = 50e9
+    """Bandwidth of one accelerator to those of other nodes, over which a cache moves between pools."""
+
+    def __post_init__(self) -> None:
+        """Refuse a part no formula could use."""
+        positive = {
+            "hbm_bytes": self.hbm_bytes,
+            "hbm_bytes_per_s": self.hbm_bytes_per_s,
+            "tdp_w": self.tdp_w,
+            "link_bytes_per_s": self.link_bytes_per_s,
+            "scaleup_accelerators": self.scaleup_accelerators,
+            "accelerators_per_node": self.accelerators_per_node,
+            **{f"dense_flops_per_s[{name}]": rate for name, rate in self.dense_flops_per_s.items()},
+        }
+        wrong = [f"{name} = {number}" for name, number in positive.items() if not number > 0]
+        if wrong:
+            raise ValueError(f"{self.name}: must be above zero: {', '.join(wrong)}")
+        unknown = set(self.dense_flops_per_s) - set(self.formats)
+        always = format_with(self.formats, "activations")
+        if unknown or always not in self.dense_flops_per_s:
+            raise ValueError(f"{self.name}: precisions are {', '.join(self.formats)} with {always} always present")
+
+    @property
+    def activation_flops_per_s(self) -> float:
+        """Dense rate at the precision of activations, in which attention runs."""
+        return self.dense_flops_per_s[format_with(self.formats, "activations")]
+
+    def has_precision(self, precision: str) -> bool:
+        """Say whether the part's arithmetic units run this precision natively."""
+        return precision in self.dense_flops_per_s
+
+
+def refusal(part: Part, shape: ModelShape, precision: str) -> str | None:
+    """Say why a model at this precision cannot run on the part, or return None when it can.
+
+    A part needs the arithmetic of the format or something to fall back to: engines unpack integer weights for every
+    model, FP4 weights only for a model published with them (gpt-oss).
+    """
+    written = part.formats[precision]
+    held = any(map(part.has_precision, written.falls_back_to))
+    if part.has_precision(precision) or (held and (written.falls_back_for_all or shape.native_precision == precision)):
+        return None
+    return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
+
+
+def is_unpacked(part: Part, precision: str) -> bool:
+    """Say whether packed weights are unpacked before the arithmetic: on parts that cannot compute with them."""
+    return part.formats[precision].packed and not part.has_precision(precision)
+
+
+def arithmetic(part: Part, shape: ModelShape, precision: str) -> str:
+    """Return the number format in which this model's matrix products run.
+
+    Models published with FP4 weights keep 8-bit activations where the part has FP4, 16-bit ones where it has not.
+    """
+    written = part.formats[precision]
+    if not part.has_precision(precision):
+        return next(filter(part.has_precision, written.falls_back_to), precision)
+    if shape.native_precision == precision:
+        return next(filter(part.has_precision, written.published_computes_in), precision)
+    return precision
+
+
+def compute_flops_per_s(part: Part, shape: ModelShape, precision: str) -> float:
+    """Return the dense arithmetic rate at which this model's matrix products run."""
+    return part.dense_flops_per_s[arithmetic(part, shape, precision)]
+
+
+def wider_precision(part: Part, shape: ModelShape, precision: str) -> str:
+    """Return the next wider format that the part runs this model in; the widest is its own."""
+    wider = part.formats[precision].wider
+    while wider and refusal(part, shape, wider):  # ends: the catalogue makes weights grow from each to its wider one
+        wider = part.formats[wider].wider
+    return wider or precision
+
+
+USABLE_FRACTION = 0.9
+"""Share of memory an engine takes for weights, activations and cache (vLLM's and TensorRT-LLM's default)."""
+ENGINE_OVERHEAD_BYTES = 1.0e9
+"""Runtime, graphs and communication buffers of one accelerator; grade D, engines report 0.5 to 2 GB."""
+PREFILL_CHUNK_TOKENS = 8192
+"""Tokens of one prefill chunk, whose activations must fit beside the cache (vLLM's default)."""
+_HEAD_BYTES = 2.0  # embeddings and output head stay at 16 bits in quantised checkpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFit:
+    """How a model sits in the memory of one replica."""
+
+    accelerators: int
+    weight_bytes: float
+    """Weights of the whole replica, scales included."""
+    overhead_bytes: float
+    """Activations and engine overhead of the whole replica."""
+    kv_capacity_tokens: float
+    """Tokens of full-attention context the replica can cache; zero or less when the model does not fit."""
+    kv_bytes_per_token: float
+    """Cache bytes of one token over the whole replica, copies on ranks that share a head included."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether weights fit and leave room for a cache."""
+        return self.kv_capacity_tokens > 0
+
+    def largest_batch(self, context_tokens: float) -> int:
+        """Return how many sequences of this context the cache holds at once."""
+        return max(0, math.floor(self.kv_capacity_tokens / context_tokens))
+
+
+def weight_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
+    """Return the bytes of all weights: body at its precision, embeddings and head at 16 bits.
+
+    With attention in data parallel each group holds the attention projections whole: ``attention_copies`` of them.
+    """
+    embedding = 0.0 if shape.tied_embeddings else float(shape.vocab * shape.hidden)
+    routed = shape.routed_parameters * routed_weight_bytes(formats, shape, precision)
+    return streamed_shared_bytes(formats, shape, precision, attention_copies) + routed + embedding * _HEAD_BYTES
+
+
+def streamed_shared_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
+    """Return the bytes every decode step reads whatever the batch: all but the routed experts and the embedding."""
+    head = float(shape.vocab * shape.hidden)
+    attention = shape.layers * shape.attention_parameters_per_layer * (attention_copies - 1)
+    body = shape.shared_parameters - head + attention
+    return body * shared_weight_bytes(formats, shape, precision) + head * _HEAD_BYTES
+
+
+def activation_bytes(shape: ModelShape, accelerators: int) -> float:
+    """Return the activations of one prefill chunk on one accelerator, at 16 bits.
+
+    The residual stream and its copy are whole on every rank, the feed-forward's gate and up halves are split.
+    """
+    routed = shape.experts_per_token * (shape.moe_intermediate or shape.intermediate) if shape.experts else 0
+    width = 4.0 * shape.hidden + 2.0 * max(shape.intermediate, routed) / accelerators
+    return PREFILL_CHUNK_TOKENS * width * 2.0
+
+
+def memory_fit(
+    part: Part, shape: ModelShape, precision: str, accelerators: int, attention_data_parallel: int = 1
+) -> MemoryFit:
+    """Lay a model out over a replica of ``accelerators`` that share every layer.
+
+    Attention runs in ``attention_data_parallel`` groups, each with its own sequences and all of attention's weights.
+    Within a group key-value heads are split until each rank has one, then copied; a latent vector is on every rank.
+    """
+    weights = weight_bytes(part.formats, shape, precision, attention_data_parallel)
+    overhead = accelerators * (ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators))
+    free = USABLE_FRACTION * part.hbm_bytes * accelerators - weights - overhead
+    group = accelerators // attention_data_parallel
+    copies = group / kv_shards(shape, group)
+    per_token = shape.kv_bytes_per_token(part.formats[precision].cache_bytes) * copies
+    return MemoryFit(
+        accelerators=accelerators,
+        weight_bytes=weights,
+        overhead_bytes=overhead,
+        kv_capacity_tokens=free / per_token,
+        kv_bytes_per_token=per_token,
+    )
+
+
+def kv_shards(shape: ModelShape, accelerators: int) -> int:
+    """Return over how many ranks one sequence's cache is split."""
+    return 1 if shape.is_latent else min(accelerators, shape.kv_heads)
+
+
+def candidate_degrees(part: Part, shape: ModelShape) -> list[int]:
+    """Return the tensor-parallel degrees that divide the heads and stay within the scale-up domain."""
+    return [2**k for k in range(8) if 2**k <= part.scaleup_accelerators and shape.divides_heads(2**k)]
+
+
+def smallest_fit(part: Part, shape: ModelShape, precision: str, context_tokens: float = 1.0) -> MemoryFit:
+    """Return the smallest replica that holds the weights and one sequence; raise CapacityError saying what would."""
+    reason = refusal(part, shape, precision)
+    if reason:
+        raise CapacityError(f"{shape.name}: {reason}")
+    fits = [memory_fit(part, shape, precision, degree) for degree in candidate_degrees(part, shape)]
+    for fit in fits:
+        if fit.kv_capacity_tokens >= context_tokens:
+            return fit
+    raise CapacityError(_what_would_fit(part, shape, precision, fits))
+
+
+def _what_would_fit(part: Part, shape: ModelShape, precision: str, fits: Sequence[MemoryFit]) -> str:
+    """Say how far off a model is, and which precision or how much memory would hold it."""
+    largest = fits[-1]
+    needed = largest.weight_bytes + largest.overhead_bytes
+    room = USABLE_FRACTION * part.hbm_bytes * largest.accelerators
+    narrower = [
+        name
+        for name, other in sorted(part.formats.items(), key=lambda item: -item[1].weight_bytes)
+        if other.weight_bytes < part.formats[precision].weight_bytes
+        and not other.falls_back_for_all  # a checkpoint that someone must quantise first is no advice
+        and refusal(part, shape, name) is None
+        and memory_fit(part, shape, name, largest.accelerators).fits
+    ]
+    advice = (
+        f"{narrower[0]} would fit" if narrower else f"{math.ceil(needed / room * largest.accelerators)} would hold it"
+    )
+    return (
+        f"{shape.name} at {precision} takes {needed / GB:,.0f} GB with activations and a cache; "
+        f"{largest.accelerators} × {part.name} offer {room / GB:,.0f} GB: {advice}"
+    )

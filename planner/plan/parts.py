@@ -1,0 +1,575 @@
+"""The parts of a plan that concern all its clusters: money, software, reliability, site, bursts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from planner.arrays import Floats, Ints
+from planner.elementwise import Hours, pad_edge, part_of
+from planner.finance.depreciation import ResaleCurve, TaxRules
+from planner.finance.financing import LoanTerms, Quote, choose_quote
+from planner.finance.present_value import CashFlowTiming
+from planner.finance.tariffs import EnergyTariff
+from planner.units import HOURS_PER_WEEK
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Compiled = TypeVar("Compiled", bound="DataclassInstance")
+
+
+def as_stated(compiled: type[Compiled], stated: object, **others: Any) -> Compiled:
+    """Return a part of a plan whose figures are those stated under the same names, but for the others given."""
+    same = {figure.name: getattr(stated, figure.name) for figure in fields(compiled) if figure.name not in others}
+    return compiled(**same, **others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildingPlan:
+    """A building that the site owns."""
+
+    cost_usd: float
+    land_usd: float
+    """Never written off."""
+    opened_h: float
+    """When it is paid and in service; below zero for one owned before the start."""
+    life_months: int
+    upkeep_fraction_per_year: float
+    property_tax_fraction_per_year: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapitalPlan:
+    """How purchases are written off, and what they are worth."""
+
+    depreciation_months: tuple[int, ...]
+    """Book life, by cluster."""
+    declining_factor: float
+    """0 for straight line."""
+    residual_fraction: tuple[float | None, ...]
+    """Book value left at the end of book life, as a share of cost, by cluster; None for what the resale curve gives."""
+    resale: tuple[ResaleCurve, ...]
+    """What used servers fetch, by cluster."""
+    components: tuple[tuple[tuple[int, float | None], ...] | None, ...] = ()
+    """Book life and residual of accelerators, hosts, network and storage, by cluster; None or nothing at all where they
+    share the cluster's."""
+    end_value: str
+    """market or none: what is still owned on the last day counts at resale value, or at nothing."""
+    discount_rate_per_year: float
+    timing: CashFlowTiming
+    """When what runs through a month counts."""
+    inflation_per_year: float
+    """By which nominal dollars are turned into those of the first day."""
+    fiscal_year_start_month: int
+    opening_cash_usd: float
+    property_tax_fraction_per_year: float
+    loan: LoanTerms | None
+    building: BuildingPlan | None
+
+    def has_components(self, cluster: int) -> bool:
+        """Return whether the parts of a cluster have books of their own."""
+        return bool(self.components) and self.components[cluster] is not None
+
+    def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
+        """Return book life and residual of a cluster's parts of one kind, or of all of them (−1)."""
+        parts = self.components[cluster] if self.components else None
+        return (
+            (self.depreciation_months[cluster], self.residual_fraction[cluster]) if parts is None else parts[component]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RentPlan:
+    """What a cluster's machines cost where they are not bought."""
+
+    usd_per_accelerator_h: Floats
+    """Rent of an hour by month, shape (months,)."""
+    when_used: bool
+    """Whether only hours at work are paid, or all of them."""
+    is_hosted: bool
+    """Whether the provider pays power, space, repairs and those who run the site."""
+    exit_usd_per_accelerator: float = 0.0
+    """What is owed when the cluster is retired before its term ends."""
+    bound_usd_per_accelerator: float = 0.0
+    """What the term that runs on the last day binds after it, which no figure counts."""
+    interruptions_per_h: float = 0.0
+    """How often a node in service is taken back."""
+    interruption_h: float = 0.0
+    """Mean time until another takes its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerPricePlan:
+    """What energy, space and emissions cost."""
+
+    tariff: EnergyTariff
+    """For the demand charge and its ratchet."""
+    monthly_usd_per_kwh: Floats
+    """Energy price by month where it does not depend on the hour, shape (months,)."""
+    hourly_usd_per_kwh: Floats | None
+    """Energy price of every hour, shape (hours,); None where the monthly price says it all."""
+    colocation_usd_per_kw_month: float
+    colocation_escalator_per_year: float
+    grid_carbon_g_per_kwh: float
+    carbon_usd_per_tonne: Floats
+    """Price of emissions by month, shape (months,)."""
+    embodied_kg: Floats
+    """Emissions of making one node, shape (clusters,); NaN where nobody has published any."""
+    service_life_months: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepPlan:
+    """People, contracts and parts."""
+
+    operations_fraction_per_year: float
+    insurance_fraction_per_year: float
+    engineer_usd_per_year: float
+    staff_per_accelerator: float
+    staff_usd_per_year: float
+    crew_usd_per_year: float
+    support_usd_per_accelerator_year: float
+    licence_usd_per_accelerator_year: float
+    escalator_per_year: float
+    """Yearly rise of salaries, support and licences."""
+    part_usd: Floats
+    """Price of a spare part for the stock, shape (clusters,)."""
+    rma_usd: float
+    """Freight and handling of each hard failure."""
+    replacement_usd: Floats
+    """Price of a part after the warranty, shape (clusters,)."""
+    warranty_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricePath:
+    """Prices of tokens by month, shape (months,) each."""
+
+    input_usd_per_million_tokens: Floats
+    """Of prompt tokens that have to be computed."""
+    cached_input_usd_per_million_tokens: Floats
+    """Of prompt tokens found in the prefix cache."""
+    output_usd_per_million_tokens: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstPlan:
+    """Accelerators rented by the hour for what would be shed."""
+
+    usd_per_accelerator_h: float
+    most_accelerators: float
+    accelerator_h_per_request: Floats
+    """Accelerator-hours a request takes, shape (workloads, months or 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketPlan:
+    """What the plan sells, promises, and is held against."""
+
+    token_price: PricePath | None
+    api_price: PricePath | None
+    rental_usd_per_accelerator_h: Floats | None
+    """Rent elsewhere by month, shape (months,)."""
+    burst: BurstPlan | None
+    sla_objective_fraction: float
+    sla_credit_usd_per_million_tokens: float
+    tax: TaxRules | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneyPlan:
+    """Everything about money that does not change between replications."""
+
+    capital: CapitalPlan
+    power: PowerPricePlan
+    upkeep: UpkeepPlan
+    market: MarketPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceBook:
+    """What orders of one cluster's accelerators cost, by date and size."""
+
+    start: date
+    list_price: Quote
+    """The standing price, always there; it moves with the market."""
+    quotes: tuple[Quote, ...]
+    """Offers that hold for some dates; they do not move."""
+
+    def accelerator_usd(self, order_date: date, accelerators: int, list_factor: float = 1.0) -> float:
+        """Return the price of one accelerator in an order; of the offers that hold, the one that began last counts."""
+        holding = [quote for quote in self.quotes if quote.holds_on(order_date)]
+        if holding:
+            return choose_quote(holding, order_date).order_cents(accelerators) / 100 / accelerators
+        return self.list_price.order_cents(accelerators) / 100 / accelerators * list_factor
+
+
+_WORK_H_PER_WEEK = 40.0  # of an engineer: assumption
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreePoint:
+    """P10, P50 and P90 of a figure."""
+
+    low: float
+    base: float
+    high: float
+
+    def lognormal(self, generator: np.random.Generator) -> float:
+        """Draw from the lognormal with this median and this P90 / P10."""
+        if self.base <= 0 or self.low <= 0:
+            return max(0.0, self.normal(generator))
+        return self.base * math.exp(math.log(self.high / self.low) / 2.5631 * generator.standard_normal())
+
+    @property
+    def lognormal_mean(self) -> float:
+        """Mean of that lognormal: median · exp(σ²/2)."""
+        if self.base <= 0 or self.low <= 0:
+            return max(0.0, self.base)
+        return self.base * math.exp(0.5 * (math.log(self.high / self.low) / 2.5631) ** 2)
+
+    def normal(self, generator: np.random.Generator) -> float:
+        """Draw from the normal with this median and this P90 − P10."""
+        return self.base + (self.high - self.low) / 2.5631 * generator.standard_normal()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headcount:
+    """Whole people or parts: so many, or so many per accelerator or node on site."""
+
+    fixed: int = 0
+    per_accelerator: float = 0.0
+    per_node: float = 0.0
+    rounding: str = "nearest"
+    least: int = 0
+    """How many there are at least, once there is a machine."""
+
+    def number(self, accelerators: float, nodes: float = 0.0) -> int:
+        """Return fixed + max(least, rounded(per accelerator · accelerators + per node · nodes)).
+
+        A hair beside a whole number is that number: 400 at 0.0025 are one, whichever way is rounded.
+        """
+        if accelerators <= 0.0:
+            return self.fixed
+        part = self.per_accelerator * accelerators + self.per_node * nodes
+        shift = {"nearest": 0.5 + 1e-9, "up": 1.0 - 1e-9, "down": 1e-9}[self.rounding]
+        return self.fixed + max(self.least, math.floor(part + shift))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentPlan:
+    """One kind of software incident on one stack."""
+
+    kind: str
+    per_year: float
+    """Rate per served model, as the upgrade policy meets it."""
+    loss: ThreePoint
+    """Throughput lost while it lasts."""
+    fix_days: ThreePoint
+    """What its vendor takes."""
+    falsifies: bool
+    """Whether outputs are wrong: the stack is rolled back or serves in a wider precision, whatever the loss."""
+
+    def difficulty(self, fix_days: float) -> float:
+        """Return how hard an incident is that takes the vendor so long: its days / their median."""
+        return fix_days / self.fix_days.base if self.fix_days.base > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaturityPlan:
+    """How far a stack has still to go on one class of models."""
+
+    gain: ThreePoint
+    """Throughput over today's, less one, in the end."""
+    months: ThreePoint
+    """Time constant of the gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """A gain or loss from a day on."""
+
+    time_h: float
+    model: str
+    """Whose; the empty string for every model."""
+    log_gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPlan:
+    """One software stack: its releases and incidents."""
+
+    name: str
+    releases_per_year: float
+    release_delay_h: float | None
+    """How long a release waits before it is taken; None for never."""
+    release_sigma: float
+    """Spread of releases about the course of maturing, in the logarithm of speed."""
+    maturity: Mapping[str, MaturityPlan]
+    """What is left to gain, by class of models, in the catalogue's order of classes, in which they are drawn."""
+    steps: tuple[StepPlan, ...]
+    """Stated gains and losses, by day."""
+    incidents: tuple[IncidentPlan, ...]
+    """Kinds in the catalogue's order, in which they are drawn: one that is added shifts no other."""
+    bring_up_weeks: ThreePoint
+    bring_up_fraction: ThreePoint
+    new_model_incident_multiplier: float
+    team: int = 0
+    """Which of the teams of engineers mends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamPlan:
+    """Engineers who work together on one thing at a time."""
+
+    name: str
+    clusters: tuple[int, ...]
+    """Clusters whose accelerators they grow with, and whose cost they are."""
+    engineers: Headcount
+
+    @staticmethod
+    def hours(work_h: float, engineers: int) -> float:
+        """Return the hours that engineer's hours of work take: work / engineers · 168 / 40."""
+        return work_h / engineers * HOURS_PER_WEEK / _WORK_H_PER_WEEK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftwarePlan:
+    """Stacks and the engineers who mend them."""
+
+    stacks: tuple[StackPlan, ...]
+    teams: tuple[TeamPlan, ...]
+    fix_time_multiplier: float
+    engineer_h: float
+    """Engineer's hours that an incident takes whose fix takes the vendor its median time."""
+    architectures: tuple[str, ...]
+    """Class of each workload's model."""
+    clock_h: tuple[float, ...]
+    """By cluster, hours by which its maturing is ahead of the first day: 0 unless its first image is dated."""
+    dated_log_gain: Floats
+    """Logarithm of what its first image's date makes of its speed, shape (clusters, workloads); 0 unless dated."""
+    roofline_log_gain: Floats
+    """Logarithm of speed at the part's roofline over that of day one, shape (clusters, workloads)."""
+    wide_precision_factor: Floats
+    """Speed in the next wider precision over the usual, shape (clusters, workloads); NaN under a roll-back policy."""
+
+
+INTERRUPTION = "spot interruption"
+"""Cause of an outage of a spot node, the last of a plan's causes where one has such a contract."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausePlan:
+    """One reason why nodes fail."""
+
+    name: str
+    per_node_h: float
+    whole_node: bool
+    soft_fraction: float
+    medium_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainPlan:
+    """What fails as one and takes the nodes behind it, such as a rack."""
+
+    name: str
+    nodes: int
+    per_year: float
+    """Failures of each."""
+    repair_h: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWork:
+    """Work that drains nodes at even intervals."""
+
+    every_h: float
+    length_h: float
+    nodes_fraction: float = 1.0
+    """Mean share of nodes that come up for it each time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityPlan:
+    """Failures, crews and spares."""
+
+    causes: tuple[CausePlan, ...]
+    lemon_fraction: float
+    lemon_multiplier: float
+    early_life_multiplier: float
+    early_life_h: float
+    repair_h: tuple[float, float, float]
+    """Mean soft, medium and hard repair."""
+    repair_cv: float
+    crews: Headcount
+    spares: Headcount
+    """For each cluster, by its own machines."""
+    rma_h: float
+    domains: tuple[DomainPlan, ...] = ()
+    maintenance: PlannedWork | None = None
+    firmware: PlannedWork | None = None
+    reserve_nodes: int = 1
+    reserve_fraction: float = 0.0
+
+    def reserve(self, nodes: int) -> int:
+        """Return how many of a cluster's nodes may be down for planned work to go on: max(stated, ⌈share · nodes⌉)."""
+        return max(self.reserve_nodes, math.ceil(self.reserve_fraction * nodes - 1e-9))
+
+    @property
+    def crew_h_per_node_h(self) -> float:
+        """Hours of a crew's work that a node brings in an hour: Σ rate · (medium · its repair + hard · its repair)."""
+        _, medium_h, hard_h = self.repair_h
+        return sum(
+            cause.per_node_h
+            * (cause.medium_fraction * medium_h + (1.0 - cause.soft_fraction - cause.medium_fraction) * hard_h)
+            for cause in self.causes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkingPlan:
+    """Idle nodes are switched off, and on again for work."""
+
+    headroom_fraction: float
+    wake_h: float
+    """At most half an hour: what wakes in an hour then carries half of its work at least, as the tables by load go."""
+    parked_kw: float
+    """What a parked node draws."""
+    wake_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitePlan:
+    """Power at the site, as the hours see it."""
+
+    cap_kw: Floats | None
+    """Facility power that may be drawn, shape (hours,); None without a cap or curtailment."""
+    overhead_ratio: Floats
+    """(PUE − 1) by season, shape (hours,)."""
+    fixed_fraction: float
+    """Share of that overhead which does not fall with IT load."""
+    most_it_kw: float
+    """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
+    rated_kw: float
+    """IT power for which the cooling is built: nodes that are there together at full load, or what the cap allows."""
+    throttle_order: tuple[int, ...]
+    """Clusters to spare at the cap where as much is served without them, the first before the next."""
+    block_h: Floats
+    """When each power block is energised, shape (blocks,)."""
+    block_kw: Floats
+    """IT power energised by then in all, shape (blocks,)."""
+    outages_per_year: float
+    outage_h: float
+    commissioning_crews: int
+    commissioning_h: float
+    parking: ParkingPlan | None = None
+
+
+LITTLE_LATE = 1e-4
+"""Share of requests: bursts that add less up to the preferred use are not followed to other clusters or by rate, and
+where they are followed by rate not in hours in which they add less."""
+_MANTISSA_BITS, _NO_EXPONENT = 52, 1023  # of a number of 64 bits: IEEE 754
+
+
+class Between(NamedTuple):
+    """Between which two rates the requests of hours lie."""
+
+    row: Ints
+    """The lower of them, shape (hours,)."""
+    times: Floats
+    """The hours' rate over the first of all, shape (hours,)."""
+
+    @property
+    def further(self) -> Floats:
+        """Weight of the next rate, shape (hours,).
+
+        What bursts add goes about with their variance, and so with one over the rate: at x times a rate, 1 ≤ x < 2,
+        the next has the weight (1 − 1/x) / (1 − 1/2).
+        """
+        half, _ = np.frexp(self.times)  # of x
+        return np.asarray(2.0 - 1.0 / half)
+
+    def part(self, hours: Hours) -> Between:
+        """Return the same of some hours."""
+        row = self.row[hours] if isinstance(hours, slice) else self.row.take(hours, mode="clip")
+        return Between(row, part_of(self.times, hours))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstTables:
+    """What bursts add to what a cluster misses of a workload, by load and rate."""
+
+    first_requests: float
+    """Requests an hour at the first rate; each of the others is twice the one before."""
+    added: Floats
+    """Shares late and refused less those without bursts, shape (2, rates, cells + 1)."""
+    calm_cells: Floats
+    """Cells from the first up to which bursts make nobody late, and up to which nobody is refused, shape (2, rates)."""
+    even_cells: float
+    """Cells from the first up to which nobody is refused without bursts."""
+    _steps: Floats = field(init=False, repr=False, compare=False)
+    """From each cell to the next; none beyond the end, where a table stays as it is."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_steps", np.diff(self.added, append=self.added[..., -1:]))
+
+    def between(self, requests: Floats) -> Between:
+        """Return between which rates hours of some requests lie, shape (hours,); beyond the ends, at them."""
+        times = requests * (1.0 / self.first_requests)
+        np.clip(times, 1.0, 2.0 ** (self.added.shape[1] - 1), out=times)
+        # ⌊log₂⌋, as the number has it: a logarithm takes ten times as long.
+        row = times.view(np.int64) >> _MANTISSA_BITS
+        row -= _NO_EXPONENT
+        return Between(row, times)
+
+    def at_rate(self, requests: float) -> Floats:
+        """Return what bursts add in hours of some requests, shape (2, cells + 1)."""
+        between = self.between(np.array([requests]))
+        (row,), (further,) = between.row, between.further
+        after = min(row + 1, self.added.shape[1] - 1)
+        return np.asarray((1.0 - further) * self.added[:, row] + further * self.added[:, after])
+
+    def adding(self, kind: int, place: Floats, between: Between) -> Ints:
+        """Return the hours at whose loads bursts make requests late (kind 0), or refused (1).
+
+        Loads are places along the cells of a table, shape (hours,).
+        """
+        return np.flatnonzero(place > self.calm_cells[kind].take(between.row, mode="clip"))
+
+    def refusing(self, place: Floats, bursts_at: Floats, between: Between) -> Ints:
+        """Return the hours in which some are refused at a load, or by bursts that are borne at another."""
+        by_bursts = bursts_at > self.calm_cells[1].take(between.row, mode="clip")
+        return np.flatnonzero(np.logical_or(by_bursts, place > self.even_cells, out=by_bursts))
+
+    def read(self, kind: int, place: Floats, between: Between) -> Floats:
+        """Return what bursts add to the late (kind 0) or refused (1) at places along a table's cells, shape (hours,).
+
+        Linear between cells and between rates.
+        """
+        cells = self.added.shape[2]
+        cell = np.minimum(place.astype(np.intp), cells - 1)
+        along = place - cell
+        cell += between.row * cells
+        table, steps = self.added[kind].reshape(-1), self._steps[kind].reshape(-1)
+        share = steps.take(cell, mode="clip")
+        share *= along
+        share += table.take(cell, mode="clip")
+        cell += cells  # beyond the last rate there is none, and no weight
+        after = steps.take(cell, mode="clip")
+        after *= along
+        after += table.take(cell, mode="clip")
+        after -= share
+        after *= between.further
+        share += after
+        return np.asarray(share)
+
+    def pad_edge(self, cells: int) -> BurstTables:
+        """Return the same whose tables go on as they end up to some cells."""
+        return self if cells == self.added.shape[2] else replace(self, added=pad_edge(self.added, cells))

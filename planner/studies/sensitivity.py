@@ -1,0 +1,292 @@
+"""What drives an output: read from rows already run, or from designed runs, one at a time, Morris's or Sobol's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.arrays import Floats
+from planner.studies.decision import IntervalEstimate, half_width
+from planner.studies.designs import Integers, Morris, OneAtATime, Saltelli
+from planner.studies.prepare import Prepared
+
+CHANCE = "chance"
+"""What a run draws itself: failures, incidents, demand noise, delivery slips."""
+BINS = 10
+"""Equal-count bins of an input: deciles, as the trade's tornado has them."""
+
+
+class Driver(NamedTuple):
+    """One measure of how the headline follows one input: a row of sensitivity.csv."""
+
+    scenario: str
+    against: str
+    """Where not empty, what is followed is the headline less that of this scenario."""
+    method: str
+    input: str
+    measure: str
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Importance:
+    """How much one output follows one input."""
+
+    conditional_low: float
+    """Lowest mean of the output over the ten bins of the input."""
+    conditional_high: float
+    """Highest."""
+    rank_correlation: float
+    """Spearman's, −1 to 1."""
+    variance_share: float
+    """Variance of the bins' means over the output's variance, less what noise alone gives: the first-order index."""
+    variance_noise: float
+    """The share that none of the inputs without any influence exceeds on so many rows, 99 times in 100."""
+    pawn: float
+    """Median distance of the output's distribution within a bin from the whole, 0 to 1 (Pianosi and Wagener 2015)."""
+    pawn_noise: float
+    """The distance that an input without any influence shows on so many rows, 95 times in 100."""
+
+    @property
+    def swing(self) -> float:
+        """Length of the conditional tornado's bar."""
+        return self.conditional_high - self.conditional_low
+
+
+def importance(values: Floats, output: Floats, inputs: int = 1) -> Importance:
+    """Measure how one output follows one of some inputs; both of shape (rows,), without NaN."""
+    bins = bin_of(values)
+    means = np.array([output[bins == which].mean() for which in range(bins.max() + 1)])
+    counts = np.bincount(bins)
+    distances = np.array([_distance(output, output[bins == which]) for which in range(len(counts))])
+    # Kolmogorov's 95% point for a bin of n of N rows: 1.358 √(1/n − 1/N), the bin being part of the whole.
+    noise = 1.358 * np.sqrt(np.maximum(1.0 / np.median(counts) - 1.0 / len(output), 0.0))
+    return Importance(
+        conditional_low=float(means.min()),
+        conditional_high=float(means.max()),
+        rank_correlation=spearman(values, output),
+        variance_share=_variance_share(output, means, counts),
+        variance_noise=_variance_noise(len(output), len(means), inputs),
+        pawn=float(np.median(distances)),
+        pawn_noise=float(noise),
+    )
+
+
+def bin_of(values: Floats) -> Integers:
+    """Return each row's bin, 0 to at most 9: equal counts, or one bin per value where there are no more than ten."""
+    distinct, place = np.unique(values, return_inverse=True)
+    if len(distinct) <= BINS:
+        return np.asarray(place, dtype=np.int64)
+    order = np.argsort(values, kind="stable")
+    bins = np.empty(len(values), dtype=np.int64)
+    bins[order] = np.arange(len(values)) * BINS // len(values)
+    return bins
+
+
+def spearman(first: Floats, second: Floats) -> float:
+    """Return the rank correlation; 0 where either does not vary."""
+    a, b = ranks(first), ranks(second)
+    spread = a.std() * b.std()
+    return float(np.mean((a - a.mean()) * (b - b.mean())) / spread) if spread > 0 else 0.0
+
+
+def ranks(values: Floats) -> Floats:
+    """Return ranks, ties sharing their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray(((last - counts) + (last - 1))[place] / 2.0, dtype=np.float64)
+
+
+def _variance_share(output: Floats, means: Floats, counts: Integers) -> float:
+    """Return ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935)."""
+    total = float(((output - output.mean()) ** 2).sum())
+    if total <= 0.0 or len(output) <= len(means):
+        return 0.0
+    between = float((counts * (means - output.mean()) ** 2).sum())
+    within = (total - between) / (len(output) - len(means))
+    return float(np.clip((between - (len(means) - 1) * within) / total, 0.0, 1.0))
+
+
+def _variance_noise(rows: int, bins: int, inputs: int) -> float:
+    """Return what ε² of idle inputs stays below: a point of F with k − 1 and n − k degrees of freedom.
+
+    With F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k), normal outputs taken for
+    granted. The largest of m inputs stays below the point of 1 − 0.01 / m in 99 of 100 studies or more (Bonferroni).
+    """
+    from scipy.special import fdtri  # noqa: PLC0415 - only where a study asks for it
+
+    between, within = bins - 1, rows - bins
+    if between < 1 or within < 1:
+        return 1.0
+    ratio = float(fdtri(between, within, 1.0 - 0.01 / inputs))
+    return (ratio - 1.0) * between / (ratio * between + within)
+
+
+def _distance(overall: Floats, part: Floats) -> float:
+    """Return the Kolmogorov–Smirnov distance between a part of the rows and all of them."""
+    grid = np.sort(overall)
+    of_whole = np.searchsorted(grid, grid, side="right") / len(overall)
+    of_part = np.searchsorted(np.sort(part), grid, side="right") / len(part)
+    return float(np.abs(of_whole - of_part).max())
+
+
+def flip(values: Floats, difference: Floats) -> float | None:
+    """Return the input at which the mean of a difference changes sign; None where it does not within the input's range.
+
+    Means are taken in the ten bins and joined by straight lines. A change counts only where the difference follows the
+    input by more than noise, and between bins whose means are three standard errors from zero, so that chance alone
+    flips no decision.
+    """
+    if abs(spearman(values, difference)) * np.sqrt(len(values)) < 4.0:
+        return None
+    bins = bin_of(values)
+    count = bins.max() + 1
+    centre = np.array([values[bins == which].mean() for which in range(count)])
+    mean = np.array([difference[bins == which].mean() for which in range(count)])
+    error = np.array([difference[bins == which].std() / np.sqrt((bins == which).sum()) for which in range(count)])
+    sure = np.flatnonzero(np.abs(mean) > 3.0 * error)
+    for left, right in itertools.pairwise(sure):
+        if mean[left] * mean[right] < 0.0:
+            crossing = left
+            while mean[crossing] * mean[crossing + 1] > 0.0:
+                crossing += 1
+            share = mean[crossing] / (mean[crossing] - mean[crossing + 1])
+            return float(centre[crossing] + share * (centre[crossing + 1] - centre[crossing]))
+    return None
+
+
+def followed(names: tuple[str, ...], headline: Floats) -> list[tuple[str, str, Floats]]:
+    """Return what is explained of a headline: that of each scenario, and the first scenario's less each other's.
+
+    The headline has shape (rows, scenarios); each part has the scenario's name, the other's or none, and the figures.
+    """
+    alone = [(name, "", headline[:, which]) for which, name in enumerate(names)]
+    return alone + [(names[0], names[k], headline[:, 0] - headline[:, k]) for k in range(1, len(names))]
+
+
+def given_data(scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int) -> Iterator[Driver]:
+    """Yield the measures that need no new runs."""
+    shares = importance(values, output, inputs)
+    measures = (
+        ("conditional-mean", "swing", shares.swing, shares.conditional_low, shares.conditional_high),
+        ("rank-correlation", "spearman", shares.rank_correlation, np.nan, np.nan),
+        ("variance-share", "first_order", shares.variance_share, np.nan, np.nan),
+        ("variance-share", "noise_level", shares.variance_noise, np.nan, np.nan),
+        ("pawn", "median_distance", shares.pawn, np.nan, np.nan),
+        ("pawn", "noise_level", shares.pawn_noise, np.nan, np.nan),
+    )
+    for method, measure, value, low, high in measures:
+        yield Driver(scenario, against, method, name, measure, value, low, high)
+
+
+Measures = dict[str, IntervalEstimate]
+"""How an output follows one input, by the measure's name; NaN ends where a measure has no interval."""
+
+
+def _alone(value: float) -> IntervalEstimate:
+    return IntervalEstimate(value=value, half_width=float("nan"))
+
+
+def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
+    """Return each input's bar from the output of each row: the output at its P10 and P90, all others at their median.
+
+    Means are over chances, intervals of the change.
+    """
+    by_chance = output[: len(output) // design.period * design.period].reshape(-1, design.period)
+    by_chance = by_chance[np.isfinite(by_chance).all(axis=1)]
+    base = by_chance[:, 0]
+
+    def at(column: int) -> IntervalEstimate:
+        change = by_chance[:, column] - base
+        return IntervalEstimate(value=float(base.mean() + change.mean()), half_width=half_width(change))
+
+    bars: list[Measures] = []
+    for place in range(design.inputs):
+        low, high = at(1 + 2 * place), at(2 + 2 * place)
+        swing = _alone(abs(high.value - low.value))
+        bars.append({"base": _alone(float(base.mean())), "at_p10": low, "at_p90": high, "swing": swing})
+    return bars
+
+
+def screening(design: Morris, output: Floats) -> list[Measures]:
+    """Return each input's elementary effects, per move from P10 to P90, from the output of each row.
+
+    μ* says how much the input matters, σ how much its effect depends on the others, or is curved.
+    """
+    count = len(output) // design.period
+    effects = np.full((count, design.inputs), np.nan)
+    for which in range(count):
+        trajectory = output[which * design.period : (which + 1) * design.period]
+        levels = design.trajectory(which)
+        for step, moved in enumerate(design.order(which)):
+            direction = np.sign(levels[step + 1, moved] - levels[step, moved])
+            # A step is two of the three intervals from P10 to P90.
+            effects[which, moved] = direction * (trajectory[step + 1] - trajectory[step]) * 1.5
+    results: list[Measures] = []
+    for place in range(design.inputs):
+        known = effects[np.isfinite(effects[:, place]), place]
+        absolute = IntervalEstimate(value=float(np.abs(known).mean()), half_width=half_width(np.abs(known)))
+        mean, sd = _alone(float(known.mean())), _alone(float(known.std(ddof=1)))
+        results.append({"mu_star": absolute, "mu": mean, "sigma": sd})
+    return results
+
+
+def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
+    """Return indices for each input and, last, for chance.
+
+    First order, the share of the variance that the input alone explains: mean of f(B) (f(AB) − f(A)) over the variance
+    (Saltelli and others 2010). Total, the share that would remain, on average, if all but this input were known: half
+    the mean of (f(A) − f(AB))² over the variance (Jansen 1999). Intervals are from the independent randomisations.
+    """
+    table = output[: len(output) // design.period * design.period].reshape(-1, design.period)
+    scramblings = design.points.scramblings
+    parts = [table[which::scramblings] for which in range(scramblings)]
+    by_scrambling = np.array([_indices(part) for part in parts if len(part)])
+    pooled = _indices(table)
+    return [
+        {
+            name: IntervalEstimate(
+                value=float(pooled[kind, place]), half_width=half_width(by_scrambling[:, kind, place])
+            )
+            for kind, name in enumerate(("first_order", "total"))
+        }
+        for place in range(design.inputs + 1)
+    ]
+
+
+def _indices(table: Floats) -> Floats:
+    """Return first-order and total indices, shape (2, inputs + 1), from the output of A, B and the mixed samples."""
+    table = table[np.isfinite(table).all(axis=1)]
+    if len(table) < 2:
+        return np.full((2, table.shape[1] - 2), np.nan)
+    table = table - table[:, :2].mean()
+    a, b, mixed = table[:, :1], table[:, 1:2], table[:, 2:]
+    variance = float(table[:, :2].var())
+    if variance <= 0.0:
+        return np.zeros((2, mixed.shape[1]))
+    first = (b * (mixed - a)).mean(axis=0) / variance
+    total = 0.5 * ((a - mixed) ** 2).mean(axis=0) / variance
+    return np.stack([first, total])
+
+
+def measures(prepared: Prepared, design: OneAtATime | Morris | Saltelli, headline: Floats) -> Iterator[Driver]:
+    """Yield a design's measures of each scenario's headline, and of the first's less each other's."""
+    for scenario, against, output in followed(prepared.names, headline):
+        match design:
+            case OneAtATime():
+                measured = tornado(design, output)
+            case Morris():
+                measured = screening(design, output)
+            case Saltelli():
+                measured = sobol_indices(design, output)
+        for name, by_measure in zip(
+            (*prepared.inputs.names, CHANCE), measured, strict=False
+        ):  # Sobol's alone have chance
+            for measure, figure in by_measure.items():
+                yield Driver(scenario, against, design.name, name, measure, figure.value, figure.low, figure.high)

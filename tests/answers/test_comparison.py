@@ -1,0 +1,165 @@
+"""Plans side by side: the files and what the terminal says of comparisons and sweeps."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from planner.answers.comparison import (
+    COMPARISON_TABLES,
+    comparison_rows,
+    comparison_summary,
+    comparison_table,
+    sweep_description,
+    sweep_rows,
+    sweep_text,
+    write_comparison,
+    write_sweep,
+)
+from planner.answers.run import PLAN_COLUMNS
+from planner.answers.tables import TABLES, by_scenario
+from planner.finance.bridge import CAUSES
+from planner.output.tables import ColumnKind, CsvFormat
+from planner.run.measure_names import MEASURES
+from planner.scenario.loading import load_scenario
+from planner.studies.compare import Comparison, compare
+from planner.studies.sweep import SweepPoint, parse_axes, sweep
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def comparison(write: Write) -> Comparison:
+    path = write()
+    small = {**yaml.safe_load(path.read_text()), "name": "small"}
+    del small["clusters"]["mi325x"]
+    write(yaml.safe_dump(small), "small.yaml")
+    return compare([load_scenario(path.with_name(name), ["seed=1"]) for name in ("tiny.yaml", "small.yaml")])
+
+
+def rows(path: Path, separator: str = ",") -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        return list(csv.DictReader(stream, delimiter=separator))
+
+
+def test_the_folder_is_whole_and_described(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    stacked = [by_scenario(TABLES[name]) for name in (*PLAN_COLUMNS, "assumptions")]
+    described = (*COMPARISON_TABLES.values(), *stacked, TABLES["model_error"])
+    tables = {f"{table.name}.csv" for table in described}
+    assert names == tables | {"datapackage.json", "manifest.json", "report.html", "summary.json", "workbook.xlsx"}
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["kind"], manifest["baseline"], manifest["overrides"]) == ("comparison", "tiny", ["seed=1"])
+    for table in described:
+        written = rows(tmp_path / "out" / f"{table.name}.csv")
+        header = (tmp_path / "out" / f"{table.name}.csv").read_text(encoding="utf-8").splitlines()[0]
+        assert header.split(",") == [column.name for column in table.columns]
+        keys = [tuple(row[name] for name in table.key) for row in written]
+        assert not table.key or len(set(keys)) == len(keys)
+
+
+def test_the_bridge_in_the_file_sums_to_the_difference_in_the_file(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out")
+    sums: dict[str, float] = defaultdict(float)
+    for row in rows(tmp_path / "out" / "bridge.csv"):
+        sums[row["scenario"]] += float(row["difference_per_million_tokens_usd"])
+    difference = {
+        row["scenario"]: float(row["difference"])
+        for row in rows(tmp_path / "out" / "comparison.csv")
+        if row["measure"] == "cost_per_million_tokens_usd"
+    }
+    assert set(sums) == {"small"}
+    assert sums["small"] == pytest.approx(difference["small"], abs=1e-6)
+    assert difference["tiny"] == 0
+
+
+def test_months_sum_to_the_measures(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out")
+    table = rows(tmp_path / "out" / "comparison_monthly.csv")
+    for name, figures in zip(comparison.names, comparison.figures, strict=True):
+        own = [row for row in table if row["scenario"] == name]
+        assert sum(float(row["cost_usd"]) for row in own) == pytest.approx(figures["cost_usd"], abs=0.01)
+        assert -sum(float(row["cash_flow_usd"]) for row in own) == pytest.approx(figures["cash_usd"], abs=0.01)
+        assert float(own[-1]["cumulative_cost_per_million_tokens_usd"]) == pytest.approx(
+            figures["cost_per_million_tokens_usd"], abs=1e-6
+        )
+
+
+def test_spreadsheets_with_a_decimal_comma_are_served(comparison: Comparison, tmp_path: Path) -> None:
+    write_comparison(comparison, tmp_path / "out", form=CsvFormat(decimal_comma=True, byte_order_mark=True))
+    content = (tmp_path / "out" / "comparison.csv").read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf")
+    first = rows(tmp_path / "out" / "comparison.csv", ";")[0]
+    assert first["scenario"] == comparison_rows(comparison).texts("scenario")[0]
+    assert "," in first["value"]
+    package = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert package["resources"][0]["dialect"]["delimiter"] == ";"
+
+
+def test_the_printed_table_fits_a_terminal(comparison: Comparison) -> None:
+    lines = comparison_table(comparison).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert [line.split()[:2] for line in lines[2:4]] == [["small", "kept"], ["tiny", "kept"]]  # the cheaper first
+    assert "against tiny, by cause" in comparison_table(comparison)
+
+
+def test_the_summary_says_the_same(comparison: Comparison) -> None:
+    content = comparison_summary(comparison)
+    assert content["baseline"] == "tiny"
+    assert set(content["scenarios"]) == {"tiny", "small"}
+    assert list(content["bridge_per_million_tokens_usd"]["small"]) == list(CAUSES)
+    assert json.dumps(content)
+
+
+def test_axes_are_numbers_where_all_their_values_are() -> None:
+    axes = parse_axes(["a.nodes=1,2", "b.price_usd=-1.25,3", "c=x,1"])
+    kinds = [column.kind for column in sweep_description(axes).columns[:3]]
+    assert kinds == [ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.TEXT]
+    assert sweep_description(axes).columns[1].decimals == 2
+    assert sweep_description(axes).columns[1].unit == "USD"
+
+
+def test_the_table_is_tidy(write: Write, tmp_path: Path) -> None:
+    path = write()
+    axes = parse_axes(["clusters.h200.nodes=0:4:2", "finance.residual_fraction=0.1,0.25"])
+    points = sweep(load_scenario(path, ["horizon_months=1", "clusters.mi325x=null"]), axes)
+    for form in (CsvFormat(), CsvFormat(decimal_comma=True)):
+        write_sweep(load_scenario(path), axes, points, tmp_path / "out", {"seed": 1}, form)
+        written = rows(tmp_path / "out" / "sweep.csv", form.separator)
+        assert [row["clusters.h200.nodes"] for row in written] == ["0", "0", "2", "2", "4", "4"]
+        assert written[1]["finance.residual_fraction"] == f"0{form.decimal_mark}25"
+        assert written[0]["cost_per_million_tokens_usd"] == ""  # no machines, no tokens
+        assert written[-1]["cost_per_million_tokens_usd"]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["vary"] == {"clusters.h200.nodes": ["0", "2", "4"], "finance.residual_fraction": ["0.1", "0.25"]}
+    package = json.loads((tmp_path / "out" / "datapackage.json").read_text())
+    assert package["resources"][0]["schema"]["primaryKey"] == ["clusters.h200.nodes", "finance.residual_fraction"]
+
+
+def test_what_could_not_be_run_says_why() -> None:
+    axes = parse_axes(["horizon_months=1,2"])
+    figures: dict[str, float | None] = {column.name: 1.0 for column in sweep_description(axes).columns[1:-1]}
+    points = (
+        SweepPoint(values=("1",), figures=None, problem="=too short"),
+        SweepPoint(values=("2",), figures=figures, problem=""),
+    )
+    columns = sweep_rows(axes, points).columns
+    assert columns["problem"] == ["=too short", ""]
+    assert all(columns[measure.name] == [None, 1.0] for measure in MEASURES)
+    assert "1 of 2 combinations could not be run; the first: =too short" in sweep_text(axes, points)
+
+
+def test_a_long_sweep_prints_its_beginning() -> None:
+    axes = parse_axes(["seed=1:100:1"])
+    figures: dict[str, float | None] = {column.name: None for column in sweep_description(axes).columns[1:-1]}
+    text = sweep_text(axes, [SweepPoint(values=(value,), figures=figures, problem="") for value in axes[0].values])
+    lines = text.splitlines()
+    assert lines[2 + 40] == "and 60 more in sweep.csv"
+    assert lines[2 + 40 + 1 :] == ["", "None of these combinations had a request to serve."]

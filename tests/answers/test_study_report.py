@@ -1,0 +1,417 @@
+"""Reports of comparisons, sweeps and studies, from small tables written by hand and from small runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import escape
+
+from planner.answers.judgement import IN_TIME, SHED
+from planner.answers.report import build_report, sections_of
+from planner.answers.run import write_run
+from planner.answers.sections import TITLES
+from planner.answers.study_report import ROWS_OF, panels, rows_of
+from planner.errors import PlannerError
+from planner.output.folder import Contents, read_contents
+from planner.output.html import section_html
+from planner.output.words import dollars, input_words
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+from tests.answers.hand_made import contents_of
+
+Planner = Callable[..., Any]
+Write = Callable[..., Path]
+
+PERCENTILES = "scenario,output,statistic,value,low,high\n" + "".join(
+    f"{name},cost_per_million_tokens_usd,{statistic},{base * factor:.4f},{low},{high}\n"
+    for name, base in (("mixed", 0.10), ("all-b200", 0.08))
+    for statistic, factor, low, high in (
+        ("mean", 1.0, f"{base * 0.95:.4f}", f"{base * 1.05:.4f}"), ("p5", 0.6, "", ""), ("p10", 0.7, "", ""),
+        ("p50", 1.0, "", ""), ("p90", 1.3, "", ""), ("p95", 1.5, "", ""),
+    )
+)  # fmt: skip
+SERVICE = "".join(f"{name},{IN_TIME},mean,0.999,,\n{name},{SHED},mean,0,,\n" for name in ("mixed", "all-b200"))
+PROMISE = (
+    "scenario,in_time_fraction,each,of,in_replications_fraction,stated,kept,kept_fraction,kept_low,kept_high,"
+    "shortfall_fraction,first_broken_month,best_fraction,best_low,best_high\n"
+    "mixed,0.99,month,workload,0.9,no,yes,0.99,0.98,1,0,,0.1,0.05,0.15\n"
+    "all-b200,0.99,month,workload,0.9,no,yes,0.99,0.98,1,0,,0.9,0.85,0.95\n"
+)
+DECISION = (
+    "scenario,against,probability_better,probability_low,probability_high,mean_difference,difference_low,"
+    "difference_high,mean_regret,p95_regret\n"
+    "all-b200,mixed,0.90,0.80,0.97,-0.020,-0.025,-0.015,0.001,0.004\n"
+    "mixed,all-b200,0.10,0.03,0.20,0.020,0.015,0.025,0.021,0.05\n"
+)
+BANDS = "scenario,output,cluster,month,mean,p5,p10,p50,p90,p95\n" + "".join(
+    f"{name},utilisation_fraction,fleet,2026-{month:02d},0.5,0.2,0.3,0.5,0.7,0.8\n"
+    for name in ("mixed", "all-b200")
+    for month in (1, 2, 3)
+)
+SENSITIVITY = (
+    "scenario,against,method,input,measure,value,low,high\n"
+    "mixed,,tornado,site.pue_ratio,base,0.1,,\n"
+    "mixed,,tornado,site.pue_ratio,at_p10,0.095,0.094,0.096\n"
+    "mixed,,tornado,site.pue_ratio,at_p90,0.105,0.104,0.106\n"
+    "mixed,,tornado,site.pue_ratio,swing,0.01,,\n"
+    "mixed,,tornado,workloads.*.growth,base,0.1,,\n"
+    "mixed,,tornado,workloads.*.growth,at_p10,0.13,0.12,0.14\n"
+    "mixed,,tornado,workloads.*.growth,at_p90,0.08,0.07,0.09\n"
+    "mixed,,tornado,workloads.*.growth,swing,0.05,,\n"
+    "mixed,all-b200,tornado,site.pue_ratio,at_p10,-0.01,,\n"
+    "mixed,all-b200,tornado,site.pue_ratio,at_p90,0.03,,\n"
+    "mixed,,morris,site.pue_ratio,mu_star,0.011,0.010,0.012\n"
+    "mixed,,sobol,site.pue_ratio,total,0.25,0.20,0.30\n"
+    "mixed,,conditional-mean,site.pue_ratio,swing,0.01,0.095,0.105\n"
+    "mixed,all-b200,conditional-mean,site.pue_ratio,swing,0.01,0.015,0.025\n"
+    "mixed,,variance-share,site.pue_ratio,first_order,0.2,,\n"
+    "mixed,,variance-share,site.pue_ratio,noise_level,0.15,,\n"
+    "mixed,,variance-share,workloads.*.growth.per_year,first_order,0.12,,\n"
+    "mixed,,variance-share,workloads.*.growth.per_year,noise_level,0.15,,\n"
+)
+MANIFEST: dict[str, Any] = {
+    "kind": "study", "replications": 64,
+    "identity": {"version": "0.1.0", "seed": 1, "scenarios": {"mixed": "ab", "all-b200": "cd"}},
+}  # fmt: skip
+
+
+UNCERTAIN = (
+    "input,distribution,p10,p50,p90,unit,source,date,grade\n"
+    "site.pue_ratio,percentiles,1.2,1.3,1.4,ratio,Uptime,2026-11-01,B\n"
+    "clusters.*.unit_price_usd,lognormal,28000,31000.04,37000,USD,s.yaml:4,,user\n"
+)
+
+
+def answered(percentiles: str, *, manifest: dict[str, Any] = MANIFEST, **files: str) -> Contents:
+    """Return a study of these statistics, in which every plan keeps its promise."""
+    return contents_of(manifest, {"percentiles": percentiles + SERVICE, "promise": PROMISE, **files})
+
+
+def study(without: str = "") -> Contents:
+    files = {"percentiles": PERCENTILES + SERVICE, "promise": PROMISE, "decision": DECISION, "monthly_bands": BANDS,
+             "sensitivity": SENSITIVITY, "uncertain": UNCERTAIN}  # fmt: skip
+    return contents_of(MANIFEST, {name: text for name, text in files.items() if name != without})
+
+
+def sections(page: str) -> list[str]:
+    return re.findall(r'<section id="([^"]+)"', page)
+
+
+def test_a_study_answers_with_interval_baseline_and_odds() -> None:
+    page = build_report(study()).decode()
+    assert sections(page) == ["answer", "time", "money", "losses", "hangs", "assumptions", "reproduce"]
+    assert page.count("None of the plans could be run as stated") == 2
+    (headline,) = re.findall(r'<p class="headline">(.*?)</p>', page)
+    for part in ("all-b200 does best", "$0.0800 on average", "$0.0760 to $0.0840 with 95% confidence",
+                 "between $0.0480 and $0.120", "Against the baseline mixed, it is better in 90% of replications",
+                 "comes to $0.0200 (20.0%) less on average, $0.0150 to $0.0250 with 95% confidence"):  # fmt: skip
+        assert part in headline, headline
+
+
+def test_what_is_uncertain_has_source_and_grade() -> None:
+    page = build_report(study()).decode().replace("<wbr>", "")
+    row = re.search(r'<th scope="row">clusters\.\*\.unit_price_usd</th>(.*?)</tr>', page)
+    assert row
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row[1]) == [
+        "28,000", "31,000", "37,000", "USD", "lognormal", "s.yaml:4", "", "user",
+    ]  # fmt: skip
+
+
+def test_a_fan_has_a_band_for_each_scenario() -> None:
+    page = build_report(study()).decode()
+    assert page.count('class="band"') == 2
+    assert 'id="fan-utilisation-fraction"' in page
+
+
+def test_the_tornado_is_widest_first() -> None:
+    page = build_report(study()).decode()
+    hangs = page[page.index('<section id="hangs"') :].replace("<wbr>", "")
+    body = hangs[hangs.index("<tbody>") :]
+    assert body.index("growth, all workloads") < body.index("pue")
+    assert hangs.count('class="tornado"') == 5
+    assert "All 18 measures" in hangs
+    row = (
+        r'<th scope="row">growth, all[^<]*</th><td[^>]*>[^<]*</td><td class="number">([^<]*)</td>.*?>([^<]*)</td></tr>'
+    )
+    first = re.search(row, hangs)
+    assert first
+    assert first.groups() == ("$0.130", "$0.0800")  # at P10, then at P90: more growth is cheaper
+    assert "mixed and all-b200 change places within the range of pue." in hangs
+    assert "Share of the variance of mixed: pue 20%. Bars of the inputs not named here may be noise." in hangs
+    assert ">1.2 to 1.4 ratio<" in hangs
+    assert "Sobol: share of the variance" in hangs
+    assert "25.0%" in hangs
+
+
+@pytest.mark.parametrize("name", ["percentiles", "decision", "monthly_bands", "sensitivity"])
+def test_a_table_that_is_not_there_takes_its_part_away(name: str) -> None:
+    page = build_report(study(without=name)).decode()
+    assert "reproduce" in sections(page)
+    lost = {"percentiles": "answer"}.get(name)
+    assert lost is None or lost not in sections(page)
+    said = {"monthly_bands": "None of the plans could be run", "sensitivity": "Nothing in this study is uncertain"}
+    assert said.get(name, "") in page
+
+
+def test_the_best_may_be_the_baseline() -> None:
+    better = PERCENTILES.replace(
+        "mixed,cost_per_million_tokens_usd,mean,0.1000", "mixed,cost_per_million_tokens_usd,mean,0.0100"
+    )
+    page = build_report(answered(better, decision=DECISION)).decode()
+    assert "It is the baseline, mixed. Against the next best, all-b200, it is better in 10% of replications" in page
+
+
+def headline_of_page(contents: Contents) -> str:
+    (headline,) = re.findall(r'<p class="headline">(.*?)</p>', build_report(contents).decode())
+    return str(headline)
+
+
+def test_where_more_is_better_the_highest_wins() -> None:
+    values = PERCENTILES.replace("cost_per_million_tokens_usd", "npv_usd")
+    found = headline_of_page(answered(values, manifest={**MANIFEST, "headline": "npv_usd"}))
+    assert found.startswith("mixed does best: npv $0 on average")
+
+
+def test_a_difference_within_its_error_is_called_so() -> None:
+    contents = answered(PERCENTILES, decision=DECISION.replace("-0.025,-0.015", "-0.045,0.005"))
+    assert "−$0.0450 to $0.00500 with 95% confidence, cannot be told from none" in headline_of_page(contents)
+
+
+def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
+    lines = PERCENTILES.splitlines(keepends=True)
+    alone = "".join(line for line in lines if not line.startswith("all-b200"))
+    assert headline_of_page(answered(alone)).endswith("It has no baseline: a study of two scenarios or more has.")
+    empty = lines[0] + "mixed,cost_per_million_tokens_usd,mean,,,\n"
+    assert headline_of_page(answered(empty)).startswith("No replication of any scenario could be run")
+
+
+@pytest.mark.parametrize("design", ["tornado", "morris", "sobol"])
+def test_a_designed_study_says_what_its_headline_is_of(design: str) -> None:
+    lines = PERCENTILES.splitlines(keepends=True)
+    means = "".join(line for line in lines if ",mean," in line or line.startswith("scenario"))
+    identity = {**MANIFEST["identity"], "design": {"name": design}}
+    page = build_report(answered(means, manifest={**MANIFEST, "identity": identity})).decode()
+    assert escape(ROWS_OF[design].split(";")[0]) in page
+    assert "nine replications in ten" not in page
+    assert "P95" not in page
+
+
+def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> None:
+    write()
+    write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
+    assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert sections(page) == list(TITLES)
+    assert "planner sensitivity STUDY" in page[page.index('<section id="hangs"') :]
+    said = (
+        r"tiny costs least of the plans that keep their promise: \$[\d.]+ per million tokens, levelised, [\d.]+% less"
+    )
+    assert re.search(said, page)
+    assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
+    before = (tmp_path / "o" / "report.html").read_bytes()
+    assert planner("report", "o", "-q").code == 0
+    assert (tmp_path / "o" / "report.html").read_bytes() == before
+
+
+def test_a_comparison_won_by_the_baseline(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> None:
+    write()
+    write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
+    assert planner("compare", "tiny.yaml", "dear.yaml", "--out", "o", "-q").code == 0
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert re.search(r"It is the baseline; the next, dear, costs [\d.]+% more\.", page)
+
+
+def test_a_plan_that_does_less_is_not_called_cheapest(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path
+) -> None:
+    busy = tiny.replace("requests_per_s: 5", "requests_per_s: 150")
+    write(busy)
+    write(busy.replace("name: tiny", "name: starved").replace("nodes: 4", "nodes: 1"), "starved.yaml")
+    write(busy.replace("name: tiny", "name: lean").replace("nodes: 3", "nodes: 1"), "lean.yaml")
+    assert planner("compare", "tiny.yaml", "starved.yaml", "lean.yaml", "--out", "o", "-q").code == 0
+    found = json.loads((tmp_path / "o" / "summary.json").read_text())
+    served = {name: own["slo_attainment_fraction"] for name, own in found["scenarios"].items()}
+    cost = {name: own["cost_per_million_tokens_usd"] for name, own in found["scenarios"].items()}
+    assert served["starved"] < served["tiny"] - 0.01
+    assert cost["starved"] < cost["lean"] < cost["tiny"]
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert "lean costs least of the plans that keep their promise" in page
+    assert "starved is no alternative as it stands" in page
+    low, high = found["saving_interval_fraction"]["lean"]
+    assert f"({100 * low:.1f}% less to {100 * high:.1f}% less in nine of ten replications)" in page
+
+
+def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4,8", "--out", "o", "-q").code == 0
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert (
+        "Of 3 combinations 3 keep their promise; of these a token costs least with clusters.h200.nodes = 2: $" in page
+    )
+    assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [2, 4, 8]
+    assert "Promise: 99% of requests in time, in each month and of each workload." in page
+    (picture,) = re.findall(r'<div class="picture"><svg.*?</svg></div>', page, re.DOTALL)
+    assert picture.count("<circle") == 3 + 1 + 3  # three points, the one to take again, and the legend
+
+
+def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    write("name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\nuncertain:\n"
+          "  site.pue_ratio: {kind: pert, low: 1.1, mode: 1.2, high: 1.5}\n", "s.yaml")  # fmt: skip
+    arguments = ("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q")
+    assert planner(*arguments).code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
+    page = before["report.html"].decode()
+    assert sections(page) == list(TITLES)
+    assert "planner montecarlo s.yaml --replications 8 --no-charts --seed 1" in page
+    assert ">s: Monte Carlo report<" in page
+    assert planner("report", "o", "-q").code == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("workloads.*.requests_per_s", "requests per s, all workloads"),
+        ("workloads.chat.growth.per_year", "growth per year, chat"),
+        ("clusters.h200*.unit_price_usd", "unit price, h200"),
+        ("finance.discount_rate_per_year", "discount rate per year"),
+        ("throughput_error.MI325X.vllm.llama-3.1-70b", "throughput against the formula, MI325X.vllm.llama-3.1-70b"),
+        ("seed", "seed"),
+    ],
+)
+def test_an_input_in_words(path: str, words: str) -> None:
+    assert input_words(path) == words
+
+
+def test_bars_within_noise_are_known() -> None:
+    rows = (
+        "scenario,against,method,input,measure,value,low,high\n"
+        "a,,conditional-mean,x,swing,2,1,3\n"
+        "a,,conditional-mean,y,swing,1,1.5,2.5\n"
+        "a,,variance-share,x,first_order,0.5,,\n"
+        "a,,variance-share,x,noise_level,0.2,,\n"
+        "a,,variance-share,y,first_order,0.1,,\n"
+        "a,,variance-share,y,noise_level,0.2,,\n"
+        "a,,tornado,x,at_p10,1,0.9,1.1\n"
+        "a,,tornado,x,at_p90,2,1.9,2.1\n"
+        "a,,tornado,y,at_p10,1,0.8,1.2\n"
+        "a,,tornado,y,at_p90,1.1,0.9,1.3\n"
+    )
+    found = {panel.method: panel.noise for panel in panels(rows_of(contents_of(MANIFEST, {"sensitivity": rows})))}
+    assert found == {"conditional-mean": {"y"}, "tornado": {"y"}}
+
+
+@pytest.fixture
+def compared(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> Contents:
+    write()
+    write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
+    assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
+    return read_contents(tmp_path / "o")
+
+
+def bodies(contents: Contents) -> dict[str, str]:
+    return {section.key: section_html(section) for section in sections_of(contents)}
+
+
+def test_a_plan_is_read_by_itself(compared: Contents) -> None:
+    assert compared.plans == ["dear", "tiny"]
+    own = compared.of_plan("tiny")
+    ledger, whole = own.table("ledger"), compared.table("ledger")
+    assert ledger is not None
+    assert whole is not None
+    assert "scenario" not in ledger
+    assert len(ledger) == whole.texts("scenario").count("tiny")
+    assert (own.anchor, compared.anchor) == ("plan-2-", "")
+
+
+def test_every_question_is_answered_in_order(compared: Contents) -> None:
+    assert list(bodies(compared)) == list(TITLES)
+
+
+def test_every_plan_has_its_timelines_and_no_two_charts_one_name(compared: Contents) -> None:
+    found = bodies(compared)
+    for key in ("utilisation", "cost", "workload-cost", "workload-hours", "workload-tokens"):
+        for place in (1, 2):
+            assert f'id="plan-{place}-{key}"' in found["time"]
+    names = re.findall(r' id="([^"]+)"', "".join(found.values()))
+    assert len(names) == len(set(names))
+    assert re.findall(r'<details class="plan"( open)?>', found["time"]) == [" open", ""]
+
+
+def test_the_money_of_every_plan_is_that_of_its_measures(compared: Contents) -> None:
+    measures = compared.table("comparison")
+    assert measures is not None
+    rows = zip(measures.texts("scenario"), measures.texts("measure"), measures.numbers("value"), strict=True)
+    costs = {scenario: value for scenario, measure, value in rows if measure == "cost_usd"}
+    (row,) = re.findall(r'<th scope="row">all of it</th>(.*?)</tr>', bodies(compared)["money"])
+    assert re.findall(r"<td[^>]*>([^<]+)</td>", row) == [dollars(costs["dear"]), dollars(costs["tiny"])]
+
+
+def test_assumptions_are_merged_where_plans_agree(compared: Contents) -> None:
+    found = bodies(compared)["assumptions"].replace("<wbr>", "")
+    rows = re.findall(r'<th scope="row">clusters\.h200\.nodes</th>(.*?)</tr>', found)
+    whose = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows]
+    assert {(cells[0], cells[-1]) for cells in whose} == {("9", "dear"), ("4", "tiny")}
+    (version,) = re.findall(r'<th scope="row">catalog\.version</th>(.*?)</tr>', found)
+    assert version.endswith(">all</td>")
+
+
+def test_the_model_error_is_there(compared: Contents) -> None:
+    assert "The model's own measured error".replace("'", "&#39;") in bodies(compared)["error"]
+
+
+def test_measures_are_shown_with_their_definitions(compared: Contents, write: Write, tmp_path: Path) -> None:
+    write_run(simulate(load_scenario(write()), seed=3), tmp_path / "run")
+    contents = read_contents(tmp_path / "run")
+    for each in (compared, contents):
+        answer = bodies(each)["answer"]
+        assert "how each is defined" in answer
+        assert "10⁶ · p at which Σ (p·tokens − cost − tax)·v = 0" in answer
+        assert "Without meaning here" in answer
+    found = contents.table("measures")
+    assert found is not None
+    known = sum(value is not None for value in found.numbers("value"))
+    assert f"All {known} measures" in bodies(contents)["answer"]
+
+
+def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
+    planner: Planner, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PlannerError("no")
+
+    write()
+    write("name: s\nscenarios:\n  tiny: {extends: tiny.yaml}\n", "s.yaml")
+    monkeypatch.setattr("planner.answers.study.simulate", refuse)
+    assert planner("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q").code == 0
+    found = bodies(read_contents(tmp_path / "o"))
+    assert list(found) == list(TITLES)
+    assert "None of the plans could be run as stated" in found["money"]
+    assert "Nothing in this study is uncertain but chance" not in found["hangs"]  # the model's own error is
+
+
+@pytest.mark.parametrize("method", ["tornado", "morris", "sobol"])
+def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp_path: Path, method: str) -> None:
+    write()
+    write("name: s\nscenarios:\n  one: {extends: tiny.yaml}\n"
+          "  two: {extends: tiny.yaml, set: {site: {pue_ratio: 1.6}}}\n"
+          "uncertain:\n  finance.discount_rate_per_year: {kind: pert, low: 0.05, mode: 0.1, high: 0.2}\n",
+          "s.yaml")  # fmt: skip
+    assert (
+        planner("sensitivity", "s.yaml", "--method", method, "-n", "4", "--workers", "1", "--out", "o", "-q").code == 0
+    )
+    contents = read_contents(tmp_path / "o")
+    found = bodies(contents)
+    assert list(found) == list(TITLES)
+    assert "one does best" in found["answer"]
+    assert f"planner sensitivity s.yaml --method {method} --size 4 --seed 1" in found["reproduce"]
+    assert "finance.<wbr>discount_<wbr>rate_<wbr>per_<wbr>year" in found["assumptions"]
+    before = (tmp_path / "o" / "report.html").read_bytes()
+    assert planner("report", "o", "-q").code == 0
+    assert (tmp_path / "o" / "report.html").read_bytes() == before

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.answers.report import SECTIONS, build_report, rebuild_report
+from planner.errors import ScenarioError
+from planner.output.folder import Contents, read_contents
+from planner.output.words import dollars
+from tests.output.test_contents import forge
+
+Planner = Callable[..., Any]
+Write = Callable[..., Path]
+ORDER = ["answer", "time", "money", "losses", "hangs", "assumptions", "error", "reproduce"]
+
+
+def parts(page: bytes) -> list[str]:
+    return re.findall(r'<section id="([^"]+)"', page.decode())
+
+
+@pytest.fixture
+def folder(kept_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(kept_folder, tmp_path / "copy"))
+
+
+def folder_bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_report_answers_in_the_promised_order(contents: Contents) -> None:
+    assert parts(build_report(contents)) == ORDER
+
+
+def test_the_run_writes_what_the_rebuild_writes(folder: Path) -> None:
+    before = folder_bytes(folder)
+    (folder / "report.html").write_text("scribbled over")
+    assert rebuild_report(folder) == folder / "report.html"
+    assert folder_bytes(folder) == before
+
+
+def test_the_manifest_lists_the_report(kept_folder: Path) -> None:
+    assert "report.html" in json.loads((kept_folder / "manifest.json").read_text())["files"]
+
+
+def test_the_report_is_small_and_names_no_address(contents: Contents) -> None:
+    page = build_report(contents).decode()
+    assert len(page) < 500_000
+    addresses = set(re.findall(r"https?://[^\"'\s<]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of SVG, which is never fetched
+    assert not re.search(r"<(link|img|iframe|object|embed|base)\b", page)
+    assert "default-src 'none'" in page.replace("&#39;", "'")
+
+
+def test_the_headline_is_the_summary(contents: Contents) -> None:
+    fleet = contents.summary["clusters"]["fleet"]
+    page = build_report(contents).decode()
+    assert dollars(fleet["cost_usd"]) in page
+    assert contents.manifest["scenario_sha256"] in page
+    assert "tiny.yaml --seed 3" in page
+
+
+def test_money_in_the_report_is_money_in_the_ledger(contents: Contents) -> None:
+    ledger = contents.table("ledger")
+    assert ledger is not None
+    total = sum(
+        amount
+        for account, amount in zip(ledger.texts("account"), ledger.totals("amount_usd"), strict=True)
+        if account == "depreciation"
+    )
+    page = build_report(contents).decode()
+    row = re.search(r'<th scope="row">depreciation</th>(.*?)</tr>', page)
+    assert row
+    assert f"${total:,.0f}" in row[1] or f"${total / 1e6:,.1f} million" in row[1]
+
+
+@pytest.mark.parametrize("missing", ["events.csv", "losses.csv", "ledger.csv", "timeline_daily.csv", "summary.json",
+                                     "timeline_monthly.csv", "timeline_workloads.csv", "assumptions.csv",
+                                     "model_error.csv", "datapackage.json"])  # fmt: skip
+def test_a_file_that_is_not_there_takes_its_part_away_and_no_more(contents: Contents, missing: str) -> None:
+    tables = {name: table for name, table in contents.tables.items() if f"{name}.csv" != missing}
+    summary = {} if missing == "summary.json" else contents.summary
+    fewer = Contents(manifest=contents.manifest, tables=tables, summary=summary)
+    found = parts(build_report(fewer))
+    assert set(found) <= set(ORDER)
+    assert len(found) >= len(ORDER) - 1
+
+
+def test_an_empty_folder_still_says_how_to_get_it_again() -> None:
+    page = build_report(Contents(manifest={"kind": "something"}, tables={}))
+    assert parts(page) == ["reproduce"]
+
+
+def test_every_section_stays_away_from_what_it_does_not_know() -> None:
+    made = [make(Contents(manifest={"kind": "unheard-of"}, tables={})) for make in SECTIONS]
+    assert sum(section is not None for section in made) == 1
+
+
+NASTY = ["<script>alert(1)</script>", "../../x", "=cmd|'/c calc'!A1", "a\\e[31m", "\\u202Egnp.exe"]
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_free_text_of_the_scenario_cannot_become_markup(
+    planner: Planner, write: Write, tiny: str, tmp_path: Path, nasty: str
+) -> None:
+    text = tiny.replace("    nodes: 4\n", f'    nodes: 4\n    unit_price_usd: 100\n    price_source: "{nasty}"\n')
+    write(text)
+    outcome = planner("run", "tiny.yaml", "--out", "o")
+    assert outcome.code == 0, outcome.err
+    page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<script>") == 1
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert all(path.parent == tmp_path for path in tmp_path.iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"tiny.yaml", "o"}
+    for line in (tmp_path / "o" / "assumptions.csv").read_text().splitlines():
+        assert not line.startswith(("=", "+", "@"))
+
+
+@pytest.mark.parametrize("name", ["<script>", "../../x", "=cmd", "a\x1bb", "a\u202eb", "/abs", "a/b", "."])
+@pytest.mark.parametrize("where", ["name: tiny", "  chat:", "  h200:"])
+def test_a_name_that_could_escape_is_refused(planner: Planner, write: Write, tiny: str, name: str, where: str) -> None:
+    key, _, rest = where.partition(":")
+    replaced = f"{key}: {json.dumps(name)}" if rest else f"{key[: len(key) - len(key.lstrip())]}{json.dumps(name)}:"
+    write(tiny.replace(where, replaced))
+    outcome = planner("run", "tiny.yaml")
+    outcome.refused()
+
+
+def test_forged_names_in_a_folder_are_shown_as_text(folder: Path) -> None:
+    for name in ("timeline_monthly.csv", "losses.csv", "ledger.csv", "events.csv", "timeline_daily.csv"):
+        content = (folder / name).read_bytes().replace(b"mi325x", b"<img src=x onerror=alert(1)>")
+        forge(folder, name, content)
+    page = rebuild_report(folder).read_text()
+    assert "<img" not in page
+    assert "&lt;img src=x" in page
+
+
+@pytest.mark.parametrize("content", [b"{}", b'{"clusters": {}}', b'{"clusters": {"fleet": 3}}', b'{"clusters": []}'])
+def test_a_forged_summary_is_a_message(folder: Path, content: bytes) -> None:
+    forge(folder, "summary.json", content)
+    if content == b"{}":
+        rebuild_report(folder)
+        return
+    with pytest.raises(ScenarioError, match="do not fit together"):
+        rebuild_report(folder)
+
+
+def test_the_command_line_rebuilds(planner: Planner, folder: Path) -> None:
+    assert planner("report", folder).out == f"wrote {folder / 'report.html'}\n"
+    told = json.loads(planner("report", folder, "--json").out)
+    assert told["bytes"] == (folder / "report.html").stat().st_size
+    planner("report", folder.parent / "nowhere").refused("nowhere/manifest.json: cannot be read")
+
+
+def test_overrides_are_in_the_command(planner: Planner, write: Write, tmp_path: Path) -> None:
+    write()
+    assert (
+        planner("run", "tiny.yaml", "--set", "clusters.h200.nodes=5", "--decimal-comma", "--out", "o", "-q").code == 0
+    )
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert "planner run tiny.yaml --seed 1 --decimal-comma --set clusters.h200.nodes=5" in page
+    before = folder_bytes(tmp_path / "o")
+    rebuild_report(tmp_path / "o")
+    assert folder_bytes(tmp_path / "o") == before
+    assert read_contents(tmp_path / "o").kind == "run"

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planner.output.blocks import Bar, Block, Bullets, Folded, Grid, Part, Section, Sentence, Span, bar_grid
+from planner.output.html import blocks_html, markdown, page, section_html
+
+NASTY = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</style><script>",
+    "' onmouseover='x",
+    "=cmd|'/c calc'!A1",
+    "../../x",
+    "a\x1b[31mred\x07",
+    "left\u202ethgir",
+    "nul\x00",
+    "\ud800",
+    "&amp;",
+]
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def read(markup: str) -> Reader:
+    reader = Reader()
+    reader.feed(markup)
+    reader.close()
+    return reader
+
+
+def html(*blocks: Block) -> str:
+    return str(blocks_html(blocks))
+
+
+def part(share: float, name: str = "a", colour: int = 0) -> Part:
+    return Part(name=name, share=share, colour=colour, shown="x")
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_text_stays_text_wherever_it_stands(nasty: str) -> None:
+    grid = Grid(caption=nasty, header=(nasty, "size"), rows=[(nasty, nasty)], legend={nasty: 0})
+    blocks: list[Block] = [Sentence(text=nasty), grid, Bullets(lines=[nasty]), Folded(title=nasty, blocks=[])]
+    plain, found = (read(html(*made)) for made in ([Sentence(text="x"), grid, Bullets(lines=["x"]), blocks[3]], blocks))
+    assert found.tags == plain.tags
+    assert "script" not in found.tags
+    assert "img" not in found.tags
+    assert all(text.isprintable() for text in found.texts if text.strip())
+
+
+@pytest.mark.parametrize("nasty", [*NASTY, "{{ title }} {% x %}"])
+def test_text_stays_text_in_pages(nasty: str) -> None:
+    plain, found = (read(page(words, words, []).decode()) for words in ("words", nasty))
+    assert found.tags == plain.tags
+    assert [name for name, _ in found.attributes] == [name for name, _ in plain.attributes]
+    if nasty.isprintable():
+        assert found.texts.count(nasty) == 3  # title, heading and lead
+
+
+@given(st.text().filter(lambda words: "`" not in words))
+def test_any_text_comes_back_as_itself_or_escaped_for_the_eye(words: str) -> None:
+    found = read(html(Sentence(text=words)).removesuffix("\n"))
+    assert found.tags == ["p"]
+    shown = "".join(found.texts)
+    assert shown.isprintable()
+    if words.isprintable():
+        assert shown == words
+
+
+def test_what_is_to_be_typed_is_code() -> None:
+    assert "say <code>planner run</code> again" in html(Sentence(text="say `planner run` again"))
+
+
+def test_a_grid_names_rows_columns_and_itself() -> None:
+    rows = [("a", "1"), ("b", "2")]
+    markup = html(Grid(caption="Two things", header=("name", "size"), rows=rows, numeric=(1,)))
+    found = read(markup)
+    assert found.tags.count("tr") == 3
+    assert ("scope", "row") in found.attributes
+    assert ("scope", "col") in found.attributes
+    assert "Two things" in found.texts
+    assert ("aria-label", "Two things") in found.attributes
+    assert markup.count('class="number"') == 3
+
+
+def test_a_bar_is_as_wide_as_its_share_with_its_number_beside_it() -> None:
+    markup = html(bar_grid(("what", "size", ""), [("one", ["12"], [part(0.25), part(0.0), part(7.0)])], "C"))
+    assert '<th scope="row">one</th><td class="number">12</td><td class="barcell">' in markup
+    assert re.findall(r"width:([\d.]+)%", markup) == ["25.000", "100.000"]
+
+
+def test_what_is_compared_lies_below_one_another() -> None:
+    grouped = Bar(parts=[part(1.0), part(0.5, "b", 1)], is_group=True)
+    markup = html(Grid(caption="C", header=("a", "b"), rows=[("x", grouped)]))
+    assert markup.count('class="bar"') == 2
+    assert "width:50.000%" in markup
+
+
+def test_a_span_stays_within_its_cell() -> None:
+    span = Span(pieces=[("swing c0", 0.1, 0.9), ("swing c1", 0.5, 2.0)], middle=0.5)
+    markup = html(Grid(caption="C", header=("a", "b"), rows=[("x", span)]))
+    assert re.findall(r"left:([\d.]+)%;width:([\d.]+)%", markup) == [("10.000", "90.000"), ("50.000", "100.000")]
+    assert 'class="middle" style="left:50.000%"' in markup
+
+
+def test_a_section_stands_under_its_question_and_folds_what_is_folded() -> None:
+    made = Section(key="k", title="Why?", blocks=[Folded(title="more", blocks=[Sentence(text="x")])])
+    markup = section_html(made)
+    assert '<section id="k" aria-labelledby="k-title"><h2 id="k-title">Why?</h2>' in markup
+    assert "<details><summary>more</summary><p>x</p>" in markup
+
+
+def test_markdown_has_the_same_words() -> None:
+    grid = Grid(caption="C", header=("a", "b"), rows=[("x|y", "<b>")])
+    text = markdown("T", [Section(key="k", title="Why?", blocks=[Sentence(text="1 < 2"), grid])])
+    assert text == "# T\n\n## Why?\n\n1 &lt; 2\n\n| a | b |\n| --- | --- |\n| x\\|y | &lt;b&gt; |\n"

@@ -1,0 +1,96 @@
+"""The memo: every figure of it against the files it comes from, or against a run that was made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.answers.memo import cash_by_year, memo_sections, price_effect
+from planner.answers.run import write_run
+from planner.errors import ScenarioError
+from planner.output.blocks import Grid, Sentence
+from planner.output.folder import Contents, contents_of, read_contents
+from planner.output.html import markdown, memo_page
+from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
+from tests.conftest import TINY
+
+Planner = Callable[..., Any]
+
+
+def _folder(place: Path, text: str) -> Contents:
+    place.mkdir()
+    (place / "plan.yaml").write_text(text)
+    write_run(simulate(load_scenario(place / "plan.yaml"), seed=3), place / "out")
+    return read_contents(place / "out")
+
+
+def _measures(contents: Contents) -> dict[str, float | None]:
+    table = contents.table("measures")
+    assert table is not None
+    return dict(zip(table.texts("measure"), table.numbers("value"), strict=True))
+
+
+def test_a_fall_of_prices_is_what_a_run_at_those_prices_says(tmp_path: Path) -> None:
+    text = TINY.replace("accelerator: H200", "accelerator: H200\n    owned: {bought: 2025-03-01}").replace(
+        "online: 2026-02-01", "online: 2026-02-01\n    discount_fraction: 0.1"
+    )
+    stated = _folder(tmp_path / "a", text)
+    cheaper = _folder(tmp_path / "b", text.replace("discount_fraction: 0.1", "discount_fraction: 0.28"))  # 0.9 x 0.8
+    effect = price_effect(stated, 0.2)
+    assert effect is not None
+    before, after = _measures(stated), _measures(cheaper)
+    assert effect[0] == pytest.approx((before["capex_usd"] or 0) - (after["capex_usd"] or 0), abs=1.0)
+    assert effect[1] == pytest.approx((before["cost_usd"] or 0) - (after["cost_usd"] or 0), rel=1e-4)
+    assert effect[1] > 0
+
+
+def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
+    ledger, statement = contents.table("ledger"), contents.table("statement_yearly")
+    assert ledger is not None
+    assert statement is not None
+    years = cash_by_year(ledger)
+    fleet = statement.where("cluster", "fleet")
+    stated = dict(zip(fleet.texts("period"), fleet.numbers("net_cash_flow_usd"), strict=True))
+    assert {f"FY{year}": pytest.approx(-row["paid in all"]) for year, row in years.items()} == stated
+    assert years["2026"]["purchases"] == pytest.approx(_measures(contents)["capex_usd"])
+
+
+def test_a_run_answers_every_heading(contents: Contents) -> None:
+    parts = {part.title: part for part in memo_sections(contents)}
+    assert list(parts) == [
+        "Question", "Answer", "Promise, and when it runs out", "Cost", "Cash by year", "Alternatives at equal service",
+        "What it hangs on", "Risks", "What it rests on", "To get it again",
+    ]  # fmt: skip
+    assert parts["Promise, and when it runs out"].blocks[-1] == Sentence(
+        text="It does not run out before the horizon ends."
+    )
+    cost = parts["Cost"].blocks[-1]
+    assert isinstance(cost, Grid)
+    assert cost.rows[0][0] == "per million tokens, levelised"
+
+
+def test_text_of_a_user_cannot_break_out(tmp_path: Path) -> None:
+    text = TINY.replace("accelerator: H200", "accelerator: H200\n    unit_price_usd: 9e5\n    price_source: '<b>|x'")
+    found = _folder(tmp_path / "a", text)
+    sections = memo_sections(found)
+    assert b"<b>" not in memo_page("plan", sections)
+    assert "<b>" not in markdown("plan", sections)
+
+
+def test_a_folder_without_a_decision_is_refused(planner: Planner) -> None:
+    with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
+        memo_sections(contents_of({"kind": "zoom"}, {}))
+    planner("memo", "nowhere").refused("cannot be read")
+    with pytest.raises(ScenarioError, match="decides nothing that a memo could say"):
+        memo_sections(contents_of({"kind": "comparison"}, {"comparison.csv": b"scenario,measure,value\n"}))
+
+
+def test_a_baseline_that_is_not_there_is_named() -> None:
+    rows = b"scenario,measure,unit,value\nmixed,cost_usd,USD,1\n"
+    spoiled = contents_of({"kind": "comparison", "baseline": "mixd"}, {"comparison.csv": rows})
+    with pytest.raises(ScenarioError, match="names 'mixd' as the baseline"):
+        memo_sections(spoiled)

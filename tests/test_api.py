@@ -1,0 +1,288 @@
+"""What a command does, a function does: the same bytes in the folder, and an answer to look at."""
+
+from __future__ import annotations
+
+import datetime
+import html
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import planner as library
+from planner.answers.judgement import Served, frontier
+from planner.api import Stopped
+from planner.errors import ScenarioError
+from planner.studies.sweep import axis_text, parse_axis
+from tests.conftest import Planner, WriteScenario
+
+STUDY = """\
+name: doubts
+scenarios: {plan: {extends: tiny.yaml}, rival: {extends: tiny.yaml, set: {clusters: {mi325x: {nodes: 6}}}}}
+uncertain: {clusters.h200.unit_price_usd: {kind: uniform, low: 20000, high: 40000}}
+"""
+SET = ("--set", "horizon_months=2")
+LAID = ["horizon_months=2"]
+VARY = ("--vary", "clusters.h200.nodes=2:4:2", "--vary", "site.pue_ratio=1.1,1.4")
+
+Verb = Callable[[], Any]
+CASES: dict[str, tuple[tuple[str, ...], Verb]] = {
+    "run": (
+        ("run", "tiny.yaml", *SET, "--draws", "2", "--hourly", "--parquet", "--decimal-comma", "--bom", "--seed", "7"),
+        lambda: library.run("tiny.yaml", "verb", overrides=LAID, draws=2, hourly=True, parquet=True,
+                            decimal_comma=True, byte_order_mark=True, seed=7),
+    ),
+    "run of a loaded scenario": (
+        ("run", "tiny.yaml", *SET, "--set", "seed=3", "--draws", "1"),
+        lambda: library.run(library.load("tiny.yaml", LAID), "verb", overrides=["seed=3"], draws=1),
+    ),
+    "compare": (
+        ("compare", "tiny.yaml", "other.yaml", "--baseline", "other.yaml", *SET, "--draws", "2"),
+        lambda: library.compare(["tiny.yaml", Path("other.yaml")], "verb", baseline="other.yaml", overrides=LAID,
+                                draws=2),
+    ),
+    "sweep": (
+        ("sweep", "tiny.yaml", *VARY, *SET),
+        lambda: library.sweep("tiny.yaml", VARY[1::2], "verb", overrides=LAID),
+    ),
+    "study": (
+        ("montecarlo", "doubts.yaml", "-n", "8", "--workers", "1", "--no-charts", "--decimal-comma", *SET),
+        lambda: library.study("doubts.yaml", 8, "verb", workers=1, charts=False, decimal_comma=True, overrides=LAID),
+    ),
+    "tornado": (
+        ("sensitivity", "doubts.yaml", "-n", "4", "--workers", "1", *SET),
+        lambda: library.study("doubts.yaml", 4, "verb", method="tornado", workers=1, overrides=LAID),
+    ),
+}  # fmt: skip
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def plans(write: WriteScenario) -> None:
+    write()
+    write("extends: tiny.yaml\nname: other\nclusters: {mi325x: {nodes: 5}}\n", "other.yaml")
+    write(STUDY, "doubts.yaml")
+
+
+@pytest.mark.usefixtures("plans")
+@pytest.mark.parametrize("name", CASES)
+def test_a_verb_writes_what_its_command_writes(name: str, planner: Planner, tmp_path: Path) -> None:
+    words, verb = CASES[name]
+    told = planner(*words, "--out", "command")
+    assert told.code == 0, told.err
+    answer = verb()
+    assert answer.folder == Path("verb")
+    written = files_of(tmp_path / "verb")
+    assert written == files_of(tmp_path / "command")
+    assert len(written) > 5
+    assert told.out == f"{answer}\n\nresults in command{'; open report.html there' if words[0] == 'run' else ''}\n"
+    assert len(repr(answer)) < 200
+    assert str(answer).splitlines()[-1].strip() in html.unescape(answer._repr_html_())
+    assert len(answer.table())
+    (tmp_path / "verb" / "report.html").write_text("lost")
+    assert library.report("verb") == Path("verb/report.html")
+    assert files_of(tmp_path / "verb") == written
+    assert planner("report", "command").code == 0
+    assert files_of(tmp_path / "command") == written
+
+
+@pytest.mark.usefixtures("plans")
+def test_importance_reads_a_finished_study(planner: Planner) -> None:
+    library.study("doubts.yaml", 16, workers=1, charts=False, overrides=["horizon_months=2"])
+    answer = library.study("doubts.yaml", method="importance", overrides=["horizon_months=2"])
+    told = planner("sensitivity", "doubts.yaml", "--method", "importance", "--set", "horizon_months=2")
+    assert told.out == f"{answer}\n"
+    assert set(answer.table()["input"]) >= {"clusters.h200.unit_price_usd"}
+
+
+def test_a_scenario_is_a_path_a_dict_or_a_scenario(write: WriteScenario, tiny: str) -> None:
+    path = write()
+    loaded = library.load(path)
+    content = yaml.safe_load(tiny)
+    for given in (str(path), content, {**content, "start": "2026-01-01"}, loaded):
+        assert library.load(given).model_dump() == loaded.model_dump()
+    assert library.load(loaded) is loaded
+    assert (
+        library.load({"extends": str(path), "clusters": {"h200": {"nodes": np.int64(9)}}}).clusters["h200"].nodes == 9
+    )
+    more = library.load(library.load(path, ["clusters.h200.nodes=5"]), "clusters.mi325x.nodes=6")
+    assert more.document.overrides == ("clusters.h200.nodes=5", "clusters.mi325x.nodes=6")
+    assert more.model_dump() == library.load(path, more.document.overrides).model_dump()
+    assert loaded.clusters["h200"].nodes == 4
+
+
+def test_another_class_replaces_the_figures_of_the_first(write: WriteScenario, tiny: str) -> None:
+    path = write(tiny.replace("    model: llama-3.1-8b\n", "    model: llama-3.1-8b\n    class: chat\n"))
+    change = ["workloads.chat.class=code"] if "code" in _classes() else [f"workloads.chat.class={_classes()[-1]}"]
+    assert library.load(library.load(path), change).model_dump() == library.load(path, change).model_dump()
+
+
+def _classes() -> list[str]:
+    from planner.catalog.load import workload_class_names  # noqa: PLC0415 - beside its one use
+
+    return [name for name in workload_class_names() if name != "chat"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"name": "x", "start": {1: 2}}, "start: is a dict; a scenario holds text, numbers, dates"),
+        ({"name": "x", "clusters": {"h200": {"nodes": {4, 5}}}}, r"clusters\.h200\.nodes: is a set"),
+        ({"name": "x", "nods": 1}, "dict: nods: unknown key"),
+        ({"extends": "nowhere.yaml"}, "dict: extends: no such file: nowhere.yaml"),
+        ({}, "name: is required"),
+    ],
+)
+def test_a_dict_that_is_no_scenario_is_refused_by_its_path(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        library.load(content)
+
+
+def test_a_dict_that_holds_itself_is_refused() -> None:
+    content: dict[str, Any] = {"name": "x"}
+    content["site"] = content
+    with pytest.raises(ScenarioError, match="too deep"):
+        library.load(content)
+
+
+def test_a_dict_has_no_command_that_runs_it_again(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = library.run({**yaml.safe_load(tiny), "horizon_months": 2}, draws=1)
+    assert answer.folder == Path("outputs/tiny")
+    manifest = yaml.safe_load((answer.folder / "manifest.json").read_text())
+    assert (manifest["scenario_file"], manifest["command"]) == ("", [])
+    assert "In the folder in which it was first given" not in (answer.folder / "report.html").read_text()
+    assert "start,2026-01-01,,dict,,user" in (answer.folder / "assumptions.csv").read_text()
+
+
+def test_results_are_shown_in_few_words(write: WriteScenario) -> None:
+    result = library.simulate(write(), seed=2)
+    assert repr(result) == "<RunResult of <Scenario tiny, 3 months from 2026-01-01>, seed 2, replication 0>"
+    assert result._repr_html_().count("<tr>") == 3 + 1  # months, and the rest of the heading
+    assert len(repr(result.scenario)) < 100
+
+
+def test_what_is_public_is_listed() -> None:
+    functions = {"actuals", "compare", "load", "memo", "replay", "report", "run", "simulate", "size", "study", "sweep"}
+    assert set(dir(library)) == {*functions, "RunResult", "__version__"}
+    assert all(callable(getattr(library, name)) and getattr(library, name).__doc__ for name in functions)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        library.nothing  # noqa: B018 - the asking is what is tested
+
+
+def test_a_function_keeps_its_name_when_the_room_of_that_name_is_loaded() -> None:
+    loads = "import planner.run.simulate, planner; print(planner.run, planner.actuals)"
+    done = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True)
+    assert done.stdout.count("<function ") == 2
+
+
+def test_values_of_python_are_those_of_the_command_line() -> None:
+    day = datetime.date(2026, 3, 1)
+    text = axis_text("a", [1, 2.5, np.float64(0.1), True, day, "h200", "1", "x, y", [1, 2], None])
+    assert text == 'a=1,2.5,0.1,true,2026-03-01,h200,"1","x, y",[1, 2],null'
+    assert axis_text("clusters.h200.nodes", range(2, 7, 2)) == "clusters.h200.nodes=2,4,6"
+    assert axis_text("a", "0:4:2") == "a=0:4:2"
+    assert parse_axis(axis_text("a", [1, 2])).values == ("1", "2")
+
+
+@pytest.mark.usefixtures("plans")
+def test_the_frontier_is_what_no_combination_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = library.sweep(
+        "tiny.yaml", {"clusters.h200.nodes": [1, 2, 4], "workloads.chat.requests_per_s": [900]}, overrides=LAID
+    )
+    table, found = answer.table(), answer.table().iloc[answer.result.frontier()]
+    cost, kept = "levelised_cost_per_million_tokens_usd", "worst_in_time_fraction"
+    beaten = [
+        any(
+            other[cost] <= row[cost] and round(other[kept], 6) >= round(row[kept], 6) and at != index
+            for at, other in table.iterrows()
+        )
+        for index, row in table.iterrows()
+    ]
+    assert sorted(found.index) == [index for index, lost in zip(table.index, beaten, strict=True) if not lost]
+    assert list(found[cost]) == sorted(found[cost])
+
+
+def test_a_plan_that_costs_more_and_serves_less_is_beaten() -> None:
+    figures = {
+        "dear": (3.0, 0.99),
+        "cheap": (1.0, 0.5),
+        "twin": (1.0, 0.4),
+        "mid": (2.0, 0.99),
+        "same": (2.5, 0.9900004),
+        "idle": (None, None),
+    }
+    plans = [Served(name=name, cost=cost, in_time_fraction=kept, shed_fraction=0.0, worst_fraction=kept,
+                    shortfall_fraction=0.0)
+             for name, (cost, kept) in figures.items()]  # fmt: skip
+    assert [plan.name for plan in frontier(plans)] == ["cheap", "mid"]
+
+
+@pytest.mark.usefixtures("plans")
+def test_a_verb_refuses_what_makes_no_sense_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    for verb in (
+        lambda: library.compare("tiny.yaml"),
+        lambda: library.compare(["tiny.yaml"]),
+        lambda: library.run("tiny.yaml", seed=-1),
+        lambda: library.run("tiny.yaml", draws=-1),
+        lambda: library.study("doubts.yaml", 0),
+        lambda: library.study("doubts.yaml", scheduler="nowhere"),
+        lambda: library.run("doubts.yaml"),
+        lambda: library.sweep("tiny.yaml", {"clusters.h200.nods": [1]}),
+        lambda: library.report(tmp_path),
+    ):
+        with pytest.raises(ScenarioError):
+            verb()
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.usefixtures("plans")
+def test_a_study_that_is_stopped_lets_go_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Stopped, match=r"stopped with \d+ of 40 replications kept"):
+        library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"], watch=stop)
+    with pytest.raises(ScenarioError, match="holds an unfinished study"):
+        library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"])
+    done = library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"], charts=False, resume=True)
+    assert done.summary()["completed"] == 40
+
+
+def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., Path]) -> None:
+    plan = library.load(write())
+    other = plan.with_({"clusters.h200.nodes": 9, "clusters.mi325x.online": "2026-03-01"}, horizon_months=4)
+    same = library.load(write(), ["clusters.h200.nodes=9", "clusters.mi325x.online=2026-03-01", "horizon_months=4"])
+    assert other.model_dump() == same.model_dump()
+    assert list(plan.with_(clusters={"h200": None}).clusters) == ["mi325x"]
+    assert plan.clusters["h200"].nodes == 4
+    with pytest.raises(ScenarioError, match="must be a whole number"):
+        plan.with_({"clusters.h200.nodes": 2.5})
+
+
+def test_an_answer_draws_its_charts_and_its_frames_know_their_units(write: Callable[..., Path], tmp_path: Path) -> None:
+    answer = library.run(write(), tmp_path / "o", draws=1)
+    assert {"demand", "power", "utilisation", "money", "losses"} <= set(answer.charts)
+    drawn = answer.plot("utilisation")
+    assert drawn.save(tmp_path / "u.svg").read_text(encoding="utf-8") == drawn.svg
+    assert drawn.svg == (svg := answer.plot("utilisation").svg)
+    assert "<svg" in svg
+    with pytest.raises(ScenarioError, match="did you mean utilisation"):
+        answer.plot("utilization")
+    units = answer.result.timeline_monthly().attrs["units"]
+    assert units["cost_per_million_tokens_usd"] == "USD/million tokens"
+    assert units["energy_kwh"] == "kWh"
+    assert answer.result.statements("year").attrs["units"]["revenue_usd"] == "USD"
