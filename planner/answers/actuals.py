@@ -15,7 +15,7 @@ from planner.answers.tables import tables_of
 from planner.arrays import Floats
 from planner.finance.bridge import VARIANCE_CAUSE_MEANINGS, VARIANCE_CAUSES
 from planner.finance.ledger import Account, cents
-from planner.output.folder import Contents, openable, write_folder
+from planner.output.folder import Contents, write_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, cents_column
 from planner.output.terminal import signed, text_table, wrapped
 from planner.reforecast import COST, FORECAST, ActualsReview, is_cost, weighted_quantiles
@@ -311,7 +311,6 @@ def actuals_contents(held: ActualsReview, command: Sequence[str]) -> Contents:
         },
         tables={table.name: table for table in tables},
         summary=actuals_summary(held),
-        beside=openable(f"{table.name}.csv" for table in tables),
     )
 
 

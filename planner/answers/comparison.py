@@ -23,7 +23,7 @@ from planner.answers.run import (
 from planner.answers.tables import figure_column, tables_of
 from planner.finance.bridge import CAUSES, PLAN_CAUSE_MEANINGS, PLAN_CAUSES
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
-from planner.output.folder import WORKBOOK, Contents, openable, place_folder, write_folder
+from planner.output.folder import WORKBOOK, Contents, place_folder, write_folder
 from planner.output.tables import (
     DEFAULT_FORMAT,
     SCHEMA_VERSION,
@@ -234,20 +234,13 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
         "draws": draws,
         "command": command_again("compare", [*scenarios.values()], [*options, *form.options]),
     }
-    contents = Contents(
-        manifest=manifest, tables=tables, summary=comparison_summary(comparison), beside=_beside(tables)
-    )
+    contents = Contents(manifest=manifest, tables=tables, summary=comparison_summary(comparison))
     workbook = _comparison_workbook(comparison, {name: table.columns for name, table in tables.items()})
     write_folder(folder, answer_files(contents, "comparison", form, {WORKBOOK: workbook}), manifest)
 
 
 def _by_name(tables: Iterable[Table]) -> dict[str, Table]:
     return {table.name: table for table in tables}
-
-
-def _beside(tables: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that lie beside the report."""
-    return openable([*(f"{name}.csv" for name in tables), WORKBOOK])
 
 
 def _comparison_workbook(comparison: Comparison, shown: Mapping[str, Mapping[str, Any]]) -> bytes:
@@ -358,7 +351,7 @@ def write_sweep(
         "vary": {axis.path: list(axis.values) for axis in axes},
         **manifest,
     }
-    contents = Contents(manifest=identity, tables=tables, beside=_beside(tables))
+    contents = Contents(manifest=identity, tables=tables)
     workbook = _sweep_workbook(scenario, axes, {name: table.columns for name, table in tables.items()})
     place_folder(folder, answer_files(contents, "sweep", form, {WORKBOOK: workbook}), identity)
 

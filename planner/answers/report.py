@@ -22,7 +22,7 @@ from planner.answers.memo import has_memo, memo_sections
 from planner.answers.sections import SectionMaker, section
 from planner.files import change_files, json_text
 from planner.output.blocks import Command, Section, Sentence
-from planner.output.folder import REPORT, SUMMARY, Contents, command_line, fitting, read_contents
+from planner.output.folder import REPORT, SUMMARY, Contents, command_line, fitting, openable, read_contents
 from planner.output.html import page
 from planner.output.tables import DEFAULT_FORMAT, CsvFormat, csv_files
 
@@ -56,7 +56,7 @@ def _pointer(key: str) -> SectionMaker:
         if said is None:
             return None
         # What a user may have written stands in a block of its own: it may hold backticks.
-        run = [Command(text=_run_of_choice(contents))] if contents.kind == "sweep" and said.endswith(":") else []
+        run = [Command(text=_run_of_choice(contents))] if said.endswith(":") else []
         return section(key, [Sentence(text=said), *run])
 
     return make
@@ -168,4 +168,5 @@ def answer_files(
     files = csv_files(name, contents.tables.values(), form)
     if contents.summary:
         files[SUMMARY] = json_text(contents.summary).encode()
-    return {**files, **(more or {}), REPORT: build_report(contents)}
+    files |= more or {}
+    return {**files, REPORT: build_report(replace(contents, beside=openable(files)))}

@@ -235,8 +235,8 @@ def write_run(
     """
     tables = {table.name: table for table in run_tables(result, hourly=wanted.hourly)}
     pages = run_pages(result, {name: made.columns for name, made in tables.items()})
-    slowest = [write_csv(table, wanted.form) for table in tables.values()], late_reasons(result)  # kept by each
-    del slowest
+    ready = {name: write_csv(table, wanted.form) for name, table in tables.items() if name != "measures"}
+    late_reasons(result)  # kept for the summary: the plan is compiled and routed anew for them
     chance = drawn_again()
     tables["measures"] = measure_table(result, chance)
     identity = manifest(result)
@@ -250,7 +250,7 @@ def write_run(
     )
     months = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
     workbook, report = shared([lambda: run_workbook(result, pages, months), lambda: build_report(contents)])
-    files = csv_files(contents.name.lower(), tables.values(), wanted.form)
+    files = csv_files(contents.name.lower(), tables.values(), wanted.form, ready=ready)
     timelines = [table for name, table in tables.items() if wanted.parquet and name.startswith("timeline_")]
     files |= {f"{table.name}.parquet": parquet_bytes(table) for table in timelines}
     files |= {SUMMARY: json_text(contents.summary).encode(), WORKBOOK: workbook, REPORT: report}

@@ -17,7 +17,7 @@ from planner.answers.report import answer_files
 from planner.answers.run import evidence_tables, run_tables, scenario_file, scenario_sha256
 from planner.answers.tables import tables_of
 from planner.files import check_target
-from planner.output.folder import WORKBOOK, Contents, openable, place_folder
+from planner.output.folder import WORKBOOK, Contents, place_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table
 from planner.output.terminal import text_table, wrapped
 from planner.run.replications import draw_again
@@ -482,7 +482,6 @@ def size_contents(sized: Sized, work: SizeWork, command: Sequence[str]) -> Conte
     """Return what a sizing's folder holds."""
     tables = [table for table in size_tables(sized) if sized.review or table.name not in ("review", "levels")]
     tables += evidence_tables({sized.scenario.name: sized.scenario})
-    files = [*(f"{table.name}.csv" for table in tables), *plan_files(sized, work.folder), WORKBOOK]
     return Contents(
         manifest={
             "kind": "size",
@@ -496,7 +495,6 @@ def size_contents(sized: Sized, work: SizeWork, command: Sequence[str]) -> Conte
         },
         tables={table.name: table for table in tables},
         summary=size_summary(sized),
-        beside=openable(files),
     )
 
 

@@ -12,7 +12,7 @@ from planner.answers.report import answer_files
 from planner.answers.run import scenario_identity
 from planner.answers.tables import tables_of
 from planner.arrays import Floats
-from planner.output.folder import Contents, openable, write_folder
+from planner.output.folder import Contents, write_folder
 from planner.output.tables import SCHEMA_VERSION, Table
 from planner.output.terminal import text_table
 from planner.requests.hour import LEAST_REPLICAS
@@ -249,7 +249,6 @@ def zoom_contents(zoom: Zoom, command: Sequence[str]) -> Contents:
         },
         tables={table.name: table for table in tables},
         summary=summary,
-        beside=openable(f"{name}.csv" for name in ZOOM_TABLES),
     )
 
 

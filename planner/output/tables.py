@@ -432,12 +432,19 @@ class WrittenTable:
 
 
 def csv_files(
-    name: str, tables: Iterable[Table], form: CsvFormat = DEFAULT_FORMAT, streamed: Sequence[WrittenTable] = ()
+    name: str,
+    tables: Iterable[Table],
+    form: CsvFormat = DEFAULT_FORMAT,
+    streamed: Sequence[WrittenTable] = (),
+    ready: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
-    """Return the CSV file of each table and their data dictionary; ``streamed`` are tables that lie there already."""
+    """Return the CSV file of each table and their data dictionary.
+
+    ``streamed`` are tables that lie there already, ``ready`` the files of tables by name that were written before.
+    """
     written, files = list(streamed), dict[str, bytes]()
     for table in tables:
-        content = files[f"{table.name}.csv"] = write_csv(table, form)
+        content = files[f"{table.name}.csv"] = (ready or {}).get(table.name) or write_csv(table, form)
         digest = hashlib.sha256(content).hexdigest()
         written.append(WrittenTable(description=table.description, size_bytes=len(content), sha256=digest))
     return {**files, "datapackage.json": data_package(name, written, form)}
