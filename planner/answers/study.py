@@ -81,12 +81,12 @@ def samples_table(inputs: UncertainInputs) -> TableDescription:
     drawn = [
         number_column(
             one.name,
-            "UncertainInput drawn: a factor on what is stated." if one.times_stated else "UncertainInput drawn.",
+            "Input drawn: a factor on what is stated." if one.times_stated else "Input drawn.",
             9,
             unit_of(one.name.rpartition(".")[2]) or "",
         )
         if is_numeric(one.distribution)
-        else text_column(one.name, "UncertainInput drawn.")
+        else text_column(one.name, "Input drawn.")
         for one in inputs.entries
     ]
     samples = STUDY_TABLES["samples"]

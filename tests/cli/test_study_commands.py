@@ -49,6 +49,8 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
         ("both", "fleet"), ("both", "h200"), ("both", "mi325x"), ("nvidia", "fleet"), ("nvidia", "h200"),
     }  # fmt: skip
     package = json.loads((folder / "datapackage.json").read_text())
+    samples = next(one for one in package["resources"] if one["path"] == "samples.csv")["schema"]["fields"]
+    assert "Input drawn: a factor on what is stated." in {column["description"] for column in samples}
     for resource in package["resources"]:
         header = (folder / resource["path"]).read_text().splitlines()[0].split(",")
         assert [field["name"] for field in resource["schema"]["fields"]] == header
