@@ -75,11 +75,11 @@ $(VENV)/bin/python:
 	  $$(command -v sudo) apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV); }
 
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ui]'
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt tests/editor/package-lock.json
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,serve]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,ui]'
 	@npm ci --prefix tests/editor --no-audit --no-fund --silent \
 	  || echo 'npm is missing or could not install: the tests that drive an editor will be skipped'
 	@touch $@ $(VENV)/installed

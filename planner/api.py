@@ -14,7 +14,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from planner.errors import CapacityError, Problem, ScenarioError, printable, refuse
 from planner.files import check_target
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from planner.answers.answer import Answer
     from planner.answers.comparison import Sweep
     from planner.engine.processes import Process
+    from planner.output.tables import CsvFormat
     from planner.reforecast import ActualsReview
-    from planner.run.replications import Chance
+    from planner.run.replications import Replications
     from planner.run.simulate import RunResult
     from planner.scenario.loading import Source
     from planner.scenario.scenario import Scenario
@@ -82,7 +83,8 @@ def run(
     *,
     overrides: Sequence[str] = (),
     seed: int | None = None,
-    draws: int = DRAWS,
+    replications: int = DRAWS,
+    advise: bool = False,
     hourly: bool = False,
     parquet: bool = False,
     processes: Sequence[Process | str] = (),
@@ -93,14 +95,15 @@ def run(
 ) -> Answer[RunResult]:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook.
 
-    ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them.
+    ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them. ``advise`` looks for what
+    meets an SLO target that is missed, by simulation.
     """
     from planner.engine.processes import load_process
     from planner.plan.build import build_plan
     from planner.run.replications import drawing
     from planner.run.simulate import check_whole, simulate_plan
 
-    check_whole(draws=draws, seed=seed or 0)
+    check_whole(replications=replications, seed=seed or 0)
     loaded = load(scenario, overrides)
     functions = [load_process(process) if isinstance(process, str) else process for process in processes]
     folder = _folder(out, loaded.name)
@@ -111,22 +114,28 @@ def run(
     draw = functools.partial(simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=functions)
     progress("simulating")
     # Others draw the plan again from here on. A process of the user's own may count or print, so that is run here.
-    with drawing(draw, range(1, draws), workers=1 if functions else None) as together:
+    with drawing(draw, range(1, replications), workers=1 if functions else None) as together:
         result = draw(0)
         refuse(result.warnings, strict=strict)
-        from planner.answers.run import Wanted, run_answer, write_run
-        from planner.output.tables import CsvFormat
+        from planner.answers.run import Wanted, run_answer, slo_summary, write_run
 
-        def drawn_again() -> Chance | None:
+        @functools.cache
+        def drawn_again() -> Replications | None:
             progress("drawing again")
-            chance = together(result) if draws > 1 else None
+            chance = together(result) if replications > 1 else None
             progress("writing")
             return chance
 
-        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
-        wanted = Wanted(form=form, hourly=hourly, parquet=parquet)
-        chance = write_run(result, folder, drawn_again=drawn_again, wanted=wanted)
-    return run_answer(folder, result, chance)
+        remedy: Mapping[str, Any] | None = None
+        if advise and not slo_summary(result, drawn_again())["met"]:
+            from planner.studies.remedy import find_remedy
+
+            answer = find_remedy(result, replications, progress)
+            remedy = {"cluster": None} if answer is None else answer._asdict()
+
+        wanted = Wanted(form=_form(decimal_comma, byte_order_mark), hourly=hourly, parquet=parquet)
+        chance = write_run(result, folder, drawn_again=drawn_again, wanted=wanted, remedy=remedy)
+    return run_answer(folder, result, chance, remedy)
 
 
 def compare(
@@ -136,7 +145,7 @@ def compare(
     baseline: str | None = None,
     overrides: Sequence[str] = (),
     seed: int | None = None,
-    draws: int = DRAWS,
+    replications: int = DRAWS,
     strict: bool = False,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
@@ -149,7 +158,6 @@ def compare(
     """
     from planner.answers.comparison import comparison_answer, write_comparison
     from planner.answers.run import scenario_file
-    from planner.output.tables import CsvFormat
     from planner.studies.compare import check_comparable, compare, find_baseline
 
     if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
@@ -160,9 +168,9 @@ def compare(
     check_comparable(loaded, position)
     folder = _folder(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
     check_target(folder)
-    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), draws)
+    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), replications)
     refuse(comparison.warnings, strict=strict)
-    write_comparison(comparison, folder, CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark))
+    write_comparison(comparison, folder, _form(decimal_comma, byte_order_mark))
     return comparison_answer(folder, comparison)
 
 
@@ -189,30 +197,19 @@ def sweep(
     """
     from planner.answers.comparison import Sweep, sweep_answer, write_sweep
     from planner.answers.run import command_again, scenario_file
-    from planner.output.tables import CsvFormat
+    from planner.studies import sweep as grid
     from planner.studies.runner import workforce
-    from planner.studies.sweep import (
-        SweepWork,
-        axis_text,
-        check_size,
-        check_values,
-        check_warnings,
-        count_points,
-        parse_axes,
-        sweep,
-        warnings_of_points,
-    )
 
-    texts = [axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _listed(vary)
-    axes = parse_axes(texts)
-    check_size(axes, confirmed=yes)
+    texts = [grid.axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _listed(vary)
+    axes = grid.parse_axes(texts)
+    grid.check_size(axes, confirmed=yes)
     loaded = load(scenario, overrides)
     folder = _folder(out, f"{loaded.name}-sweep")
-    check_values(loaded, axes)
+    grid.check_values(loaded, axes)
     if strict:
-        check_warnings(loaded, axes)
-    seed_used, total = loaded.seed if seed is None else seed, count_points(axes)
-    work = SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
+        grid.check_warnings(loaded, axes)
+    seed_used, total = loaded.seed if seed is None else seed, grid.count_points(axes)
+    work = grid.SweepWork(folder, loaded, axes, loaded.document.overrides, seed_used)
     work.open(resume=resume, restart=restart)
     _tell(work.notes, progress)
 
@@ -223,15 +220,15 @@ def sweep(
     with _kept(work):
         # Few points are done before a second process has started.
         enough = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
-        points = sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, enough))
-        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+        points = grid.sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, enough))
+        form = _form(decimal_comma, byte_order_mark)
         options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
         options += [*(["--yes"] if yes else []), *form.options]
         manifest = {
             "scenario_file": scenario_file(loaded),
             "overrides": list(loaded.document.overrides),
             "seed": seed_used,
-            "warnings": warnings_of_points(points),
+            "warnings": grid.warnings_of_points(points),
             "identity": work.identity,
             "command": command_again("sweep", [loaded], options),
         }
@@ -269,20 +266,12 @@ def study(
     ``"best=1%"`` look at a percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless
     given, it is up to 100,000 rows, and replications.parquet has them all.
     """
-    from planner.answers.study import (
-        completed_rows,
-        study_answer,
-        study_command,
-        study_remarks,
-        write_designed,
-        write_study,
-    )
-    from planner.output.tables import CsvFormat
+    from planner.answers import study as answers
     from planner.run.simulate import check_whole
-    from planner.studies.analysis import Finished, goal_of, open_store, store_of
+    from planner.studies.analysis import Finished, open_store, store_of
     from planner.studies.designs import MonteCarlo
     from planner.studies.prepare import prepare
-    from planner.studies.runner import Until, run_rows, workforce
+    from planner.studies.runner import Goal, Until, run_rows, workforce
 
     force, overrides = workforce(workers, scheduler), _listed(overrides)
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
@@ -296,12 +285,19 @@ def study(
         folder = _folder(out, name)
         store = store_of(prepared, folder, design)
         finished = Finished(prepared=prepared, store=store, rows=store.finished_rows())
-        completed = completed_rows(finished.output(prepared.headline.name, finished.detailed).T)
+        completed = answers.completed_rows(finished.output(prepared.objective.name, finished.detailed).T)
         drivers = tuple(finished.drivers())
-        return study_answer(folder, finished, drivers, completed, is_written=False)
+        return answers.study_answer(folder, finished, drivers, completed, is_written=False)
     folder = _folder(out, name if is_drawn else f"{name}-{method}")
     store = open_store(prepared, folder, design, resume=resume, restart=restart)
-    goal = goal_of(prepared, design, count, stop)
+    goal = Goal(
+        rows=count if isinstance(design, MonteCarlo) else count * design.period,
+        objective=prepared.objective.name,
+        scramblings=prepared.study.scramblings if is_drawn else 1,
+        until=stop if is_drawn else None,
+        targeted=prepared.targeted,
+        lower_is_better=prepared.objective.lower_is_better,
+    )
     unit, inputs = ("replications", f", {len(prepared.inputs)} uncertain inputs") if is_drawn else ("rows", "")
     plural = "s" if len(prepared.scenarios) > 1 else ""
     progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{plural}{inputs}")
@@ -316,20 +312,20 @@ def study(
             raise Stopped(f"stopped with {kept:,} of {goal.rows:,} replications kept") from None
         finished = Finished(prepared=prepared, store=store, rows=rows)
         if not isinstance(design, MonteCarlo):
-            command = study_command("sensitivity", prepared, ["--method", method, "--size", str(count)], overrides)
-            by_input, completed = write_designed(prepared, design, store, goal.rows, command)
-            drivers = tuple(by_input)
-            return study_answer(folder, finished, drivers, completed)
-        form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+            asked = ["--method", method, "--size", str(count)]
+            command = answers.study_command("sensitivity", prepared, asked, overrides)
+            by_input, completed = answers.write_designed(prepared, design, store, goal.rows, command)
+            return answers.study_answer(folder, finished, tuple(by_input), completed)
+        form = _form(decimal_comma, byte_order_mark)
         asked = ["--replications", str(finished.rows), *form.options, *([] if charts else ["--no-charts"])]
         asked += [] if samples is None else ["--samples" if samples else "--no-samples"]
-        command = study_command("montecarlo", prepared, asked, overrides)
-        write_study(finished, form, charts=charts, samples=samples, command=command)
+        command = answers.study_command("montecarlo", prepared, asked, overrides)
+        answers.write_study(finished, form, charts=charts, samples=samples, command=command)
     finally:
         store.close()
-    for line in study_remarks(finished, goal):
+    for line in answers.study_remarks(finished, goal):
         progress(line)
-    return study_answer(folder, finished)
+    return answers.study_answer(folder, finished)
 
 
 def replay(
@@ -370,8 +366,8 @@ def size(
     study: Place | None = None,
     budget: float | None = None,
     power: float | None = None,
-    parts: str | Sequence[str] = (),
-    promise: float | None = None,
+    accelerators: str | Sequence[str] = (),
+    slo_target: float | None = None,
     objective: str = "net-present-cost",
     replications: int = 48,
     confirmations: int = 200,
@@ -388,15 +384,14 @@ def size(
     byte_order_mark: bool = False,
     progress: Say = silent,
 ) -> Answer[Sized]:
-    """Find the cheapest purchases and retirements that keep the promise, and confirm them by simulation.
+    """Find the cheapest purchases and retirements that meet the SLO target, and confirm them by simulation.
 
-    ``budget``, ``power``, ``parts`` and ``promise`` narrow what the scenario says of ``choose`` and ``promise``;
-    ``study`` names uncertain inputs. ``parts`` are a list, or text as ``--parts`` takes it. ``gap`` and ``minutes`` end
-    the search early, with the best so far.
+    ``budget``, ``power``, ``accelerators`` and ``slo_target`` narrow what the scenario says of ``sizing`` and
+    ``slo_target``; ``study`` names uncertain inputs. ``accelerators`` are a list, or text as ``--accelerators`` takes
+    it. ``gap`` and ``minutes`` end the search early, with the best so far.
     """
     from planner.answers.run import command_again
     from planner.answers.size import size_answer, write_size
-    from planner.output.tables import CsvFormat
     from planner.plan.contradictions import hardly_meant
     from planner.run.simulate import check_whole
     from planner.sizing.confirm import Effort
@@ -408,12 +403,12 @@ def size(
     check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
     if objective not in OBJECTIVES:
         raise ScenarioError(f"--objective must be one of {choices(OBJECTIVES)}, not {objective!r}")
-    narrowed = {"choose.budget_usd": budget, "choose.power_kw": power, "promise.in_time": promise}
+    narrowed = {"sizing.budget_usd": budget, "sizing.it_power_cap_kw": power, "slo_target.attainment": slo_target}
     asked = [f"{path}={number!r}" for path, number in narrowed.items() if number is not None]
     loaded = load(scenario, [*_listed(overrides), *asked])
     folder = _folder(out, f"{loaded.name}-size")
-    parts = [part for part in parts.split(",") if part] if isinstance(parts, str) else parts
-    trial = trial_of(loaded, parts, None if study is None else Path(study), objective, seed)
+    accelerators = [part for part in accelerators.split(",") if part] if isinstance(accelerators, str) else accelerators
+    trial = trial_of(loaded, accelerators, None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(loaded, trial.choices.plan)  # figures at the place where they are stated, each once
     refuse(warnings, strict=strict)
     force = workforce(workers, scheduler)
@@ -424,9 +419,9 @@ def size(
     work = SizeWork(folder, loaded, trial)
     work.open(resume=resume, restart=restart)
     _tell(work.notes, progress)
-    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    form = _form(decimal_comma, byte_order_mark)
     options = ["--study", os.fspath(study)] if study is not None else []
-    options += ["--parts", ",".join(parts)] if parts else []
+    options += ["--accelerators", ",".join(accelerators)] if accelerators else []
     options += ["--objective", objective, "--replications", str(replications), "--confirmations", str(confirmations)]
     options += [*(["--gap", str(gap)] if gap else []), "--seed", str(trial.seed), *form.options]
     with _kept(work):
@@ -457,7 +452,6 @@ def actuals(
     from planner.answers.actuals import actuals_answer, write_actuals
     from planner.answers.run import planned_from
     from planner.output.folder import command_line
-    from planner.output.tables import CsvFormat
     from planner.reforecast import hold
     from planner.run.simulate import check_whole
     from planner.scenario.actuals import read_actuals
@@ -476,7 +470,7 @@ def actuals(
     check_target(folder)
     _tell(prepared.study.notes, progress)
     held = hold(prepared, which, seen, replications, workforce(workers, None), progress)
-    form = CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+    form = _form(decimal_comma, byte_order_mark)
     options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]
     options += ["--scenario", name] if scenario is not None else []
     write_actuals(held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form)
@@ -500,6 +494,13 @@ def memo(folder: Place) -> list[Path]:
 def _folder(out: Place | None, name: str) -> Path:
     """Return the output folder: the one asked for, or one of the plan's name under outputs."""
     return Path("outputs") / name if out is None else Path(out)
+
+
+def _form(decimal_comma: bool, byte_order_mark: bool) -> CsvFormat:
+    """Return how CSV files are written."""
+    from planner.output.tables import CsvFormat
+
+    return CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
 
 
 def _listed(words: Sequence[str]) -> Sequence[str]:

@@ -64,6 +64,11 @@ def raise_all(problems: list[Problem]) -> None:
         raise ScenarioError(problems)
 
 
+def raise_wrong(*checks: tuple[bool, str, str]) -> None:
+    """Raise the messages of all checks that find something wrong, each with its path, as one ScenarioError."""
+    raise_all([Problem(path=path, message=message) for is_wrong, path, message in checks if is_wrong])
+
+
 def refuse(warnings: Iterable[str], *, strict: bool) -> None:
     """Raise warnings as one ScenarioError where a user takes every warning as an error."""
     raise_all([Problem(message=warning) for warning in warnings] if strict else [])

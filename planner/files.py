@@ -296,15 +296,10 @@ class Staged:
             sync(within)
         write_synced(self.path / MANIFEST, content.encode())
         sync(self.path)
-        self._take_its_place(self._scratch / "old")
-        sync(self.folder.parent)
-        self.discard()
-
-    def _take_its_place(self, old: Path) -> None:
-        """Put the finished folder in the place of an earlier one, in one step where the system has it."""
+        old = self._scratch / "old"
         if not self.folder.exists():
             self.path.replace(self.folder)
-        elif not exchange(self.path, self.folder):
+        elif not exchange(self.path, self.folder):  # in one step where the system has it
             self.folder.replace(old)
             try:
                 self.path.replace(self.folder)
@@ -312,6 +307,8 @@ class Staged:
                 with contextlib.suppress(OSError):
                     old.replace(self.folder)
                 raise
+        sync(self.folder.parent)
+        self.discard()
 
     def discard(self) -> None:
         """Remove what is left of it; but never the only copy of earlier results."""

@@ -27,10 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Bools, Floats
+from planner.arrays import Floats
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.finance.bridge import ARRIVED, DRIVERS, account_variance
 from planner.finance.ledger import ACCOUNT_CODES, DATED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View, cents
@@ -40,9 +41,9 @@ from planner.scenario.actuals import FLEET, Actuals, Seen
 from planner.studies.designs import Design, Listed
 from planner.studies.engines import run_batches
 from planner.studies.prepare import Prepared
-from planner.studies.replicate import Setup
 from planner.studies.runner import Workforce
 
+Say = Callable[[str], None]
 INTERVAL = (0.05, 0.95)
 """The interval that a figure is held against: nine replications in ten."""
 _FAILED_FRACTION = 0.02
@@ -68,8 +69,7 @@ def is_cost(account: Account) -> bool:
     return View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountVariance:
+class AccountVariance(NamedTuple):
     """One account over the months seen."""
 
     account: Account
@@ -116,7 +116,7 @@ def hold(
     actuals: Actuals,
     replications: int,
     force: Workforce,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Say = lambda _: None,
 ) -> ActualsReview:
     """Run a plan as stated and under its study's uncertain inputs, hold what happened against it, and forecast anew."""
     fleet = [Seen("cluster", FLEET, name) for name in _FLEET]
@@ -126,29 +126,11 @@ def hold(
     plan = PlanRuns(prepared=prepared, which=which, seen=seen, force=force)
     progress(f"running {replications:,} replications")
     old = plan.run(prepared.montecarlo(), replications)
-    budget = observed(result, seen)
+    budget, count = observed(result, seen), len(actuals.months)
     parts = {
         "cluster": [cluster.name for cluster in result.plan.clusters],
         "workload": [workload.name for workload in result.plan.workloads],
     }
-    return ActualsReview(
-        result=result,
-        prepared=prepared,
-        which=which,
-        actuals=actuals,
-        seen=seen,
-        budget=budget,
-        interval=weighted_quantiles(old.monthly, np.ones(len(old.monthly)), np.array(INTERVAL)),
-        accounts=_variances(actuals, seen, budget, parts),
-        forecast=reforecast(plan, old, actuals, progress),
-    )
-
-
-def _variances(
-    actuals: Actuals, seen: tuple[Seen, ...], budget: Floats, parts: Mapping[str, Sequence[str]]
-) -> tuple[AccountVariance, ...]:
-    """Return budget and actual of each account that was reported, in the order of the chart."""
-    count = len(actuals.months)
     quantities: dict[str, tuple[float, float]] = {}
     for name in {name for drivers in DRIVERS.values() for name in drivers}:
         happened = _fleet_series(actuals, name, parts)
@@ -159,17 +141,23 @@ def _variances(
                 quantities[ARRIVED] = _as_many(float(planned[-1]), float(happened[-1]))
                 quantities[name] = _as_many(*quantities[name])
     variances = []
-    for series in sorted(
-        (s for s in actuals.series if s.kind == "account"), key=lambda s: ACCOUNT_CODES[Account(s.name)]
-    ):
-        account, planned = Account(series.name), budget[seen.index(series)]
+    for account in (account for account in ACCOUNT_CODES if Seen("account", FLEET, account) in actuals.series):
+        series = Seen("account", FLEET, account)
+        planned = budget[seen.index(series)]
         both = (int(cents(planned[:count].sum())), int(cents(actuals.series[series].sum())))
-        planned_cents = int(cents(planned.sum()))
-        causes = account_variance(account, both, planned_cents, quantities)
-        variances.append(
-            AccountVariance(account=account, budget_cents=both[0], actual_cents=both[1], causes_cents=causes)
-        )
-    return tuple(variances)
+        causes = account_variance(account, both, int(cents(planned.sum())), quantities)
+        variances.append(AccountVariance(account, *both, causes_cents=causes))
+    return ActualsReview(
+        result=result,
+        prepared=prepared,
+        which=which,
+        actuals=actuals,
+        seen=seen,
+        budget=budget,
+        interval=weighted_quantiles(old.monthly, np.ones(len(old.monthly)), np.array(INTERVAL)),
+        accounts=tuple(variances),
+        forecast=reforecast(plan, old, actuals, progress),
+    )
 
 
 def _as_many(planned: float, happened: float) -> tuple[float, float]:
@@ -188,8 +176,7 @@ def _fleet_series(actuals: Actuals, name: str, parts: Mapping[str, Sequence[str]
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replications:
+class StudyRuns(NamedTuple):
     """Runs of one scenario of a study."""
 
     scores: Floats
@@ -209,43 +196,31 @@ class PlanRuns:
     seen: tuple[Seen, ...]
     force: Workforce
 
-    def run(self, design: Design, rows: int) -> Replications:
+    def run(self, design: Design, rows: int) -> StudyRuns:
         """Run the rows of a design; those that fail are left out."""
         from scipy.special import ndtri  # noqa: PLC0415 - takes most of a second, which only a forecast should wait for
 
-        setup = self._setup(design)
+        setup, which = self.prepared.setup(design), slice(self.which, self.which + 1)  # one scenario alone
+        alone = tuple(replace(uncertain, targets=uncertain.targets[which]) for uncertain in setup.inputs.entries)
+        inputs = replace(setup.inputs, entries=alone)
+        setup = replace(setup, scenarios=setup.scenarios[which], inputs=inputs, seen=self.seen)
         fewest = 2 * max(len(setup.inputs), 4)
         if rows < fewest:
             message = f"{rows} replications are too few for {len(setup.inputs)} uncertain inputs"
             raise ScenarioError(Problem(message=message, hint=f"ask for {fewest} or more with --replications"))
         batches = [(first, min(first + 16, rows)) for first in range(0, rows, 16)]
-        parts = sorted(
-            run_batches(setup, batches, self.force.workers, self.force.scheduler), key=lambda part: part.first
-        )
+        ran_rows = run_batches(setup, batches, self.force.workers, self.force.scheduler)
+        parts = sorted(ran_rows, key=lambda part: part.first)
         monthly = np.concatenate([part.monthly[:, 0] for part in parts])
         ran = ~np.isnan(monthly).all(axis=(1, 2))
         if ran.sum() < fewest:
             said = next((message for part in parts for _, _, message in part.errors), "")
             raise PlannerError(f"only {ran.sum()} of {rows} replications could be run{said and ': '}{said}")
         points, _ = design.rows(0, rows)
-        return Replications(
+        return StudyRuns(
             scores=np.asarray(ndtri(np.clip(points, 1e-12, 1 - 1e-12)), dtype=np.float64)[ran],
             inputs=np.concatenate([part.inputs for part in parts])[ran],
             monthly=monthly[ran],
-        )
-
-    def _setup(self, design: Design) -> Setup:
-        """Return what workers are sent: one scenario alone."""
-        setup = self.prepared.setup(design)
-        alone = tuple(
-            replace(uncertain, targets=uncertain.targets[self.which : self.which + 1])
-            for uncertain in setup.inputs.entries
-        )
-        return replace(
-            setup,
-            scenarios=(setup.scenarios[self.which],),
-            inputs=replace(setup.inputs, entries=alone),
-            seen=self.seen,
         )
 
 
@@ -253,8 +228,8 @@ class PlanRuns:
 class Forecast:
     """The plan's forecast before and after the months seen."""
 
-    old: Replications
-    new: Replications
+    old: StudyRuns
+    new: StudyRuns
     weights: Floats
     """Of the new replications, shape (rows,); they sum to one."""
     rounds: int
@@ -270,46 +245,39 @@ class Forecast:
         return effective(self.weights)
 
 
-def reforecast(
-    plan: PlanRuns, old: Replications, actuals: Actuals, progress: Callable[[str], None] = lambda _: None
-) -> Forecast:
+def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say = lambda _: None) -> Forecast:
     """Return the forecast before and after the months seen; ``old`` are the study's own replications."""
-    used, unused = _informing(plan.seen, old, actuals)
+    from scipy.special import ndtr  # noqa: PLC0415 - as above
+
+    (used, unused), rows = _informing(plan.seen, old, actuals), len(old.scores)
     if not used or not old.scores.shape[1]:
-        equal = np.full(len(old.scores), 1.0 / len(old.scores))
+        equal = np.full(rows, 1.0 / rows)
         return Forecast(old=old, new=old, weights=equal, rounds=0, used=(), unused=unused)
     summary = _Summary(plan.seen, used, old, actuals)
     seen_all, drawn = old, old
     around = drawn_from = prior(old.scores.shape[1])
     for turn in range(_MOST_ROUNDS + 1):
-        local = local_weights(seen_all.scores, around) if turn else np.ones(len(seen_all.scores))
+        local = np.ones(rows)
+        if turn:  # how much each has to say about the model near the estimate
+            distance = around.distance(seen_all.scores) / _LOCAL
+            local = np.exp(-0.5 * (distance - distance.min()))
         model = fit_linear(seen_all.scores, summary.figures(seen_all.monthly), local)
         weights = importance_weights(drawn.scores, model, summary.target, drawn_from)
         if effective(weights) >= FEWEST_EFFECTIVE * len(weights) or turn == _MOST_ROUNDS:
             break
         around = model.posterior(summary.target)
-        drawn_from = widened(around)
+        drawn_from = NormalScores(mean=around.mean, covariance=around.covariance * _WIDER**2)
         progress(f"drawing near what was seen, round {turn + 1}")
-        drawn = plan.run(_design(plan, drawn_from, len(old.scores), turn + 1), len(old.scores))
-        seen_all = Replications(
-            **{
-                name: np.concatenate([getattr(seen_all, name), getattr(drawn, name)])
-                for name in ("scores", "inputs", "monthly")
-            }
-        )
+        sequence = np.random.SeedSequence(plan.prepared.seed, spawn_key=(2**31 + 2, turn + 1))
+        scores = drawn_from.drawn(np.random.Generator(np.random.PCG64(sequence)), rows)
+        near = np.asarray(ndtr(scores), dtype=np.float64)
+        # Each has a chance that no replication before had.
+        drawn = plan.run(Listed(listed=near, first_chance=rows * (turn + 1)), rows)
+        seen_all = StudyRuns(*(np.concatenate(both) for both in zip(seen_all, drawn, strict=True)))
     return Forecast(old=old, new=drawn, weights=weights, rounds=turn, used=used, unused=unused)
 
 
-def _design(plan: PlanRuns, drawn_from: NormalScores, rows: int, turn: int) -> Listed:
-    """Return new points near what was seen, each with a chance that no replication before had."""
-    from scipy.special import ndtr  # noqa: PLC0415 - as above
-
-    sequence = np.random.SeedSequence(plan.prepared.seed, spawn_key=(2**31 + 2, turn))
-    scores = drawn_from.drawn(np.random.Generator(np.random.PCG64(sequence)), rows)
-    return Listed(listed=np.asarray(ndtr(scores), dtype=np.float64), first_chance=rows * turn)
-
-
-def _informing(seen: Sequence[Seen], old: Replications, actuals: Actuals) -> tuple[tuple[Seen, ...], dict[Seen, str]]:
+def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[tuple[Seen, ...], dict[Seen, str]]:
     """Return the series that say something about the inputs, and why others do not."""
     unused: dict[Seen, str] = {}
     from_metrics = any(file.kind == "vllm" for file in actuals.mapping.files.values())
@@ -342,14 +310,20 @@ def _informing(seen: Sequence[Seen], old: Replications, actuals: Actuals) -> tup
 class _Summary:
     """The figures by which replications are held against what was seen: a mean and a trend of each series."""
 
-    def __init__(self, seen: Sequence[Seen], used: Sequence[Seen], old: Replications, actuals: Actuals) -> None:
+    def __init__(self, seen: Sequence[Seen], used: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> None:
         self.places = [seen.index(series) for series in used]
         self.months = len(actuals.months)
         happened = np.stack([actuals.series[series] for series in used])
         runs = old.monthly[:, self.places, : self.months]
         self.known = np.isfinite(happened) & np.isfinite(runs).all(axis=0)
         """Months that count, shape (series, months)."""
-        self.weights = _mean_and_trend(self.known)
+        self.weights = np.zeros((len(used), 2, self.months))
+        """What each month counts in a series' mean and trend, shape (series, 2, months)."""
+        for place, row in enumerate(self.known):
+            months = np.flatnonzero(row)
+            self.weights[place, 0, months] = 1.0 / len(months)
+            if half := len(months) // 2:
+                self.weights[place, 1, months[:half]], self.weights[place, 1, months[-half:]] = -1.0 / half, 1.0 / half
         self.keep = (self.weights != 0).any(axis=2)
         both = np.where(self.known, np.concatenate([happened[None], runs]), np.inf)
         least = both.min(axis=(0, 2))
@@ -360,9 +334,7 @@ class _Summary:
         sd = np.where(least > 0, error, error * size)
         variance = sd[:, None] ** 2 * (self.weights**2).sum(axis=2)
         variance[:, 0] += sd**2
-        self.target = Target(
-            figures=self._figures(happened[None])[0], error_variance=np.maximum(variance[self.keep], 1e-12)
-        )
+        self.target = Target(self._figures(happened[None])[0], np.maximum(variance[self.keep], 1e-12))
 
     def figures(self, monthly: Floats) -> Floats:
         """Return the figures of replications, shape (rows, figures)."""
@@ -376,19 +348,7 @@ class _Summary:
         return figures
 
 
-def _mean_and_trend(known: Bools) -> Floats:
-    """Return what each month counts in a series' mean and trend, shape (series, 2, months)."""
-    weights = np.zeros((len(known), 2, known.shape[1]))
-    for place, row in enumerate(known):
-        months = np.flatnonzero(row)
-        weights[place, 0, months] = 1.0 / len(months)
-        if half := len(months) // 2:
-            weights[place, 1, months[:half]], weights[place, 1, months[-half:]] = -1.0 / half, 1.0 / half
-    return weights
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(NamedTuple):
     """What was seen, and how sure it is."""
 
     figures: Floats
@@ -397,8 +357,7 @@ class Target:
     """Diagonal of E, shape (figures,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NormalScores:
+class NormalScores(NamedTuple):
     """A normal distribution of scores."""
 
     mean: Floats
@@ -428,8 +387,7 @@ def prior(inputs: int) -> NormalScores:
     return NormalScores(mean=np.zeros(inputs), covariance=np.eye(inputs))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinearResponse:
+class LinearResponse(NamedTuple):
     """Figures as a linear function of scores, with what is left."""
 
     intercept: Floats
@@ -445,12 +403,6 @@ class LinearResponse:
         covariance = np.linalg.inv(np.eye(self.slopes.shape[1]) + self.slopes.T @ told)
         covariance = 0.5 * (covariance + covariance.T)
         return NormalScores(mean=covariance @ told.T @ (target.figures - self.intercept), covariance=covariance)
-
-    def log_likelihood(self, scores: Floats, target: Target) -> Floats:
-        """Return log N(x*; a + B z, S + E) of scores, shape (rows,), less a constant."""
-        root = np.linalg.cholesky(self.left + np.diag(target.error_variance))
-        off = target.figures - self.intercept - scores @ self.slopes.T
-        return np.asarray(-0.5 * (np.linalg.solve(root, off.T) ** 2).sum(axis=0), dtype=np.float64)
 
 
 def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> LinearResponse:
@@ -477,20 +429,12 @@ def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> LinearRespon
     return LinearResponse(intercept=mean - slopes @ middle, slopes=slopes, left=left)
 
 
-def local_weights(scores: Floats, around: NormalScores) -> Floats:
-    """Return how much each replication has to say about the model near an estimate, shape (rows,)."""
-    distance = around.distance(scores) / _LOCAL
-    return np.asarray(np.exp(-0.5 * (distance - distance.min())), dtype=np.float64)
-
-
-def widened(posterior: NormalScores) -> NormalScores:
-    """Return the normal that new points are drawn from."""
-    return NormalScores(mean=posterior.mean, covariance=posterior.covariance * _WIDER**2)
-
-
 def importance_weights(scores: Floats, model: LinearResponse, target: Target, drawn_from: NormalScores) -> Floats:
     """Return weights that sum to one: prior · likelihood / density drawn from, shape (rows,)."""
-    logs = prior(scores.shape[1]).log_density(scores) + model.log_likelihood(scores, target)
+    # log N(x*; a + B z, S + E) of scores, less a constant
+    root = np.linalg.cholesky(model.left + np.diag(target.error_variance))
+    off = target.figures - model.intercept - scores @ model.slopes.T
+    logs = prior(scores.shape[1]).log_density(scores) - 0.5 * (np.linalg.solve(root, off.T) ** 2).sum(axis=0)
     logs -= drawn_from.log_density(scores)
     weights = np.exp(logs - logs.max())
     return np.asarray(weights / weights.sum(), dtype=np.float64)
@@ -510,8 +454,6 @@ def weighted_quantiles(values: Floats, weights: Floats, probabilities: Floats) -
     ordered = np.take_along_axis(values, order, axis=0)
     mass = weights[order] / weights.sum()
     places = np.cumsum(mass, axis=0) - 0.5 * mass
-    flat, at = ordered.reshape(len(values), -1), places.reshape(len(values), -1)
-    quantiles = np.empty((len(probabilities), flat.shape[1]))
-    for column in range(flat.shape[1]):
-        quantiles[:, column] = np.interp(probabilities, at[:, column], flat[:, column])
-    return quantiles.reshape(len(probabilities), *values.shape[1:])
+    columns = zip(places.reshape(len(values), -1).T, ordered.reshape(len(values), -1).T, strict=True)
+    quantiles = np.array([np.interp(probabilities, at, figures) for at, figures in columns])
+    return quantiles.T.reshape(len(probabilities), *values.shape[1:])

@@ -11,7 +11,6 @@ import itertools
 import sys
 import types
 import typing
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
@@ -19,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from planner.errors import Problem, ScenarioError
-from planner.yaml_io import Document, KeyPath, dotted, parse_scalar
+from planner.yaml_io import Document, KeyPath, parse_scalar
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -57,12 +56,7 @@ class Strict(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        populate_by_name=True,
-        defer_build=True,
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True, defer_build=True
     )
 
     @classmethod
@@ -89,17 +83,15 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):  # no source: a builtin, or one that was typed in
         return {}
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]  # models stand in no function
-    return {node.name: dict(_under_fields(node.body)) for node in classes}
-
-
-def _under_fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a class that have a text as the next statement, and that text."""
-    for field, below in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
-            text = below.value.value if isinstance(below.value, ast.Constant) else None
-            if isinstance(text, str):
-                yield field.target.id, inspect.cleandoc(text)
+    texts: dict[str, dict[str, str]] = {}
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):  # models stand in no function
+        texts[node.name] = {}
+        for field, below in itertools.pairwise(node.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+                text = below.value.value if isinstance(below.value, ast.Constant) else None
+                if isinstance(text, str):
+                    texts[node.name][field.target.id] = inspect.cleandoc(text)
+    return texts
 
 
 def validate(model: type[ModelT], document: Document) -> ModelT:
@@ -116,10 +108,8 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
     problems: dict[Problem, None] = {}
     for count, detail in enumerate(details):  # a file can be wrong in 100,000 places; nobody waits for them all
         if len(problems) == MAX_PROBLEMS:
-            place = document.locate(())
-            problems[
-                Problem(file=place.file if place else None, message=f"and {len(details) - count} more problems")
-            ] = None
+            place, rest = document.locate(()), f"and {len(details) - count} more problems"
+            problems[Problem(file=place.file if place else None, message=rest)] = None
             break
         problems[_problem(model, document, detail)] = None
     raise ScenarioError(list(problems))
@@ -172,7 +162,6 @@ def choices(known: typing.Iterable[str]) -> str:
 def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem:
     """Turn one pydantic error into a Problem."""
     path, owner = _resolve(model, detail["loc"], document.content)
-    place = document.locate(path)
     hint = None
     kind = detail["type"]
     if kind == "extra_forbidden":
@@ -191,13 +180,7 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
             message += f", not {_describe(written)}"
         if kind == "date_type" and isinstance(written, str) and isinstance(parse_scalar(written), datetime.date):
             hint = "write it without quotes"
-    return Problem(
-        file=place.file if place else None,
-        line=place.line if place else None,
-        path=dotted(path),
-        message=message,
-        hint=hint,
-    )
+    return document.problem(path, message, hint)
 
 
 def _plain(detail: Any) -> str:

@@ -141,7 +141,12 @@ def read_bytes(path: Path, most: int) -> bytes:
         with path.open("rb") as stream:  # a pipe has no size: never take in more than the limit
             raw = stream.read(most + 1)
     except FileNotFoundError:
-        hint = _nearest_file(path)
+        import difflib  # noqa: PLC0415 - only on the error path
+
+        pattern, folder = f"*{path.suffix or '.y*ml'}", path.parent
+        names = [entry.name for entry in folder.glob(pattern)] if folder.is_dir() else []
+        close = difflib.get_close_matches(path.name, names, n=1)
+        hint = f"did you mean {folder / close[0]}?" if close else None
         raise ScenarioError(Problem(file=name, message="no such file", hint=hint)) from None
     except OSError as error:
         raise ScenarioError(Problem(file=name, message=f"cannot be read: {error.strerror}")) from None
@@ -200,16 +205,6 @@ def _plain(value: Any, path: KeyPath, document: Document, name: str) -> Any:
     raise ScenarioError(Problem(file=name, path=dotted(path), message=message))
 
 
-def _nearest_file(path: Path) -> str | None:
-    """Suggest a file of a similar name in the same folder."""
-    import difflib  # noqa: PLC0415 - only on the error path
-
-    folder = path.parent
-    names = [entry.name for entry in folder.glob(f"*{path.suffix or '.y*ml'}")] if folder.is_dir() else []
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {folder / close[0]}?" if close else None
-
-
 def parse_document(text: str, name: str) -> Document:
     """Parse YAML text; ``name`` is what messages call it."""
     return _Builder(name).build(text)
@@ -233,7 +228,15 @@ class _Builder:
             raise ScenarioError(Problem(file=self.name, line=at, message=message))
         try:
             self.events = iter(_LOADER(text).get_event, None)  # as yaml.parse does, without its own loop around it
-            content = self._stream()
+            content, seen = None, False
+            for event in self.events:
+                if isinstance(event, yaml.DocumentStartEvent):
+                    if seen:
+                        raise self._fail("a second document (---) in one file", event)
+                    seen = True
+                    first = next(self.events)
+                    self.locations[()] = self._place(first)
+                    content = self._value(first, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else None
@@ -255,19 +258,6 @@ class _Builder:
 
     def _fail(self, message: str, event: Any) -> ScenarioError:
         return ScenarioError(Problem(file=self.name, line=event.start_mark.line + 1, message=message))
-
-    def _stream(self) -> Any:
-        content: Any = None
-        seen = False
-        for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                if seen:
-                    raise self._fail("a second document (---) in one file", event)
-                seen = True
-                first = next(self.events)
-                self.locations[()] = self._place(first)
-                content = self._value(first, ())
-        return content
 
     def _count(self, event: Any, nodes: int) -> None:
         self.nodes += nodes

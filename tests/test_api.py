@@ -24,7 +24,7 @@ from tests.conftest import Planner, WriteScenario
 STUDY = """\
 name: doubts
 scenarios: {plan: {extends: tiny.yaml}, rival: {extends: tiny.yaml, set: {clusters: {mi325x: {nodes: 6}}}}}
-uncertain: {clusters.h200.unit_price_usd: {kind: uniform, low: 20000, high: 40000}}
+uncertain: {clusters.h200.accelerator_price_usd: {kind: uniform, low: 20000, high: 40000}}
 """
 SET = ("--set", "horizon_months=2")
 LAID = ["horizon_months=2"]
@@ -33,18 +33,18 @@ VARY = ("--vary", "clusters.h200.nodes=2:4:2", "--vary", "site.pue_ratio=1.1,1.4
 Verb = Callable[[], Any]
 CASES: dict[str, tuple[tuple[str, ...], Verb]] = {
     "run": (
-        ("run", "tiny.yaml", *SET, "--draws", "2", "--hourly", "--parquet", "--decimal-comma", "--bom", "--seed", "7"),
-        lambda: library.run("tiny.yaml", "verb", overrides=LAID, draws=2, hourly=True, parquet=True,
+        ("run", "tiny.yaml", *SET, "-n", "2", "--hourly", "--parquet", "--decimal-comma", "--bom", "--seed", "7"),
+        lambda: library.run("tiny.yaml", "verb", overrides=LAID, replications=2, hourly=True, parquet=True,
                             decimal_comma=True, byte_order_mark=True, seed=7),
     ),
     "run of a loaded scenario": (
-        ("run", "tiny.yaml", *SET, "--set", "seed=3", "--draws", "1"),
-        lambda: library.run(library.load("tiny.yaml", LAID), "verb", overrides=["seed=3"], draws=1),
+        ("run", "tiny.yaml", *SET, "--set", "seed=3", "--replications", "1"),
+        lambda: library.run(library.load("tiny.yaml", LAID), "verb", overrides=["seed=3"], replications=1),
     ),
     "compare": (
-        ("compare", "tiny.yaml", "other.yaml", "--baseline", "other.yaml", *SET, "--draws", "2"),
+        ("compare", "tiny.yaml", "other.yaml", "--baseline", "other.yaml", *SET, "-n", "2"),
         lambda: library.compare(["tiny.yaml", Path("other.yaml")], "verb", baseline="other.yaml", overrides=LAID,
-                                draws=2),
+                                replications=2),
     ),
     "sweep": (
         ("sweep", "tiny.yaml", *VARY, *SET),
@@ -100,7 +100,7 @@ def test_importance_reads_a_finished_study(planner: Planner) -> None:
     answer = library.study("doubts.yaml", method="importance", overrides=["horizon_months=2"])
     told = planner("sensitivity", "doubts.yaml", "--method", "importance", "--set", "horizon_months=2")
     assert told.out == f"{answer}\n"
-    assert set(answer.table()["input"]) >= {"clusters.h200.unit_price_usd"}
+    assert set(answer.table()["input"]) >= {"clusters.h200.accelerator_price_usd"}
 
 
 def test_a_scenario_is_a_path_a_dict_or_a_scenario(write: WriteScenario, tiny: str) -> None:
@@ -120,15 +120,15 @@ def test_a_scenario_is_a_path_a_dict_or_a_scenario(write: WriteScenario, tiny: s
 
 
 def test_another_class_replaces_the_figures_of_the_first(write: WriteScenario, tiny: str) -> None:
-    path = write(tiny.replace("    model: llama-3.1-8b\n", "    model: llama-3.1-8b\n    class: chat\n"))
-    change = ["workloads.chat.class=code"] if "code" in _classes() else [f"workloads.chat.class={_classes()[-1]}"]
+    path = write(tiny.replace("    model: llama-3.1-8b\n", "    model: llama-3.1-8b\n    preset: chat\n"))
+    change = ["workloads.chat.preset=code"] if "code" in _classes() else [f"workloads.chat.preset={_classes()[-1]}"]
     assert library.load(library.load(path), change).model_dump() == library.load(path, change).model_dump()
 
 
 def _classes() -> list[str]:
-    from planner.catalog.load import workload_class_names  # noqa: PLC0415 - beside its one use
+    from planner.catalog.load import workload_preset_names  # noqa: PLC0415 - beside its one use
 
-    return [name for name in workload_class_names() if name != "chat"]
+    return [name for name in workload_preset_names() if name != "chat"]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_dict_that_holds_itself_is_refused() -> None:
 
 def test_a_dict_has_no_command_that_runs_it_again(tmp_path: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = library.run({**yaml.safe_load(tiny), "horizon_months": 2}, draws=1)
+    answer = library.run({**yaml.safe_load(tiny), "horizon_months": 2}, replications=1)
     assert answer.folder == Path("outputs/tiny")
     manifest = yaml.safe_load((answer.folder / "manifest.json").read_text())
     assert (manifest["scenario_file"], manifest["command"]) == ("", [])
@@ -200,7 +200,7 @@ def test_the_frontier_is_what_no_combination_beats(tmp_path: Path, monkeypatch: 
         "tiny.yaml", {"clusters.h200.nodes": [1, 2, 4], "workloads.chat.requests_per_s": [900]}, overrides=LAID
     )
     table, found = answer.table(), answer.table().iloc[answer.result.frontier()]
-    cost, kept = "levelised_cost_per_million_tokens_usd", "worst_in_time_fraction"
+    cost, kept = "levelised_cost_per_million_tokens_usd", "slo_attainment_lowest_fraction"
     beaten = [
         any(
             other[cost] <= row[cost] and round(other[kept], 6) >= round(row[kept], 6) and at != index
@@ -221,7 +221,7 @@ def test_a_plan_that_costs_more_and_serves_less_is_beaten() -> None:
         "same": (2.5, 0.9900004),
         "idle": (None, None),
     }
-    plans = [Served(name=name, cost=cost, in_time_fraction=kept, shed_fraction=0.0, worst_fraction=kept,
+    plans = [Served(name=name, cost=cost, slo_attainment_fraction=kept, shed_fraction=0.0, worst_fraction=kept,
                     shortfall_fraction=0.0)
              for name, (cost, kept) in figures.items()]  # fmt: skip
     assert [plan.name for plan in frontier(plans)] == ["cheap", "mid"]
@@ -235,7 +235,7 @@ def test_a_verb_refuses_what_makes_no_sense_before_it_writes(tmp_path: Path, mon
         lambda: library.compare("tiny.yaml"),
         lambda: library.compare(["tiny.yaml"]),
         lambda: library.run("tiny.yaml", seed=-1),
-        lambda: library.run("tiny.yaml", draws=-1),
+        lambda: library.run("tiny.yaml", replications=-1),
         lambda: library.study("doubts.yaml", 0),
         lambda: library.study("doubts.yaml", scheduler="nowhere"),
         lambda: library.run("doubts.yaml"),
@@ -274,7 +274,7 @@ def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., P
 
 
 def test_an_answer_draws_its_charts_and_its_frames_know_their_units(write: Callable[..., Path], tmp_path: Path) -> None:
-    answer = library.run(write(), tmp_path / "o", draws=1)
+    answer = library.run(write(), tmp_path / "o", replications=1)
     assert {"demand", "power", "utilisation", "money", "losses"} <= set(answer.charts)
     drawn = answer.plot("utilisation")
     assert drawn.save(tmp_path / "u.svg").read_text(encoding="utf-8") == drawn.svg

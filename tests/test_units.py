@@ -9,7 +9,7 @@ from planner.units import counted, unit_of
 @pytest.mark.parametrize(
     ("name", "unit"),
     [
-        ("unit_price_usd", "USD"),
+        ("accelerator_price_usd", "USD"),
         ("electricity_usd_per_kwh", "USD/kWh"),
         ("colocation_usd_per_kw_month", "USD/(kW·month)"),
         ("cost_per_million_tokens_usd", "USD/million tokens"),

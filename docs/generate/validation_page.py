@@ -52,10 +52,10 @@ def validation_tables(check: Check, file: CalibrationFile) -> dict[str, object]:
         (fitted[name], str(one.rows), f"{one.mean_fraction:.1%}", f"{one.median_fraction:.1%}")
         for name, one in by_request.first_token.items()
     ]
-    off = [one.predicted / one.measured - 1.0 for one in by_request.promised]
-    promised = [
+    off = [one.predicted / one.measured - 1.0 for one in by_request.within_slo]
+    targeted = [
         (one.run, f"{one.measured:,.1f}", f"{one.predicted:,.1f}", f"{error:+.0%}")
-        for one, error in zip(by_request.promised, off, strict=True)
+        for one, error in zip(by_request.within_slo, off, strict=True)
     ]
     covered = [
         (label, str(one.rows), f"{one.covered_fraction:.0%}", f"±{one.median_half_width_fraction:.0%}")
@@ -82,7 +82,7 @@ def validation_tables(check: Check, file: CalibrationFile) -> dict[str, object]:
         "spreads": _table(spread_header, spreads),
         "first_tokens": _table(("left out", "rows", "mean", "median"), first),
         "median_off": f"{np.median(np.abs(off)):.1%}",
-        "promised": _table(("run", "measured", "predicted", "error"), promised),
+        "targeted": _table(("run", "measured", "predicted", "error"), targeted),
         "worst": _worst(check),
         "power": _power(file.calibration()),
     }

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from planner.answers.tables import TABLES
-from planner.catalog.calibration import CalibrationFile, ErrorSpread, shipped_file
+from planner.catalog.calibration import CalibrationFile, shipped_file
 from planner.catalog.entries import Entry, Range
-from planner.catalog.load import VERSION, Catalog
+from planner.catalog.load import VERSION
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
 from planner.plan.capacity import served_precision
@@ -32,40 +32,29 @@ Row = tuple[str, str, str, str, str, str]
 
 def assumptions(scenario: Scenario) -> Table:
     """Return assumptions.csv: the scenario's inputs, then the catalogue values it used."""
-    catalog = scenario.load_catalog()
-    return TABLES["assumptions"].of_rows([*_inputs(scenario), *_facts(scenario, catalog), *_throughput(scenario)])
-
-
-def _leaves(model: BaseModel, path: KeyPath, around: str) -> Iterator[tuple[KeyPath, Any, str]]:
-    """Yield each plain value inside a scenario: its path, the value, its documentation or that of what is around it."""
-    for name, field in type(model).model_fields.items():
-        text = field_docstring(type(model), name)
-        yield from _leaf(getattr(model, name), (*path, field.alias or name), text if "Default" in text else around)
-
-
-def _leaf(value: Any, path: KeyPath, text: str) -> Iterator[tuple[KeyPath, Any, str]]:
-    if isinstance(value, BaseModel):
-        yield from _leaves(value, path, text)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _leaf(item, (*path, key), text)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _leaf(item, (*path, index), text)
-    elif value is not None:
-        yield path, value, text
-
-
-def _inputs(scenario: Scenario) -> Iterator[Row]:
+    rows = []
     for path, value, text in _leaves(scenario, (), ""):
-        place = scenario.document.locations.get(path)
-        if place is not None:
+        reason = text.partition("Default")[2].strip(": ").rstrip(".")
+        source, grade = f"default: {reason}" if reason else "default", "default"
+        if (place := scenario.document.locations.get(path)) is not None:
             line = f":{place.line}" if place.line is not None else ""
             source, grade = f"{Path(place.file).name}{line}", "user"
-        else:
-            reason = text.partition("Default")[2].strip(": ").rstrip(".")
-            source, grade = f"default: {reason}" if reason else "default", "default"
-        yield dotted(path), _plain(value), unit_of(str(path[-1])) or "", source, "", grade
+        rows.append((dotted(path), _plain(value), unit_of(str(path[-1])) or "", source, "", grade))
+    return TABLES["assumptions"].of_rows([*rows, *_facts(scenario), *_throughput(scenario)])
+
+
+def _leaves(value: Any, path: KeyPath, text: str) -> Iterator[tuple[KeyPath, Any, str]]:
+    """Yield each plain value inside a scenario: its path, the value, its documentation or that of what is around it."""
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            said = field_docstring(type(value), name)
+            inside = getattr(value, name), (*path, field.alias or name), said if "Default" in said else text
+            yield from _leaves(*inside)
+    elif isinstance(value, dict | list | tuple):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(item, (*path, key), text)
+    elif value is not None:
+        yield path, value, text
 
 
 def _throughput(scenario: Scenario) -> Iterator[Row]:
@@ -77,25 +66,19 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
     if file.own is not None:
         told = f"rows of {file.own.measurements}, sha256 {file.own.sha256}"
         yield "calibration.own.rows", str(file.own.rows), "", told, "", "user"
-    reuse = Reuse(scenario)
-    services, _ = services_of(scenario, {}, reuse)
-    for (cluster, workload), service in services.items():
-        tokens = service.requests_per_s * scenario.workloads[workload].tokens.output.mean
+    for (cluster, workload), service in services_of(scenario, {}, Reuse(scenario))[0].items():
+        tokens = service.requests_per_s * scenario.workloads[workload].lengths.output.mean
+        part = _plain(float(f"{tokens / service.accelerators_per_node:.6g}"))
         standing = service.doubt.in_words() if service.doubt else "not cross-validated"
-        yield (
-            f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator",
-            _plain(float(f"{tokens / service.accelerators_per_node:.6g}")),
-            "tokens/s",
-            f"throughput model, {service.layout}: {standing} at 90%",
-            "",
-            "C",
-        )
+        said = f"throughput model, {service.layout}: {standing} at 90%"
+        key = f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator"
+        yield key, part, "tokens/s", said, "", "C"
 
 
-def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
+def _facts(scenario: Scenario) -> Iterator[Row]:
     """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names, and resale."""
-    used: dict[tuple[str, str], Entry] = {}
-    resold: dict[str, float] = {}
+    catalog, used, resold = scenario.load_catalog(), dict[tuple[str, str], Entry](), dict[str, float]()
+    rents = set()
     for cluster in scenario.clusters.values():
         accelerator = catalog.accelerator(cluster.accelerator)
         used["accelerators", cluster.accelerator] = accelerator
@@ -107,6 +90,9 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         for workload in scenario.workloads.values():
             precision = served_precision(cluster, workload, catalog)
             used["precisions", precision] = catalog.precisions[precision]
+        contract = cluster.contract
+        if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None:
+            rents.add(rent_prior(cluster))
     for workload in scenario.workloads.values():
         used["models", workload.model] = catalog.model(workload.model)
     used |= {("incidents", kind): entry for kind, entry in catalog.incidents.items()}
@@ -115,17 +101,11 @@ def _facts(scenario: Scenario, catalog: Catalog) -> Iterator[Row]:
         (f"{section}.{name}.{key}", fact, unit)
         for (section, name), entry in sorted(used.items())
         for key, fact, unit in entry.facts()
-        if key not in ("aliases", "known_dialects")  # spellings: no figure follows from them
+        if key != "aliases"  # spellings: no figure follows from them
     ]
     resale = sorted(resold, key=lambda name: (name.partition("m_")[2], resold[name]))
-    contracts = ((cluster, cluster.contract) for cluster in scenario.clusters.values())
-    rents = {
-        rent_prior(cluster)
-        for cluster, contract in contracts
-        if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None
-    }
     drawn_on = [*resale, *sorted(rents), *scenario.reliability.left_open().values()]
-    if scenario.site.parking is not None and scenario.site.parking.parked_kw is None:
+    if scenario.site.idle_power_down is not None and scenario.site.idle_power_down.parked_kw is None:
         drawn_on.append("parked_node_power")
     facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in drawn_on]
     for path, fact, unit in facts:
@@ -166,14 +146,10 @@ def model_error(calibration: CalibrationFile | None = None) -> Table:
             fitted, held_out = groups[group], unseen.get(quantity, {}).get(group)
             beyond = (held_out.median_fraction, held_out.mean_fraction) if held_out else (None, None)
             within = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction)
-            rows.append((*within, *beyond, *_half_widths(file.spread.get(group), quantity)))
+            widths: list[float | None] = [None, None]
+            if (spread := file.spread.get(group)) is not None:
+                unseen_pair = math.hypot(spread.setting, spread.pair, spread.model)
+                both = [spread.first_token] * 2 if quantity == "ttft_s" else [spread.setting, unseen_pair]
+                widths = [round(math.sinh(NORMAL_90 * width), 4) for width in both]
+            rows.append((*within, *beyond, *widths))
     return TABLES["model_error"].of_rows(rows)
-
-
-def _half_widths(spread: ErrorSpread | None, quantity: str) -> tuple[float | None, float | None]:
-    """Return half the 90% interval over the prediction, for a pair measured and for a model never measured."""
-    if spread is None:
-        return None, None
-    measured = spread.first_token if quantity == "ttft_s" else spread.setting
-    unseen = measured if quantity == "ttft_s" else math.hypot(spread.setting, spread.pair, spread.model)
-    return round(math.sinh(NORMAL_90 * measured), 4), round(math.sinh(NORMAL_90 * unseen), 4)

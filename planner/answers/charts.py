@@ -6,38 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from planner.answers import run_report
 from planner.answers.comparison_report import frontier_picture
-from planner.answers.run_report import (
-    LOSSES,
-    OTHER,
-    account_sums,
-    account_totals,
-    largest_first,
-    losses_chart,
-    money_chart,
-    node_hours,
-    words_of,
-)
-from planner.answers.study_report import TORNADOES, fan_charts, headline_of, panels, rows_of
-from planner.answers.timelines import (
-    Calendar,
-    by_name,
-    colours,
-    cost_chart,
-    demand_chart,
-    line_chart,
-    power_chart,
-    utilisation_chart,
-)
+from planner.answers.run_report import LOSSES, account_sums, account_totals, largest_first, layers_of, node_hours
+from planner.answers.study_report import TORNADOES, fan_charts, objective_of, panels, rows_of
+from planner.answers.timelines import by_name, colours, demand_chart, line_chart, power_chart
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.output.blocks import Area, Axis, Box, Figure, Line, Mark, Panel, Picture, Rule, TimeChart
+from planner.output.blocks import Area, Axis, Box, Figure, Line, Mark, Panel, Picture, VerticalRule
 from planner.output.folder import CHARTS as FOLDER
 from planner.output.folder import Contents, fitting, read_contents
-from planner.output.scales import COLOURS, Scale
+from planner.output.scales import Scale
 from planner.output.svg import FORMATS, bars, even_axis, files_of, panel_of, picture_of, ratio_axis, swings
 from planner.output.words import measured, unit_price
-from planner.run.measure_names import FLEET
 from planner.units import MILLION
 
 _BARS = 12
@@ -45,32 +26,6 @@ _PANELS = 4
 """Tornadoes in one picture: the first scenario's, and its difference from the next ones."""
 Draw = Callable[[Contents], Figure | None]
 """Draws what a folder holds; None where what it needs is not there."""
-
-
-def _by_scenario(contents: Contents, chart: TimeChart | None, column: str) -> TimeChart | None:
-    """Return a figure of the clusters of one plan, or that of the fleet by scenario for several."""
-    monthly = replace(contents, plan="").table("timeline_monthly")
-    if not contents.plans or chart is None or monthly is None:
-        return chart
-    calendar, fleet = Calendar(monthly.texts("month")), monthly.where("cluster", FLEET)
-    of = "by scenario, as stated" if contents.kind == "study" else "by scenario"
-    points = by_name(fleet, "scenario", "month", column, calendar.middle)
-    return line_chart(calendar, points, chart.key, chart.title.replace("by cluster", of), chart.summary, chart.unit)
-
-
-def utilisation(contents: Contents) -> Figure | None:
-    """Draw utilisation by cluster, or by scenario."""
-    return _by_scenario(contents, utilisation_chart(contents), "utilisation_fraction")
-
-
-def cost_per_token(contents: Contents) -> Figure | None:
-    """Draw the cost of a million tokens; on a logarithmic axis where the lines differ widely."""
-    return _by_scenario(contents, cost_chart(contents), "cost_per_million_tokens_usd")
-
-
-def _of_one_plan(draw: Callable[[Contents], TimeChart | None]) -> Draw:
-    """Return a chart that one plan alone has."""
-    return lambda contents: None if contents.plans else draw(contents)
 
 
 def _side_by_side(title: str, layers: Mapping[str, Mapping[str, float]], label: str, first: int = 0) -> Picture:
@@ -84,14 +39,11 @@ def _side_by_side(title: str, layers: Mapping[str, Mapping[str, float]], label: 
 def money(contents: Contents) -> Figure | None:
     """Draw accrued cost: of one plan by account and month, of several by scenario and account."""
     if not contents.plans:
-        return money_chart(contents)
+        return run_report.money_chart(contents)
     totals = {plan: account_totals(contents.of_plan(plan)) for plan in contents.plans}
-    accounts = largest_first(account_sums(contents))
-    named, rest = accounts[: len(COLOURS) - 1], accounts[len(COLOURS) - 1 :]
-    together = {words_of(account): [account] for account in named} | ({OTHER: rest} if rest else {})
     layers = {
         layer: {plan: sum(sums.get(part, 0.0) for part in parts) / MILLION for plan, sums in totals.items()}
-        for layer, parts in together.items()
+        for layer, parts in layers_of(largest_first(account_sums(contents))).items()
     }
     return _side_by_side("Where the money goes", layers, "accrued cost, million USD") if layers else None
 
@@ -99,14 +51,13 @@ def money(contents: Contents) -> Figure | None:
 def losses(contents: Contents) -> Figure | None:
     """Draw node-hours lost by cause: of one plan by month, of several side by side as shares."""
     if not contents.plans:
-        return losses_chart(contents)
+        return run_report.losses_chart(contents)
     layers: dict[str, dict[str, float]] = {}
     for plan in contents.plans:
-        hours = node_hours(contents.of_plan(plan)) or {}
-        total = sum(sum(row.values()) for row in hours.values()) or 1.0
+        hours = (node_hours(contents.of_plan(plan)) or {}).values()
+        total = sum(sum(row.values()) for row in hours) or 1.0
         for name in (name for column, name in LOSSES.items() if column.startswith("lost_")):
-            lost = sum(row.get(name, 0.0) for row in hours.values())
-            layers.setdefault(name, {})[plan] = 100 * lost / total
+            layers.setdefault(name, {})[plan] = 100 * sum(row[name] for row in hours) / total
     return _side_by_side("Where capacity was lost", layers, "node-hours on site, %", 1)
 
 
@@ -116,116 +67,93 @@ def _words(name: str) -> str:
 
 def fan(contents: Contents) -> Figure | None:
     """Draw monthly medians with bands from P10 to P90 and, paler, P5 to P95."""
-    charts = fan_charts(contents, [("p5", "p95"), ("p10", "p90")], "")
-    if not charts:
+    if not (charts := fan_charts(contents, [("p5", "p95"), ("p10", "p90")], "")):
         return None
-    title = "By month: median, P10 to P90, P5 to P95"
-    drawn = [panel_of(chart, chart.title, height=230.0) for chart in charts]
+    title, drawn = "By month: median, P10 to P90, P5 to P95", [panel_of(one, one.title, height=230.0) for one in charts]
     return Picture(title=title, panels=drawn, keys={series.name: series.colour for series in charts[0].series})
 
 
 def histogram(contents: Contents) -> Figure | None:
     """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
-    distribution = contents.table("distribution")
+    distribution, percentiles = contents.table("distribution"), contents.table("percentiles")
     if not distribution:
         return None
-    output = headline_of(contents)
+    output = objective_of(contents)
     ends = [*distribution.totals("bin_low"), *distribution.totals("bin_high")]
     x = even_axis(min(ends), max(ends), _words(output))
     unlabelled = replace(x, label="", ticks=[(tick, "") for tick, _ in x.ticks])
-    y = Axis(
-        scale=Scale(low=0.0, high=1.3 * max(distribution.totals("replications")) or 1.0)
-    )  # room for the marks' names
-    palette, strips = colours(distribution.texts("scenario")), []
+    top = 1.3 * max(distribution.totals("replications")) or 1.0  # room for the marks' names
+    y, palette, strips = Axis(scale=Scale(low=0.0, high=top)), colours(distribution.texts("scenario")), []
     for scenario in dict.fromkeys(distribution.texts("scenario")):
         bins = distribution.where("scenario", scenario).rows(totals=("bin_low", "bin_high", "replications"))
-        boxes: list[Mark] = [Box(x=(a, b), y=(0.0, number), colour=palette[scenario]) for a, b, number in bins]
-        marks = [*boxes, *_percentiles(contents, scenario, output)]
+        marks: list[Mark] = [Box(x=(a, b), y=(0.0, number), colour=palette[scenario]) for a, b, number in bins]
+        known = percentiles.where("output", output).where("scenario", scenario) if percentiles is not None else None
+        values = dict(known.rows("statistic", numbers=["value"])) if known is not None else {}
+        marks += [
+            VerticalRule(x=value, note=f"{name.upper()} {measured(value, output)}")
+            for name in ("p10", "p50", "p90")
+            if (value := values.get(name)) is not None
+        ]
         strips.append(Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
     strips[-1] = replace(strips[-1], x=x)
     return Picture(title="How the replications are spread", panels=strips)
 
 
-def _percentiles(contents: Contents, scenario: str, output: str) -> list[Rule]:
-    """Return P10, P50 and P90 of one scenario as lines with their values."""
-    table = contents.table("percentiles")
-    if table is None:
-        return []
-    rows = table.where("output", output).where("scenario", scenario)
-    values = dict(rows.rows("statistic", numbers=["value"]))
-    return [
-        Rule(x=value, note=f"{name.upper()} {measured(value, output)}")
-        for name in ("p10", "p50", "p90")
-        if (value := values.get(name)) is not None
-    ]
-
-
 def tornado(contents: Contents) -> Figure | None:
     """Draw what the first scenario's headline, and its difference from the others', hang on."""
-    ranked = list(panels(rows_of(contents)))
-    if not ranked:
+    if not (ranked := list(panels(rows_of(contents)))):
         return None
     shown = [panel for panel in ranked if panel.scenario == ranked[0].scenario and panel.method == ranked[0].method]
     method, drawn = TORNADOES[ranked[0].method], []
     for panel in shown[:_PANELS]:
         rows = [(name, [(low, 0), (high, 1)]) for name, low, high in panel.longest(_BARS)]
         one = swings(rows, panel.middle, panel.title)
-        drawn.append(replace(one, marks=[*one.marks, Rule(x=0.0, is_dashed=True)]) if panel.against else one)
-    title = f"What {_words(headline_of(contents))} hangs on"
+        drawn.append(replace(one, marks=[*one.marks, VerticalRule(x=0.0, is_dashed=True)]) if panel.against else one)
+    title = f"What {_words(objective_of(contents))} hangs on"
     keys = dict(zip(method.ends, (0, 1), strict=True))
     return Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{method.said}.")
 
 
 def convergence(contents: Contents) -> Figure | None:
     """Draw the headline's mean against the number of replications, with its interval."""
-    means = contents.table("convergence")
-    if not means:
+    if not (means := contents.table("convergence")):
         return None
     palette = colours(means.texts("scenario"))
     mean, low, high = (by_name(means, "scenario", "replications", name, float) for name in ("mean", "low", "high"))
-    bands: list[Mark] = [Area(upper=high[s], lower=low[s], colour=palette[s], opacity=0.2) for s in mean]
-    lines: list[Mark] = [Line(points=mean[s], colour=palette[s]) for s in mean]
+    marks: list[Mark] = [Area(upper=high[s], lower=low[s], colour=palette[s], opacity=0.2) for s in mean]
+    marks += [Line(points=mean[s], colour=palette[s]) for s in mean]
     values = [v for edges in (mean, low, high) for line in edges.values() for _, v in line if v is not None] or [0.0]
     room = 0.05 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
-    y = even_axis(min(values) - room, max(values) + room, f"mean {_words(headline_of(contents))}")
+    y = even_axis(min(values) - room, max(values) + room, f"mean {_words(objective_of(contents))}")
     x = ratio_axis(means.totals("replications"), "replications")
-    panel = Panel(x=x, y=y, marks=[*bands, *lines], height=360.0)
-    title = "How sure the mean is, with its 95% interval"
+    title, panel = "How sure the mean is, with its 95% interval", Panel(x=x, y=y, marks=marks, height=360.0)
     return Picture(title=title, panels=[panel], keys={s: palette[s] for s in mean})
 
 
 def bridge(contents: Contents) -> Figure | None:
     """Draw why a token costs more or less than in the baseline, by cause, one panel for each scenario."""
-    table = contents.table("bridge")
-    if not table:
+    if not (table := contents.table("bridge")):
         return None
-    column = "difference_per_million_tokens_usd"
-    panels = []
-    for scenario in dict.fromkeys(table.texts("scenario")):
-        of_plan = table.where("scenario", scenario)
-        parts = of_plan.totals(column)
-        causes = [cause.replace("_", " ") for cause in of_plan.texts("cause")]
-        rows = [(cause, [(part, 1 if part > 0 else 2)]) for cause, part in zip(causes, parts, strict=True)]
-        total = sum(parts)
+    column, drawn = "difference_per_million_tokens_usd", []
+    for scenario, parts in table.sums("scenario", "cause", column).items():
+        rows = [(cause.replace("_", " "), [(part, 1 if part > 0 else 2)]) for cause, part in parts.items()]
+        total = sum(parts.values())
         title = f"{scenario}: {unit_price(abs(total))} {'dearer' if total > 0 else 'cheaper'} than the baseline"
-        panels.append(swings(rows, 0.0, title, table.totals(column)))
-    keys = {"dearer": 1, "cheaper": 2}
-    return Picture(
-        title="Why a token costs more or less than in the baseline",
-        panels=panels,
-        keys=keys,
-        shape="square",
-        note="USD per million tokens, shared among the causes.",
+        drawn.append(swings(rows, 0.0, title, table.totals(column)))
+    title, note = (
+        "Why a token costs more or less than in the baseline",
+        "USD per million tokens, shared among the causes.",
     )
+    return Picture(title=title, panels=drawn, keys={"dearer": 1, "cheaper": 2}, shape="square", note=note)
 
 
 STUDY_CHARTS: dict[str, Draw] = {"fan": fan, "histogram": histogram, "tornado": tornado, "convergence": convergence}
 CHARTS: dict[str, Draw] = {
-    "demand": _of_one_plan(demand_chart),
-    "power": _of_one_plan(power_chart),
+    "demand": lambda contents: None if contents.plans else demand_chart(contents),
+    "power": lambda contents: None if contents.plans else power_chart(contents),
     "frontier": frontier_picture,
-    "utilisation": utilisation,
-    "cost-per-token": cost_per_token,
+    "utilisation": lambda contents: line_chart(contents, "utilisation"),
+    "cost-per-token": lambda contents: line_chart(contents, "cost"),
     "money": money,
     "losses": losses,
     "bridge": bridge,

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.answers import judgement
+from planner.answers import judgement, run
 from planner.answers.answer import Answer
 from planner.answers.plan_workbooks import bridge_page, comparison_page, months_pages, plain_pages, statements_page
 from planner.answers.report import answer_files
-from planner.answers.run import (
-    chance_summary,
-    command_again,
-    common_overrides,
-    evidence_tables,
-    plan_tables,
-    promise_summary,
-    scenario_sha256,
-)
+from planner.answers.run import evidence_tables, plan_tables, rounded, scenario_sha256
 from planner.answers.tables import figure_column, tables_of
 from planner.finance.bridge import CAUSES, PLAN_CAUSE_MEANINGS, PLAN_CAUSES
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
 from planner.output.folder import WORKBOOK, Contents, place_folder, write_folder
-from planner.output.tables import (
-    DEFAULT_FORMAT,
-    SCHEMA_VERSION,
-    Column,
-    ColumnKind,
-    CsvFormat,
-    Table,
-    TableDescription,
-    text_column,
-)
+from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, Column, ColumnKind, CsvFormat, Table, TableDescription
 from planner.output.terminal import signed, text_table, wrapped
 from planner.output.workbook import Page, SheetChart, words, write_tables
 from planner.run.measure_names import DRAWS, MEASURES, SERVICE
@@ -84,42 +67,34 @@ def held_tables(comparison: Comparison) -> list[Table]:
     dollars = COMPARISON_TABLES["bridge_usd"].of_rows(
         (name, cause, cents) for name, parts in comparison.others(comparison.dollars) for cause, cents in parts.items()
     )
-    return [comparison_rows(comparison), bridge, dollars, _monthly_rows(comparison)]
-
-
-def _monthly_rows(comparison: Comparison) -> Table:
-    """Return comparison_monthly.csv."""
-    series = {name: series_of(result) for name, result in zip(comparison.names, comparison.results, strict=True)}
-    base = series[comparison.names[comparison.baseline]].cash_flow_usd
-    columns = {
-        name: (
-            months.accrued_usd.tolist(),
-            months.cash_flow_usd.tolist(),
-            (months.cash_flow_usd - base).tolist(),
-            months.tokens.tolist(),
-            per_million_tokens(months.accrued_usd, months.tokens).tolist(),
-            cumulative_per_million_tokens(months.accrued_usd, months.tokens).tolist(),
-        )
-        for name, months in series.items()
-    }
-    return COMPARISON_TABLES["comparison_monthly"].of_rows(
+    base, monthly = series_of(comparison.results[comparison.baseline]).cash_flow_usd, {}
+    for name, result in zip(comparison.names, comparison.results, strict=True):
+        months = series_of(result)
+        cost, tokens, cash = months.accrued_usd, months.tokens, months.cash_flow_usd
+        unit_costs = per_million_tokens(cost, tokens), cumulative_per_million_tokens(cost, tokens)
+        monthly[name] = [figures.tolist() for figures in (cost, cash, cash - base, tokens, *unit_costs)]
+    by_month = COMPARISON_TABLES["comparison_monthly"].of_rows(
         (label, name, *(figure[month] for figure in figures))
         for month, label in enumerate(comparison.results[0].plan.months.labels)
-        for name, figures in columns.items()
+        for name, figures in monthly.items()
     )
+    return [comparison_rows(comparison), bridge, dollars, by_month]
 
 
 def comparison_summary(comparison: Comparison) -> dict[str, Any]:
     """Return the comparison as JSON: measures, bridges, promises, what chance moves, warnings."""
     names, base = comparison.names, comparison.chances[comparison.baseline]
-    chances = dict(zip(names, comparison.chances, strict=True))
-    savings = {name: chance.saving(judgement.COST, base) for name, chance in chances.items() if chance is not base}
+    savings = {
+        name: ends_of(saving)
+        for name, chance in zip(names, comparison.chances, strict=True)
+        if chance is not base and (saving := chance.saving(judgement.COST, base)) is not None
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "baseline": names[comparison.baseline],
         "seed": comparison.results[0].seed,
         "scenarios": {
-            name: {measure: None if value is None else _rounded(value) for measure, value in figures.items()}
+            name: {measure: None if value is None else rounded(value) for measure, value in figures.items()}
             for name, figures in zip(names, comparison.figures, strict=True)
         },
         "bridge_per_million_tokens_usd": {
@@ -130,36 +105,25 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             name: {cause: cents / 100 for cause, cents in parts.items()}
             for name, parts in comparison.others(comparison.dollars)
         },
-        "promise": {
-            result.scenario.name: promise_summary(result, chance)
-            for result, chance in zip(comparison.results, comparison.chances, strict=True)
-        },
-        "chance": {name: chance_summary(chance) for name, chance in chances.items()},
-        "saving_interval_fraction": {
-            name: [_rounded(saving.low), _rounded(saving.high)]
-            for name, saving in savings.items()
-            if saving is not None
-        },
+        "slo_target": dict(zip(names, map(run.slo_summary, comparison.results, comparison.chances), strict=True)),
+        "replications": dict(zip(names, map(run.replications_summary, comparison.chances), strict=True)),
+        "saving_interval_fraction": {name: [rounded(end or 0.0) for end in ends] for name, ends in savings.items()},
         "warnings": list(comparison.warnings),
         "notes": list(comparison.notes),
     }
 
 
-def _rounded(number: float) -> float:
-    return round(number, 6) + 0.0  # −0 is 0
-
-
 def comparison_table(comparison: Comparison) -> str:
     """Lay the comparison out for a terminal of 80 columns: the plans, which to take, and why they differ."""
     summary, figures_of = comparison_summary(comparison), dict(zip(comparison.names, comparison.figures, strict=True))
-    plans = judgement.plans_of(figures_of, summary["promise"])
+    plans = judgement.plans_of(figures_of, summary["slo_target"])
     base, choice = plans[comparison.baseline], judgement.choose(plans)
     rows = []
     for plan in choice.ranked:
         figures = figures_of[plan.name]
         change = plan.cost / base.cost - 1.0 if judgement.comparable(plan, base) and plan.cost and base.cost else None
         cells = (
-            _cell(plan.in_time_fraction, ".2%"),
+            _cell(plan.slo_attainment_fraction, ".2%"),
             _cell(plan.cost, ",.4f"),
             _cell(change, "+.1%"),
             _cell(figures["cost_per_million_tokens_usd"], ",.4f"),
@@ -167,123 +131,94 @@ def comparison_table(comparison: Comparison) -> str:
             _cell(figures["npv_usd"], ",.2f", MILLION),
         )
         rows.append((plan.name[:15], plan.standing, *cells))
-    header = ("scenario", "promise", "in time", "levelised", "change", "USD/Mtok", "M USD", "NPV M USD")
+    header = ("scenario", "SLO", "in time", "levelised", "change", "USD/Mtok", "M USD", "NPV M USD")
     first = wrapped(judgement.much_shed(plans))
     advice = [judgement.recommendation(plans, base.name, summary)]
     advice += judgement.warnings_of(choice) if choice.best else []
     lines = [*first, *([""] if first else []), text_table(header, rows), "", *wrapped(advice)]
     savings = summary["saving_interval_fraction"]
     spans = [
-        f"{plan.name} costs {judgement.change_words(-low)} to {judgement.change_words(-high)} a token"
+        f"{plan.name} costs {' to '.join(judgement.change_words(-end) for end in savings[plan.name])} a token"
         for plan in plans
         if plan.name in savings and judgement.comparable(plan, base)
-        for low, high in [savings[plan.name]]
     ]
     if spans:
         chance = f"in {comparison.chances[0].words}, inputs as stated, against {base.name}: "
         lines += wrapped([chance + ", ".join(spans)])
-    return "\n".join([*lines, *_bridge_lines(comparison)])
+    if bridges := comparison.others(comparison.bridges):
+        steps = [
+            (name[:15], *(f"{parts[0][cause]:+.4f}" if round(parts[0][cause], 4) else "0" for cause in CAUSES))
+            for name, parts in bridges
+        ]
+        amounts = [
+            (name[:15], *(_cell(cents / 100, "+,.3f", MILLION) for cents in (*parts.values(), sum(parts.values()))))
+            for name, parts in comparison.others(comparison.dollars)
+        ]
+        lines += ["", f"USD per million tokens against {base.name}, by cause:"]
+        lines += [text_table(("scenario", *(cause.replace("_", " ") for cause in CAUSES)), steps), ""]
+        lines += ["M USD over the horizon, by cause:", text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)]
+    return "\n".join(lines)
 
 
 def _cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
     return "" if value is None else signed(value / scale, pattern)
 
 
-def _bridge_lines(comparison: Comparison) -> list[str]:
-    """Lay out why a token, and the whole, costs more or less than in the baseline."""
-    bridges = comparison.others(comparison.bridges)
-    if not bridges:
-        return []
-    steps = [
-        (name[:15], *(f"{parts[0][cause]:+.4f}" if round(parts[0][cause], 4) else "0" for cause in CAUSES))
-        for name, parts in bridges
-    ]
-    short = ("scenario", "price", "through", "power", "software", "failing", "utilised", "people")
-    amounts = [
-        (name[:15], *(_cell(cents / 100, "+,.3f", MILLION) for cents in (*parts.values(), sum(parts.values()))))
-        for name, parts in comparison.others(comparison.dollars)
-    ]
-    return [
-        "",
-        f"USD per million tokens against {comparison.names[comparison.baseline]}, by cause:",
-        text_table(short, steps),
-        "",
-        "M USD over the horizon, by cause:",
-        text_table(("scenario", *PLAN_CAUSES, "sum"), amounts),
-    ]
-
-
 def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write a comparison's folder, whole or not at all."""
-    results = dict(zip(comparison.names, comparison.results, strict=True))
+    names, plan = comparison.names, comparison.results[0].plan
+    results = dict(zip(names, comparison.results, strict=True))
     scenarios = {name: result.scenario for name, result in results.items()}
-    tables = _by_name([*held_tables(comparison), *plan_tables(results), *evidence_tables(scenarios)])
-    baseline, seed, draws = (
-        comparison.names[comparison.baseline],
-        comparison.results[0].seed,
-        comparison.chances[0].draws,
-    )
-    options = ["--baseline", baseline, "--seed", str(seed), *([] if draws == DRAWS else ["--draws", str(draws)])]
+    made = (*held_tables(comparison), *plan_tables(results), *evidence_tables(scenarios))
+    tables = {table.name: table for table in made}
+    baseline, seed, drawn = names[comparison.baseline], comparison.results[0].seed, comparison.chances[0].number
+    options = ["--baseline", baseline, "--seed", str(seed)]
+    options += [] if drawn == DRAWS else ["--replications", str(drawn)]
     manifest = {
         "kind": "comparison",
         "version": __version__,
         "scenarios": {name: scenario_sha256(scenario) for name, scenario in scenarios.items()},
         "baseline": baseline,
-        "overrides": list(common_overrides([*scenarios.values()]) or ()),
+        "overrides": list(run.common_overrides([*scenarios.values()]) or ()),
         "seed": seed,
-        "draws": draws,
-        "command": command_again("compare", [*scenarios.values()], [*options, *form.options]),
+        "replications": drawn,
+        "command": run.command_again("compare", [*scenarios.values()], [*options, *form.options]),
     }
     contents = Contents(manifest=manifest, tables=tables, summary=comparison_summary(comparison))
-    workbook = _comparison_workbook(comparison, {name: table.columns for name, table in tables.items()})
-    write_folder(folder, answer_files(contents, "comparison", form, {WORKBOOK: workbook}), manifest)
-
-
-def _by_name(tables: Iterable[Table]) -> dict[str, Table]:
-    return {table.name: table for table in tables}
-
-
-def _comparison_workbook(comparison: Comparison, shown: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Return the workbook: the plans side by side, why they differ, percentiles by month, statements by year."""
-    names, plan = comparison.names, comparison.results[0].plan
+    shown: dict[str, Mapping[str, Any]] = {name: table.columns for name, table in tables.items()}
     pages = {
         "Comparison": comparison_page(names, comparison.figures, comparison.baseline),
         **bridge_page(shown["bridge_usd"]),
         **plain_pages({"Bridge, per token": shown["bridge"]}),
         **months_pages(plan.months.labels, dict(zip(names, comparison.chances, strict=True))),
-        **statements_page(dict(zip(names, comparison.results, strict=True))),
+        **statements_page(results),
         **plain_pages({"Timeline": shown["comparison_monthly"], "Assumptions": shown["assumptions"]}),
     }
-    return write_tables(" against ".join(names), plan.start, pages)
+    workbook = write_tables(" against ".join(names), plan.start, pages)
+    write_folder(folder, answer_files(contents, "comparison", form, {WORKBOOK: workbook}), manifest)
 
 
 def sweep_description(axes: Sequence[SweepAxis]) -> TableDescription:
-    """Return the columns of sweep.csv: the keys varied, how the plan served, every measure."""
-    figures = (*SERVICE, *(measure.name for measure in MEASURES))
+    """Return the columns of sweep.csv: the keys varied, as numbers where all values are, service, every measure."""
+    varied = []
+    for path, values in ((axis.path, axis.values) for axis in axes):
+        numbers, kind, unit = [number_of(value) for value in values], ColumnKind.TEXT, ""
+        if None not in numbers:
+            unit = unit_of(path.rpartition(".")[2]) or ""
+            is_whole = all(isinstance(number, int) for number in numbers)
+            kind = ColumnKind.INTEGER if is_whole else ColumnKind.DECIMAL
+        decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in values)
+        about = f"Value of {path}."
+        varied.append(Column(name=path, kind=kind, description=about, unit=unit, decimals=decimals))
+    problem = Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run.")
+    figures = (figure_column(name) for name in (*SERVICE, *(measure.name for measure in MEASURES)))
     return TableDescription(
         name="sweep",
         description="One row per combination, under the same random numbers. Measures are defined in "
         "docs/explanation/finance.md; they are empty where a combination is not a scenario, and `problem` says why.",
         key=tuple(axis.path for axis in axes),
-        columns=(
-            *(_axis_column(axis) for axis in axes),
-            *(figure_column(name) for name in figures),
-            text_column("problem", "Why the combination could not be run."),
-        ),
+        columns=(*varied, *figures, problem),
     )
-
-
-def _axis_column(axis: SweepAxis) -> Column:
-    """Return a column of numbers where all values are, of text otherwise."""
-    numbers = [number_of(value) for value in axis.values]
-    about = f"Value of {axis.path}."
-    unit = unit_of(axis.path.rpartition(".")[2]) or ""
-    if all(isinstance(number, int) for number in numbers):
-        return Column(name=axis.path, kind=ColumnKind.INTEGER, description=about, unit=unit)
-    if all(number is not None for number in numbers):
-        decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in axis.values)
-        return Column(name=axis.path, kind=ColumnKind.DECIMAL, description=about, unit=unit, decimals=decimals)
-    return text_column(axis.path, about)
 
 
 def sweep_rows(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> Table:
@@ -292,11 +227,9 @@ def sweep_rows(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> Table
     varied, measured = description.columns[: len(axes)], description.columns[len(axes) : -1]
     rows: list[tuple[Any, ...]] = []
     for point in points:
-        values = (
-            value if column.kind is ColumnKind.TEXT else number_of(value)
-            for column, value in zip(varied, point.values, strict=True)
-        )
-        figures = [None if point.figures is None else point.figures[column.name] for column in measured]
+        settings = zip(varied, point.values, strict=True)
+        values = (value if column.kind is ColumnKind.TEXT else number_of(value) for column, value in settings)
+        figures = ((point.figures or {}).get(column.name) for column in measured)
         rows.append(
             (*values, *(None if figure is None else figure + 0.0 for figure in figures), point.problem)
         )  # −0 is 0
@@ -304,30 +237,26 @@ def sweep_rows(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> Table
 
 
 def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
-    """Lay out the best points for a terminal: those that keep their promise, cheapest first, then the others."""
-    paths = [axis.path for axis in axes]
-    named = {
-        ", ".join(f"{path} = {value}" for path, value in zip(paths, point.values, strict=True)): point
-        for point in points
-    }
+    """Lay out the best points for a terminal: those that meet their SLO target, cheapest first, then the others."""
+    paths, named = [axis.path for axis in axes], {}
+    for point in points:
+        named[", ".join(f"{path} = {value}" for path, value in zip(paths, point.values, strict=True))] = point
     choice = judgement.choose([judgement.served(name, point.figures or {}) for name, point in named.items()])
     rows = []
     for plan in choice.ranked[:SHOWN_ROWS]:
-        point = named[plan.name]
-        figures = point.figures or {}
+        figures = named[plan.name].figures or {}
         cells = (
             _cell(figures.get(judgement.IN_TIME), ".2%"),
             _cell(figures.get(judgement.COST), ",.4f"),
             _cell(figures.get("cost_usd"), ",.2f", MILLION),
             _cell(figures.get("utilisation_fraction"), ".1%"),
         )
-        rows.append((*point.values, plan.standing, *cells))
+        rows.append((*named[plan.name].values, plan.standing, *cells))
     titles = [".".join(path.split(".")[-2:]) for path in paths]
-    lines = [text_table((*titles, "promise", "in time", "levelised", "M USD", "utilised"), rows)]
+    lines = [text_table((*titles, "SLO", "in time", "levelised", "M USD", "utilised"), rows)]
     if len(points) > SHOWN_ROWS:
         lines.append(f"and {len(points) - SHOWN_ROWS} more in sweep.csv")
-    failed = [point for point in points if point.problem]
-    if failed:
+    if failed := [point for point in points if point.problem]:
         lines.append(f"{len(failed)} of {len(points)} combinations could not be run; the first: {failed[0].problem}")
     return "\n".join([*lines, "", *wrapped([judgement.sweep_advice(choice)])])
 
@@ -341,38 +270,29 @@ def write_sweep(
     form: CsvFormat = DEFAULT_FORMAT,
 ) -> None:
     """Write a sweep's folder, whole or not at all; the caller holds its lock and has checked it."""
-    tables = _by_name([sweep_rows(axes, points), *evidence_tables({scenario.name: scenario})])
+    tables = {table.name: table for table in (sweep_rows(axes, points), *evidence_tables({scenario.name: scenario}))}
     identity = {
         "kind": "sweep",
         "version": __version__,
         "scenario": scenario.name,
         "scenario_sha256": scenario_sha256(scenario),
-        "promise": scenario.promise.model_dump(),
+        "slo_target": scenario.slo_target.model_dump(),
         "vary": {axis.path: list(axis.values) for axis in axes},
         **manifest,
     }
-    contents = Contents(manifest=identity, tables=tables)
-    workbook = _sweep_workbook(scenario, axes, {name: table.columns for name, table in tables.items()})
-    place_folder(folder, answer_files(contents, "sweep", form, {WORKBOOK: workbook}), identity)
-
-
-def _sweep_workbook(scenario: Scenario, axes: Sequence[SweepAxis], shown: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Return the workbook: every point with its measures, what is assumed, and the cost of the first points drawn."""
-    charts = [
-        SheetChart(
-            title=words(name),
-            columns=(name,),
-            kind="column" if len(axes) > 1 else "line",
-            last=last,
-            across_columns=len(axes),
-        )
+    kind, last = "column" if len(axes) > 1 else "line", min(len(points), SHOWN_ROWS)
+    charts = tuple(
+        SheetChart(title=words(name), columns=(name,), kind=kind, last=last, across_columns=len(axes))
         for name in (judgement.COST, judgement.IN_TIME)
-        if (last := min(len(shown["sweep"]["problem"]), SHOWN_ROWS))
-    ]
+    )
     note = "One run of each point under the same random numbers; run planner montecarlo for percentiles."
-    points = Page.of(shown["sweep"], most=MOST_POINTS, charts=tuple(charts), note=note)
-    pages = {"Sweep": points, **plain_pages({"Assumptions": shown["assumptions"]})}
-    return write_tables(f"{scenario.name}: sweep", scenario.start, pages)
+    pages = {
+        "Sweep": Page.of(tables["sweep"].columns, most=MOST_POINTS, charts=charts, note=note),
+        **plain_pages({"Assumptions": tables["assumptions"].columns}),
+    }
+    workbook = write_tables(f"{scenario.name}: sweep", scenario.start, pages)
+    contents = Contents(manifest=identity, tables=tables)
+    place_folder(folder, answer_files(contents, "sweep", form, {WORKBOOK: workbook}), identity)
 
 
 def comparison_answer(folder: Path, comparison: Comparison) -> Answer[Comparison]:

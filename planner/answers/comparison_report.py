@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.answers import judgement
 from planner.answers.sections import section
 from planner.answers.timelines import Calendar, by_name, colours
 from planner.errors import Problem, ScenarioError
-from planner.output.blocks import (
-    Block,
-    Grid,
-    Line,
-    Mark,
-    Panel,
-    Part,
-    Path,
-    Picture,
-    Section,
-    Sentence,
-    Series,
-    Shade,
-    bar_grid,
-    sentences,
-)
+from planner.output import blocks as show
+from planner.output.blocks import BarPart, Block, Grid, Line, Section, Sentence, Series, bar_grid, sentences
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL
 from planner.output.svg import even_axis
-from planner.output.tables import Table
 from planner.output.words import NOTHING, dollars, measured, unit_price
 
 ACCRUED = "cost_per_million_tokens_usd"
@@ -54,11 +39,7 @@ IN_DOLLARS = (
 )
 MONTHLY = (
     (ACCRUED, "Cost per million tokens by scenario", "Accrued cost over tokens served, by month."),
-    (
-        "cumulative_cost_per_million_tokens_usd",
-        "The same from the start",
-        "Accrued cost so far over tokens so far.",
-    ),
+    (f"cumulative_{ACCRUED}", "The same from the start", "Accrued cost so far over tokens so far."),
     ("cash_saving_usd", "Cash against the baseline", "Cash flow less the baseline's, by month."),
 )
 """Column, title and what is to be seen of each chart by month."""
@@ -85,7 +66,7 @@ def judged(contents: Contents) -> tuple[Figures, list[judgement.Served], str]:
     if baseline not in figures:
         message = f"names {baseline!r} as the baseline, of which comparison.csv has no row"
         raise ScenarioError(Problem(file="manifest.json", message=message))
-    return figures, judgement.plans_of(figures, contents.summary.get("promise", {})), baseline
+    return figures, judgement.plans_of(figures, contents.summary.get("slo_target", {})), baseline
 
 
 def advice(contents: Contents) -> str:
@@ -100,36 +81,30 @@ def answer_section(contents: Contents) -> Section | None:
     if not figures:
         return None
     summary, choice = contents.summary, judgement.choose(plans)
-    promised = judgement.promise_lines(summary["promise"]) if summary.get("promise") else []
-    told = [
-        *(f"Warning: {warning}" for warning in summary.get("warnings", ())),
-        *(f"Note: {note}" for note in summary.get("notes", ())),
-        SAME_LUCK,
-    ]
+    names = [name for name in SHOWN_MEASURES if any(row.get(name) is not None for row in figures.values())]
+    palette, base = colours(figures), next(plan for plan in plans if plan.name == baseline)
+    most = max((plan.cost or 0.0 for plan in plans), default=0.0) or 1.0
+    rows = []
+    for plan in choice.ranked:
+        name, stands = plan.name, judgement.against(plan.cost, base.cost) if judgement.comparable(plan, base) else ""
+        part = BarPart(name=name, share=(plan.cost or 0.0) / most, colour=palette[name], shown=unit_price(plan.cost))
+        numbers = [measured(figures[name].get(measure), measure) for measure in names]
+        label = f"{name} (baseline)" if name == baseline else name
+        rows.append((label, [plan.standing or NOTHING, *numbers, stands or NOTHING], [part]))
+    last = ("a token, against the baseline", "per million tokens, levelised")
+    header = ("scenario", "SLO", *map(_words, names), *last)
+    targeted = judgement.slo_target_lines(summary["slo_target"]) if summary else []
+    told = [f"Warning: {warning}" for warning in summary.get("warnings", ())]
+    told += [f"Note: {note}" for note in summary.get("notes", ())]
     return section(
         "answer",
         [
             *sentences([*judgement.much_shed(plans), advice(contents)], "headline"),
-            *sentences([*promised, *(judgement.warnings_of(choice) if choice.best else ())], "note"),
-            _scenario_grid(figures, {plan.name: plan for plan in choice.ranked}, baseline),
-            *sentences(told, "note"),
+            *sentences([*targeted, *(judgement.warnings_of(choice) if choice.best else ())], "note"),
+            bar_grid(header, rows, "The scenarios side by side"),
+            *sentences([*told, SAME_LUCK], "note"),
         ],
     )
-
-
-def _scenario_grid(by_plan: Figures, plans: Mapping[str, judgement.Served], baseline: str) -> Grid:
-    names = [name for name in SHOWN_MEASURES if any(figures.get(name) is not None for figures in by_plan.values())]
-    palette, base = colours(by_plan), plans[baseline]
-    most = max((plan.cost or 0.0 for plan in plans.values()), default=0.0) or 1.0
-    rows = []
-    for name, plan in plans.items():
-        stands = judgement.against(plan.cost, base.cost) if judgement.comparable(plan, base) else ""
-        part = Part(name=name, share=(plan.cost or 0.0) / most, colour=palette[name], shown=unit_price(plan.cost))
-        numbers = [measured(by_plan[name].get(measure), measure) for measure in names]
-        label = f"{name} (baseline)" if name == baseline else name
-        rows.append((label, [plan.standing or NOTHING, *numbers, stands or NOTHING], [part]))
-    last = ("a token, against the baseline", "per million tokens, levelised")
-    return bar_grid(("scenario", "promise", *map(_words, names), *last), rows, "The scenarios side by side")
 
 
 def _words(name: str) -> str:
@@ -138,90 +113,62 @@ def _words(name: str) -> str:
 
 def timeline_section(contents: Contents) -> Section | None:
     """Return cost per token and cash by scenario over time."""
-    monthly = contents.table("comparison_monthly")
-    if not monthly:
+    if not (monthly := contents.table("comparison_monthly")):
         return None
-    calendar = Calendar(monthly.texts("month"))
-    charts = []
+    calendar, charts = Calendar(monthly.texts("month")), []
     for column, title, said in MONTHLY:
         points = by_name(monthly, "scenario", "month", column, calendar.middle)
-        palette = colours(points)
-        series = [Series(name=name, points=line, colour=palette[name]) for name, line in points.items()]
+        series = [Series(name=name, points=line, colour=colours(points)[name]) for name, line in points.items()]
         charts.append(calendar.chart(column.replace("_", "-"), title, said, "usd", series))
     return section("time", charts)
 
 
 def bridge_section(contents: Contents) -> Section | None:
     """Return why a token costs more or less than in the baseline."""
-
-    def cells(part: float) -> list[str]:
-        return [f"{'+' if part > 0 else ''}{unit_price(part)}", "dearer" if part > 0 else "cheaper" if part else ""]
-
-    def caption(scenario: str, total: float) -> str:
-        return f"{scenario}: {unit_price(abs(total))} per million tokens {'dearer' if total > 0 else 'cheaper'}"
-
-    bridge = contents.table("bridge")
-    if not bridge:
-        return None
-    sums = bridge.sums("scenario", "cause", "difference_per_million_tokens_usd")
-    largest = {name: dict(sorted(parts.items(), key=lambda part: -abs(part[1]))) for name, parts in sums.items()}
-    header = ("cause", "per million tokens", "which is", "size")
-    return section("money", [Sentence(text=PER_TOKEN), *_bridge_grids(largest, header, cells, unit_price, caption)])
+    return _bridge_section(contents, "bridge", "difference_per_million_tokens_usd")
 
 
 def dollars_section(contents: Contents) -> Section | None:
     """Return why a plan costs more or less in all than the baseline, in dollars."""
-
-    def caption(scenario: str, total: float) -> str:
-        return f"{scenario}: {dollars(abs(total))} {'more' if total > 0 else 'less'} over the horizon"
-
-    bridge = contents.table("bridge_usd")
-    if not bridge:
-        return None
-    sums = bridge.sums("scenario", "cause", "difference_usd")
-    grids = _bridge_grids(sums, ("cause", "USD", "size"), lambda part: [f"{part:+,.2f}"], dollars, caption)
-    return section("money", [Sentence(text=IN_DOLLARS), *grids])
+    return _bridge_section(contents, "bridge_usd", "difference_usd")
 
 
-def _bridge_grids(
-    sums: Mapping[str, Mapping[str, float]],
-    header: Sequence[str],
-    cells: Callable[[float], list[str]],
-    shown: Callable[[float], str],
-    caption: Callable[[str, float], str],
-) -> list[Grid]:
+def _bridge_section(contents: Contents, table: str, column: str) -> Section | None:
     """Return the parts of each scenario's difference to the baseline, dearer and cheaper in two colours."""
+    if not (bridge := contents.table(table)):
+        return None
+    per_token, sums = table == "bridge", bridge.sums("scenario", "cause", column)
+    shown = unit_price if per_token else dollars
+    header = ("cause", "per million tokens", "which is", "size") if per_token else ("cause", "USD", "size")
+    blocks: list[Block] = [Sentence(text=PER_TOKEN if per_token else IN_DOLLARS)]
     most = max((abs(part) for parts in sums.values() for part in parts.values()), default=0.0) or 1.0
-    grids = []
     for scenario, parts in sums.items():
-        rows = [
-            (
-                cause.replace("_", " "),
-                cells(part),
-                [Part(name=cause, share=abs(part) / most, colour=1 if part > 0 else 2, shown=shown(part))],
-            )
-            for cause, part in parts.items()
-        ]
-        grids.append(bar_grid(header, rows, caption(scenario, sum(parts.values()))))
-    return grids
+        rows, total = [], sum(parts.values())
+        for cause, part in sorted(parts.items(), key=lambda item: -abs(item[1])) if per_token else parts.items():
+            which = "dearer" if part > 0 else "cheaper" if part else ""
+            cells = [f"{'+' if part > 0 else ''}{unit_price(part)}", which] if per_token else [f"{part:+,.2f}"]
+            bar = BarPart(name=cause, share=abs(part) / most, colour=1 if part > 0 else 2, shown=shown(part))
+            rows.append((cause.replace("_", " "), cells, [bar]))
+        said = f"per million tokens {'dearer' if total > 0 else 'cheaper'}"
+        said = said if per_token else f"{'more' if total > 0 else 'less'} over the horizon"
+        blocks.append(bar_grid(header, rows, f"{scenario}: {shown(abs(total))} {said}"))
+    return section("money", blocks)
 
 
 def swept_plans(contents: Contents) -> list[tuple[judgement.Served, list[str]]]:
     """Return the points of a sweep in the file's order, each with the settings that make it."""
-    sweep, vary = contents.table("sweep"), contents.manifest.get("vary", {})
-    if sweep is None or judgement.COST not in sweep:
+    if (sweep := contents.table("sweep")) is None:
         return []
-    columns = {name: sweep.numbers(name) if name in sweep else [None] * len(sweep) for name in JUDGED}
-    swept = []
-    for values, *figures in zip(itertools.product(*vary.values()), *columns.values(), strict=True):
+    vary, swept = contents.manifest["vary"], []
+    for values, *figures in zip(itertools.product(*vary.values()), *map(sweep.numbers, JUDGED), strict=True):
         settings = list(zip(vary, values, strict=True))
         name = ", ".join(f"{path} = {value}" for path, value in settings)
-        plan = judgement.served(name, dict(zip(columns, figures, strict=True)))
+        plan = judgement.served(name, dict(zip(JUDGED, figures, strict=True)))
         swept.append((plan, [f"{path}={value}" for path, value in settings]))
     return swept
 
 
-def frontier_picture(contents: Contents) -> Picture | None:
+def frontier_picture(contents: Contents) -> show.Picture | None:
     """Draw cost against service: every combination of a sweep, and those that no other beats in both."""
     plans = [plan for plan, _ in swept_plans(contents) if plan.cost is not None and plan.worst_fraction is not None]
     if len(plans) < 2:
@@ -233,92 +180,64 @@ def frontier_picture(contents: Contents) -> Picture | None:
     costs, low = [plan.cost or 0.0 for plan in plans], min(plan.worst_fraction or 0.0 for plan in plans)
     room = 0.06 * ((max(costs) - min(costs)) or max(costs))
     left, right, beyond = min(costs) - room, max(costs) + room, 1.0 - low + 1e-6
-    marks: list[Mark] = [Line(points=dots(judgement.frontier(plans)), colour=TOTAL, stroke=1.6)]
+    marks: list[show.Mark] = [Line(points=dots(judgement.frontier(plans)), colour=TOTAL, stroke=1.6)]
     for kept, colour in ((False, 1), (True, 2)):
-        alike = dots([plan for plan in plans if plan.keeps_promise is kept])
+        alike = dots([plan for plan in plans if plan.meets_slo is kept])
         marks.append(Line(points=alike, colour=colour, stroke=0.0, radius=5.0))
-    promise, vary = contents.manifest.get("promise"), contents.manifest.get("vary", ())
-    if isinstance(promise, dict) and not any(path.startswith("promise") for path in vary):
-        marks.append(Line(points=[(left, promise["in_time"]), (right, promise["in_time"])], colour=4, stroke=1.4))
+    if not any(path.startswith("slo_target") for path in contents.manifest["vary"]):
+        asked = contents.manifest["slo_target"]["attainment"]
+        marks.append(Line(points=[(left, asked), (right, asked)], colour=4, stroke=1.4))
     if (best := judgement.choose(plans).best) is not None:
         marks.append(Line(points=dots([best]), colour=2, stroke=0.0, radius=9.0))
-    worst = "Worst share of requests in time that the promise is about"
+    worst = "Worst share of requests in time that the SLO target is about"
     y = even_axis(max(0.0, low - 0.06 * beyond), 1.0 + 0.03 * beyond, worst, unit="percent")
     x = even_axis(left, right, "USD per million tokens, levelised", unit="usd")
-    return Picture(
-        title="Cost against service",
-        panels=[Panel(x=x, y=y, marks=marks)],
-        keys={"keeps its promise": 2, "breaks it": 1, "promised": 4},
-        shape="dot",
-        note="The line joins what no other beats in both; the one to take is large.",
-    )
-
-
-def _heat_map(contents: Contents, plans: Sequence[judgement.Served]) -> list[Grid]:
-    """Return cost by two inputs as a tinted table, where two were varied; what breaks its promise is struck out."""
-    vary = contents.manifest.get("vary", {})
-    if len(vary) != 2 or min(map(len, vary.values())) < 2 or max(map(len, vary.values())) > MOST_TINTED:
-        return []
-    (down, rows), (across, columns) = vary.items()
-    kept = [plan.cost for plan in plans if plan.keeps_promise and plan.cost is not None]
-    low, high = (min(kept), max(kept)) if kept else (0.0, 0.0)
-
-    def tinted(plan: judgement.Served) -> str | Shade:
-        if plan.cost is None:
-            return NOTHING
-        depth = round(4 * (plan.cost - low) / ((high - low) or 1.0)) if plan.keeps_promise else None
-        return Shade(text=unit_price(plan.cost), depth=depth, hint=plan.service)
-
-    grid = Grid(
-        caption="Cost per million tokens, levelised: the deeper the tint the dearer; struck out breaks its promise",
-        header=(Path(text=f"{down} \\ {across}"), *columns),
-        rows=[
-            (str(value), *map(tinted, plans[place * len(columns) : (place + 1) * len(columns)]))
-            for place, value in enumerate(rows)
-        ],
-        numeric=range(1, len(columns) + 1),
-    )
-    return [grid]
+    keys, panel = {"meets its SLO target": 2, "misses it": 1, "target": 4}, show.Panel(x=x, y=y, marks=marks)
+    note = "The line joins what no other beats in both; the one to take is large."
+    return show.Picture(title="Cost against service", panels=[panel], keys=keys, shape="dot", note=note)
 
 
 def sweep_section(contents: Contents) -> Section | None:
-    """Return the points of a sweep: those that serve well, cheapest first, then the others."""
+    """Return the points of a sweep: those that serve well, cheapest first, then the others.
+
+    Where two inputs were varied, cost by both is a tinted table, and what misses its SLO target is struck out.
+    """
     sweep, plans = contents.table("sweep"), [plan for plan, _ in swept_plans(contents)]
     if sweep is None or not plans:
         return None
-    choice, promise, picture = judgement.choose(plans), contents.manifest.get("promise"), frontier_picture(contents)
-    said = f"Promise: {judgement.promise_words(promise)}. " if isinstance(promise, dict) else ""
+    choice, vary, picture = judgement.choose(plans), contents.manifest["vary"], frontier_picture(contents)
+    said = (
+        f"SLO target: {judgement.slo_target_words(contents.manifest['slo_target'])}. Combinations that break it come "
+        "last, by how far: a fleet too small is cheap too."
+    )
     blocks: list[Block] = [
         Sentence(text=judgement.sweep_advice(choice), tone="headline"),
-        Sentence(
-            text=f"{said}Combinations that break it come last, by how far: a fleet too small is cheap too.", tone="note"
-        ),
+        Sentence(text=said, tone="note"),
         *([replace(picture, title=f"{picture.title}, {contents.name}")] if picture else []),
-        *_heat_map(contents, plans),
-        _point_grid(contents, sweep, plans, choice),
     ]
-    return section("answer", blocks)
+    if len(vary) == 2 and all(2 <= len(values) <= MOST_TINTED for values in vary.values()):
+        (down, values), (across, columns) = vary.items()
+        kept = [plan.cost for plan in plans if plan.meets_slo and plan.cost is not None] or [0.0]
 
+        def tinted(plan: judgement.Served) -> str | show.Shade:
+            if plan.cost is None:
+                return NOTHING
+            depth = round(4 * (plan.cost - min(kept)) / ((max(kept) - min(kept)) or 1.0)) if plan.meets_slo else None
+            return show.Shade(text=unit_price(plan.cost), depth=depth, hint=plan.service)
 
-def _point_grid(contents: Contents, sweep: Table, plans: Sequence[judgement.Served], choice: judgement.Choice) -> Grid:
-    """Return the first points in the order in which they are recommended."""
-    axes = [name for name in contents.manifest.get("vary", ()) if name in sweep]
-    columns = [name for name in SWEPT if name in sweep]
-    places = {plan.name: place for place, plan in enumerate(plans)}
-    rows = [
-        (
-            *(sweep.texts(axis)[places[plan.name]] for axis in axes),
-            plan.standing or NOTHING,
-            *(measured(sweep.numbers(name)[places[plan.name]], name) for name in columns),
-        )
-        for plan in choice.ranked[:SHOWN_POINTS]
-    ]
-    header = (*axes, "promise", *map(_words, columns))
+        points = iter(plans)
+        tints = [(str(value), *map(tinted, itertools.islice(points, len(columns)))) for value in values]
+        caption = "Cost per million tokens, levelised: the deeper the tint the dearer; struck out misses its SLO target"
+        header = (show.Path(text=f"{down} \\ {across}"), *columns)
+        blocks.append(Grid(caption=caption, header=header, rows=tints, numeric=range(1, len(columns) + 1)))
+    rows, place = [], len(vary)
+    for plan in choice.ranked[:SHOWN_POINTS]:
+        row = plans.index(plan)
+        axes, figures = [sweep.texts(axis)[row] for axis in vary], [measured(sweep.numbers(n)[row], n) for n in SWEPT]
+        rows.append((*axes, plan.standing or NOTHING, *figures))
+    head = (*vary, "SLO", *map(_words, SWEPT))
     shown = f"{len(rows):,} of {len(plans):,} combinations"
-    return Grid(
-        caption=f"{shown}: those that keep their promise, cheapest first, then by how far",
-        header=header,
-        rows=rows,
-        numeric=[place for place in range(len(header)) if place != len(axes)],
-        unbroken=(len(axes),),
-    )
+    caption = f"{shown}: those that meet their SLO target, cheapest first, then by how far"
+    numeric = [column for column in range(len(head)) if column != place]
+    blocks.append(Grid(caption=caption, header=head, rows=rows, numeric=numeric, unbroken=(place,)))
+    return section("answer", blocks)

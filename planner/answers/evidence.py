@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
 
 from planner.answers.sections import section
-from planner.output.blocks import (
-    Block,
-    Cell,
-    Command,
-    Folded,
-    Grid,
-    Links,
-    Part,
-    Path,
-    Section,
-    Sentence,
-    bar_grid,
-    sentences,
-)
+from planner.output import blocks as show
+from planner.output.blocks import BarPart, Block, Folded, Grid, Path, Section, Sentence, bar_grid
 from planner.output.folder import Contents
-from planner.output.tables import Table
 from planner.output.words import NOTHING, figure, measured, percent
 from planner.run.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
 
@@ -48,79 +34,65 @@ def warnings_section(contents: Contents) -> Section | None:
         told += [f"{severity.capitalize()}: {scenario}: {text}" for scenario, severity, text in rows]
     if drawn is not None and "warning" in drawn:
         told += [f"Warning: {text}" for text in drawn.texts("warning") if text]
-    return section("answer", sentences(told, "note")) if told else None
+    return section("answer", show.sentences(told, "note")) if told else None
 
 
 def uncertain_section(contents: Contents) -> Section | None:
     """Return what the study draws, with percentiles, source and grade."""
-    inputs = contents.table("uncertain")
-    if not inputs:
+    if not (inputs := contents.table("uncertain")):
         return None
     names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
     rows = [(Path(text=name), *map(figure, cells[:3]), *cells[3:]) for name, *cells in inputs.rows(*names)]
-    grid = Grid(
-        caption=f"{len(rows)} uncertain inputs",
-        header=("uncertain input", "P10", "P50", "P90", *names[4:]),
-        rows=rows,
-        numeric=(1, 2, 3),
-        unbroken=(4, 5, 7, 8),
-    )
+    header, caption = ("uncertain input", "P10", "P50", "P90", *names[4:]), f"{len(rows)} uncertain inputs"
+    grid = Grid(caption=caption, header=header, rows=rows, numeric=(1, 2, 3), unbroken=(4, 5, 7, 8))
     said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
     return section("assumptions", [Sentence(text=said), grid])
 
 
 def assumptions_section(contents: Contents) -> Section | None:
-    """Return every input with its source and grade."""
-    assumed = contents.table("assumptions")
-    if not assumed:
+    """Return every input with its source and grade; a row in which scenarios say the same ends in their names."""
+    if not (assumed := contents.table("assumptions")):
         return None
     names: tuple[str, ...] = ("path", "value", "unit", "source", "date", "grade")
-    plans = list(dict.fromkeys(assumed.texts("scenario"))) if "scenario" in assumed else []
     rows: list[tuple[str, ...]] = list(assumed.rows(*names))
-    several = len(plans) > 1
-    if several:
-        names, rows = (*names, "in"), _merged(rows, assumed.texts("scenario"), len(plans))
+    scenarios = assumed.texts("scenario") if "scenario" in assumed else []
+    plans, plans_of = set(scenarios), dict[tuple[str, ...], list[str]]()
+    if several := len(plans) > 1:
+        for row, scenario in zip(rows, scenarios, strict=True):
+            plans_of.setdefault(row, []).append(scenario)
+        names = (*names, "in")
+        rows = [(*row, "all" if len(by) == len(plans) else ", ".join(by)) for row, by in plans_of.items()]
     grades = Counter(row[5] for row in rows)
     told = ", ".join(f"{number} graded {grade}" for grade, number in sorted(grades.items()) if len(grade) == 1)
-    said = (
-        f"{grades['user']} values come from the {'scenarios' if several else 'scenario'}, "
-        f"{grades['default']} are defaults; of the catalogue's, {told}."
-    )
+    whose = "scenarios" if several else "scenario"
+    said = f"{grades['user']} values come from the {whose}, {grades['default']} are defaults; "
     blocks: list[Block] = [
-        Sentence(text=said),
+        Sentence(text=f"{said}of the catalogue's, {told}."),
         Sentence(text="A is a datasheet or a log, B a credible report, C derived, D assumed.", tone="note"),
     ]
-    for title, part in (
-        ("Assumed values (grade D): replace these with your own first", [row for row in rows if row[5] == "D"]),
-        ("Your scenarios" if several else "Your scenario", [row for row in rows if row[5] == "user"]),
-        ("Defaults", [row for row in rows if row[5] == "default"]),
-        ("The catalogue", [row for row in rows if row[5] not in ("user", "default", "D")]),
-    ):
-        if part:
-            shown: list[Sequence[Cell]] = [(Path(text=row[0]), *row[1:]) for row in part]
+    titles = {
+        "D": "Assumed values (grade D): replace these with your own first",
+        "user": f"Your {whose}",
+        "default": "Defaults",
+        "": "The catalogue",
+    }
+    for grade, title in titles.items():
+        if part := [row for row in rows if (row[5] if row[5] in titles else "") == grade]:
+            shown: list[list[show.Cell]] = [[Path(text=row[0]), *row[1:]] for row in part]
             grid = Grid(caption=title, header=names, rows=shown, numeric=(1,), unbroken=(2, 4, 5))
             blocks.append(Folded(title=f"{title}: {len(part)} values", blocks=[grid]))
     return section("assumptions", blocks)
 
 
-def _merged(rows: Sequence[tuple[str, ...]], scenarios: Sequence[str], plans: int) -> list[tuple[str, ...]]:
-    """Put scenarios that say the same into one row, which ends in their names."""
-    plans_of: dict[tuple[str, ...], list[str]] = {}
-    for row, scenario in zip(rows, scenarios, strict=True):
-        plans_of.setdefault(row, []).append(scenario)
-    return [(*row, "all" if len(names) == plans else ", ".join(names)) for row, names in plans_of.items()]
-
-
 def error_section(contents: Contents) -> Section | None:
     """Return how far the throughput formula is from public measurements."""
-    errors = contents.table("model_error")
-    if not errors:
+    if not (errors := contents.table("model_error")):
         return None
     rows = []
-    figures = ("fitted_median_fraction", "unseen_median_fraction", "rows")
+    figures = ("fitted_median_fraction", "holdout_median_fraction", "rows")
     for quantity, group, fitted, unseen, number in errors.rows("quantity", "group", numbers=figures):
         share = unseen if unseen is not None else fitted
-        parts = [Part(name=group, share=min(share or 0.0, 1.0), colour=2, shown=percent(share))]
+        parts = [BarPart(name=group, share=min(share or 0.0, 1.0), colour=2, shown=percent(share))]
         name = f"{QUANTITIES.get(quantity, quantity)}, {group}"
         rows.append((name, (f"{number or 0:,.0f}", percent(fitted), percent(unseen)), parts))
     header = ("quantity", "measurements", "error, fitted", "error, model left out", "of what was measured")
@@ -153,10 +125,10 @@ def reproduce_section(contents: Contents) -> Section:
     blocks: list[Block] = []
     if given := [str(word) for word in manifest.get("command", ())]:
         said = "In the folder in which it was first given, so that the files it names are found:"
-        blocks += [Sentence(text=said), Command(text=shlex.join(given))]
+        blocks += [Sentence(text=said), show.Command(text=shlex.join(given))]
     if contents.beside:
         said = "The files behind this page, where it lies in its folder:"
-        blocks += [Sentence(text=said), Links(names=contents.beside)]
+        blocks += [Sentence(text=said), show.Links(names=contents.beside)]
     again = (
         "The same command, files and version give the same bytes in every file; manifest.json has the hash of each. "
         "`planner report DIR` writes this page again from the files beside it."
@@ -167,20 +139,21 @@ def reproduce_section(contents: Contents) -> Section:
 
 def measures_section(contents: Contents) -> Section | None:
     """Return the measures, one row each, folded: what each plan comes to, and how that is defined."""
-    by_plan = _by_plan(contents)
+    single, compared = contents.table("measures"), contents.table("comparison")
+    by_plan: dict[str, dict[str, float | None]] = {}
+    if single is not None:
+        by_plan["this plan"] = dict(single.rows("measure", numbers=["value"]))
+    elif compared is not None:
+        for plan, measure, value in compared.rows("scenario", "measure", numbers=["value"]):
+            by_plan.setdefault(plan, {})[measure] = value
     names = list(dict.fromkeys(name for figures in by_plan.values() for name in figures))
     known = [name for name in names if any(figures.get(name) is not None for figures in by_plan.values())]
     if not known:
         return None
-    rows = [
-        (
-            _words(name),
-            *(measured(figures.get(name), name) for figures in by_plan.values()),
-            FORMULAS.get(name, ""),
-            VIEWS.get(name, ""),
-        )
-        for name in known
-    ]
+    rows = []
+    for name in known:
+        figures = (measured(plan.get(name), name) for plan in by_plan.values())
+        rows.append((_words(name), *figures, FORMULAS.get(name, ""), VIEWS.get(name, "")))
     header, numeric = ("measure", *by_plan, "definition", "view"), range(1, 1 + len(by_plan))
     blocks: list[Block] = [
         Grid(caption="The measures", header=header, rows=rows, numeric=numeric),
@@ -190,20 +163,6 @@ def measures_section(contents: Contents) -> Section | None:
         blocks.append(Sentence(text=f"Without meaning here: {', '.join(missing)}.", tone="note"))
     title = f"All {len(known)} measures and how each is defined"
     return section("answer", [Folded(title=title, blocks=blocks, css="roomy")])
-
-
-def _by_plan(contents: Contents) -> Mapping[str, Mapping[str, float | None]]:
-    """Return measures by plan, from measures.csv of a run or comparison.csv of several."""
-
-    def pairs(table: Table) -> dict[str, float | None]:
-        return dict(table.rows("measure", numbers=["value"]))
-
-    if (single := contents.table("measures")) is not None:
-        return {"this plan": pairs(single)}
-    compared = contents.table("comparison")
-    if compared is None:
-        return {}
-    return {plan: pairs(compared.where("scenario", plan)) for plan in dict.fromkeys(compared.texts("scenario"))}
 
 
 def _words(name: str) -> str:

@@ -1,6 +1,6 @@
-"""The one judgement behind every piece of advice: first whether a plan keeps its promise, then what it costs.
+"""The one judgement behind every piece of advice: first whether a plan meets its SLO target, then what it costs.
 
-Plans that keep their promise are told apart by cost, and stand before those that do not, which are told apart by how
+Plans that meet their SLO target are told apart by cost, and stand before those that do not, which are told apart by how
 far they fall short; such a plan is never recommended for its cost, nor said to save anything. Reports and terminal
 tables take their order and their sentences from here, so that no two of them can disagree.
 """
@@ -10,19 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from planner.output.words import percent, unit_price
+from planner.output.words import dollars, percent, unit_price
 from planner.run.measure_names import FLEET, HIGHER_IS_BETTER
 from planner.units import counted
 
 COST = "levelised_cost_per_million_tokens_usd"
-"""What tells plans that keep their promise apart: cash at its time. Accrued cost moves with the books, which save
+"""What tells plans that meet their SLO target apart: cash at its time. Accrued cost moves with the books, which save
 nothing."""
 IN_TIME = "slo_attainment_fraction"
 SHED = "shed_fraction"
-WORST = "worst_in_time_fraction"
-SHORTFALL = "promise_shortfall_fraction"
+WORST = "slo_attainment_lowest_fraction"
+SHORTFALL = "slo_shortfall_fraction"
 
 WORSE_FRACTION = 0.01
 """How much further a plan must fall short before it serves clearly worse than another; assumption."""
@@ -32,7 +32,7 @@ assumption."""
 DEAR_TIMES = 1.2
 """How many times the cost of a token must differ between clusters before it is said; assumption."""
 IDLE_FRACTION = 0.5
-"""Share of node-hours without demand above which a plan that keeps its promise may be larger than its traffic;
+"""Share of node-hours without demand above which a plan that meets its SLO target may be larger than its traffic;
 assumption."""
 
 
@@ -41,41 +41,39 @@ class Served:
     """A plan as advice sees it."""
 
     name: str
-    in_time_fraction: float | None
+    slo_attainment_fraction: float | None
     """Share of requests served within their objective; None where there was no demand, or nobody measured it."""
     shed_fraction: float | None
     """Share of tokens refused or given up."""
     cost: float | None
-    """What decides between plans that keep their promise, lower is better; None where no token was served."""
+    """What decides between plans that meet their SLO target, lower is better; None where no token was served."""
     worst_fraction: float | None
-    """Least share in time that the promise is about."""
+    """Least share in time that the SLO target is about."""
     shortfall_fraction: float | None
-    """How far it falls short of its promise, over its replications; 0 where it keeps it."""
+    """How far it falls short of its SLO target, over its replications; 0 where it keeps it."""
 
     @property
-    def keeps_promise(self) -> bool:
-        """Whether it keeps its promise; a plan that nobody asked anything of keeps none."""
-        return self.in_time_fraction is not None and self.shortfall_fraction == 0.0
+    def meets_slo(self) -> bool:
+        """Whether it meets its SLO target; a plan that nobody asked anything of keeps none."""
+        return self.slo_attainment_fraction is not None and self.shortfall_fraction == 0.0
 
     @property
     def service(self) -> str:
         """How it serves, in words that follow its name."""
-        if self.in_time_fraction is None:
+        if self.slo_attainment_fraction is None:
             return "had no requests to serve"
-        kept = self.in_time_fraction if self.in_time_fraction > 1e-12 else 0.0  # a rounding error is nothing
-        said = f"keeps {percent(kept, 2)} of requests in time"
+        in_time = self.slo_attainment_fraction
+        said = f"keeps {percent(in_time if in_time > 1e-12 else 0.0, 2)} of requests in time"  # not a rounding error
         if round(self.shed_fraction or 0.0, 4):
             said += f", sheds {percent(self.shed_fraction, 2)} of tokens"
-        return (
-            said if self.keeps_promise else f"{said} and falls {points(self.shortfall_fraction)} short of its promise"
-        )
+        return said if self.meets_slo else f"{said} and falls {points(self.shortfall_fraction)} short of its SLO target"
 
     @property
     def standing(self) -> str:
-        """How it stands to its promise, for the cell of a table."""
-        if self.in_time_fraction is None:
+        """How it stands to its SLO target, for the cell of a table."""
+        if self.slo_attainment_fraction is None:
             return ""
-        return "kept" if self.keeps_promise else f"short {percent(self.shortfall_fraction, 2)}"
+        return "met" if self.meets_slo else f"missed by {percent(self.shortfall_fraction, 2)}"
 
 
 def points(shortfall: float | None) -> str:
@@ -86,7 +84,7 @@ def points(shortfall: float | None) -> str:
 def served(
     name: str, figures: Mapping[str, float | None], shortfall_fraction: float | None = None, decided_by: str = COST
 ) -> Served:
-    """Return a plan from its measures, of which ``decided_by`` tells plans that keep their promise apart.
+    """Return a plan from its measures, of which ``decided_by`` tells plans that meet their SLO target apart.
 
     ``shortfall_fraction`` is that over replications, where there are several.
     """
@@ -94,7 +92,7 @@ def served(
     cost = figures.get(decided_by)
     return Served(
         name=name,
-        in_time_fraction=figures.get(IN_TIME),
+        slo_attainment_fraction=figures.get(IN_TIME),
         shed_fraction=figures.get(SHED),
         cost=-cost if cost is not None and decided_by in HIGHER_IS_BETTER else cost,
         worst_fraction=figures.get(WORST),
@@ -103,25 +101,26 @@ def served(
 
 
 def plans_of(
-    figures: Mapping[str, Mapping[str, float | None]], promises: Mapping[str, Mapping[str, Any]], decided_by: str = COST
+    figures: Mapping[str, Mapping[str, float | None]],
+    slo_targets: Mapping[str, Mapping[str, Any]],
+    decided_by: str = COST,
 ) -> list[Served]:
-    """Return the plans of a comparison or a study, each judged by its promise over its replications."""
-    short = {name: promise["shortfall_fraction"] for name, promise in promises.items()}
+    """Return the plans of a comparison or a study, each judged by its SLO target over its replications."""
+    short = {name: slo_target["shortfall_fraction"] for name, slo_target in slo_targets.items()}
     return [served(name, row, short.get(name), decided_by) for name, row in figures.items()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(NamedTuple):
     """Plans in the order in which they are recommended."""
 
     keeping: tuple[Served, ...]
-    """Those that keep their promise, cheapest first; of two that cost the same the one named first."""
+    """Those that meet their SLO target, cheapest first; of two that cost the same the one named first."""
     breaking: tuple[Served, ...]
     """Those that do not, the least short first; of two equally short the cheaper."""
 
     @property
     def best(self) -> Served | None:
-        """The plan to take: the cheapest that keeps its promise."""
+        """The plan to take: the cheapest that meets its SLO target."""
         return self.keeping[0] if self.keeping else None
 
     @property
@@ -140,37 +139,31 @@ def much_shed(plans: Sequence[Served]) -> list[str]:
 
 
 def choose(plans: Sequence[Served]) -> Choice:
-    """Judge plans: the promise first, then cost; without a promise kept, how far they fall short."""
+    """Judge plans: the SLO target first, then cost; without a SLO met, how far they fall short."""
+    keeping = [plan for plan in plans if plan.meets_slo and plan.cost is not None]
+    breaking = [plan for plan in plans if not plan.meets_slo or plan.cost is None]
+    keeping.sort(key=_cost)
+    breaking.sort(key=lambda plan: (plan.slo_attainment_fraction is None, plan.shortfall_fraction or 0.0, _cost(plan)))
+    return Choice(keeping=tuple(keeping), breaking=tuple(breaking))
 
-    def how_far(plan: Served) -> tuple[bool, float, float]:
-        cost = math.inf if plan.cost is None else plan.cost
-        return plan.in_time_fraction is None, plan.shortfall_fraction or 0.0, cost
 
-    keeping = [plan for plan in plans if plan.keeps_promise and plan.cost is not None]
-    breaking = [plan for plan in plans if not plan.keeps_promise or plan.cost is None]
-    return Choice(
-        keeping=tuple(sorted(keeping, key=lambda plan: plan.cost or 0.0)),
-        breaking=tuple(sorted(breaking, key=how_far)),
-    )
+def _cost(plan: Served) -> float:
+    return math.inf if plan.cost is None else plan.cost
 
 
 def frontier(plans: Sequence[Served]) -> list[Served]:
     """Return the plans that no other beats in both cost and the worst share in time, cheapest first.
 
-    The cheapest plan that keeps its promise is always among them where all promise the same.
+    The cheapest plan that meets its SLO target is always among them where all SLO target the same.
     """
-    known = [
-        (plan.cost, -round(plan.worst_fraction, 6), place)
-        for place, plan in enumerate(plans)
-        if plan.cost is not None and plan.worst_fraction is not None
-    ]
+    known = [plan for plan in plans if plan.cost is not None and plan.worst_fraction is not None]
     best: list[Served] = []
     most = -math.inf
-    for _, missing, place in sorted(known):
+    for plan in sorted(known, key=lambda plan: (plan.cost, -round(plan.worst_fraction or 0.0, 6))):
         # Cheapest first, so a plan is beaten exactly if one before it keeps as much in time.
-        if -missing > most:
-            best.append(plans[place])
-            most = -missing
+        if (share := round(plan.worst_fraction or 0.0, 6)) > most:
+            best.append(plan)
+            most = share
     return best
 
 
@@ -188,21 +181,21 @@ def against(cost: float | None, reference: float | None) -> str:
 
 def comparable(plan: Served, baseline: Served) -> bool:
     """Say whether a plan's cost may be held against the baseline's: not where it serves clearly worse."""
-    if plan.name == baseline.name or plan.in_time_fraction is None or baseline.in_time_fraction is None:
+    if plan.name == baseline.name or plan.slo_attainment_fraction is None or baseline.slo_attainment_fraction is None:
         return False
-    if plan.keeps_promise or baseline.keeps_promise:
-        return plan.keeps_promise
+    if plan.meets_slo or baseline.meets_slo:
+        return plan.meets_slo
     return (plan.shortfall_fraction or 0.0) <= (baseline.shortfall_fraction or 0.0) + WORSE_FRACTION
 
 
 def none_keeps(choice: Choice, what: str = "plans") -> str:
     """Say that nothing can be recommended, and what comes nearest."""
-    known = [plan for plan in choice.breaking if plan.in_time_fraction is not None]
+    known = [plan for plan in choice.breaking if plan.slo_attainment_fraction is not None]
     if not known:
         return f"None of these {what} had a request to serve."
     nearest = known[0]
     return (
-        f"None of these {what} keeps its promise: {nearest.name} comes nearest, and {nearest.service}. Add capacity "
+        f"None of these {what} meets its SLO target: {nearest.name} comes nearest, and {nearest.service}. Add capacity "
         "before looking at cost."
     )
 
@@ -219,27 +212,22 @@ def recommendation(plans: Sequence[Served], baseline: str, summary: Mapping[str,
         return none_keeps(choice)
     price = f"{unit_price(best.cost)} per million tokens, levelised"
     if len(choice.keeping) == 1:
-        lead = f"{best.name} is the only one of these plans that keeps its promise, at {price}."
+        lead = f"{best.name} is the only one of these plans that meets its SLO target, at {price}."
         return lead if best is base else f"{lead} The baseline {baseline} {base.service}."
-    lead = f"{best.name} costs least of the plans that keep their promise: {price}"
+    lead = f"{best.name} costs least of the plans that meet their SLO target: {price}"
     if best is base:
         rival = choice.keeping[1]
         return f"{lead}. It is the baseline; the next, {rival.name}, costs {against(rival.cost, best.cost)}."
-    if not base.keeps_promise:
+    if not base.meets_slo:
         return f"{lead}. The baseline {baseline} {base.service}, so a saving against it would say nothing."
-    return f"{lead}, {against(best.cost, base.cost)} than the baseline {baseline}{_under_chance(best, summary)}."
-
-
-def _under_chance(plan: Served, summary: Mapping[str, Any]) -> str:
-    """Say where a saving lies in other replications."""
-    if (saving := summary.get("saving_interval_fraction", {}).get(plan.name)) is None:
-        return ""
-    low, high = saving
+    said = f"{lead}, {against(best.cost, base.cost)} than the baseline {baseline}"
+    if (saving := summary.get("saving_interval_fraction", {}).get(best.name)) is None:
+        return f"{said}."
+    (low, high), words = saving, summary["replications"][best.name]["words"]
     span = f"{change_words(-low)} to {change_words(-high)}"
-    words = summary["chance"][plan.name]["words"]
-    return (
-        f"; in {words} it is {span}, so the two cannot be told apart" if low <= 0 <= high else f" ({span} in {words})"
-    )
+    if low <= 0 <= high:
+        return f"{said}; in {words} it is {span}, so the two cannot be told apart."
+    return f"{said} ({span} in {words})."
 
 
 def sweep_advice(choice: Choice) -> str:
@@ -249,73 +237,73 @@ def sweep_advice(choice: Choice) -> str:
     best, number = choice.best, len(choice.ranked)
     price = f"{unit_price(best.cost)} per million tokens, levelised"
     if len(choice.keeping) == 1:
-        return f"Of {number:,} combinations one keeps its promise: {best.name}, at {price}."
-    said = f"Of {number:,} combinations {len(choice.keeping):,} keep their promise"
+        return f"Of {number:,} combinations one meets its SLO target: {best.name}, at {price}."
+    said = f"Of {number:,} combinations {len(choice.keeping):,} meet their SLO target"
     return f"{said}; of these a token costs least with {best.name}: {price}."
 
 
 def warnings_of(choice: Choice, undecided: Sequence[str] = ()) -> list[str]:
-    """Say of each plan that breaks its promise why its cost is no argument for it, but for those not decided."""
+    """Say of each plan that misses its SLO target why its cost is no argument for it, but for those not decided."""
     return [
         f"{plan.name} is no alternative as it stands: it {plan.service}. What it costs is the cost of doing less."
         for plan in choice.breaking
-        if plan.in_time_fraction is not None and not plan.keeps_promise and plan.name not in undecided
+        if plan.slo_attainment_fraction is not None and not plan.meets_slo and plan.name not in undecided
     ]
 
 
-def undecided(promises: Mapping[str, Mapping[str, Any]], kept: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """Return the plans of a study whose promise lies within the 95% interval of how often they keep it."""
-    asked = {name: promise["in_replications"] for name, promise in promises.items()}
+def undecided(slo_targets: Mapping[str, Mapping[str, Any]], kept: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """Return the plans of a study whose SLO target lies within the 95% interval of how often they keep it."""
+    asked = {name: slo_target["confidence"] for name, slo_target in slo_targets.items()}
     return [name for name, (low, high) in kept.items() if low is not None and low < asked[name] <= high]
 
 
 def undecided_lines(names: Sequence[str]) -> list[str]:
-    """Say that a study is too small to tell of some plans whether they keep their promise."""
+    """Say that a study is too small to tell of some plans whether they meet their SLO target."""
     if not names:
         return []
-    verb = "keeps" if len(names) == 1 else "keep"
+    verb = "meets" if len(names) == 1 else "meet"
     return [
-        f"These replications are too few to tell whether {', '.join(names)} {verb} the promise as often as is asked: "
-        "take more (-n) before you choose by it."
+        f"These replications are too few to tell whether {', '.join(names)} {verb} the SLO target as often as is "
+        "asked: take more (-n) before you choose by it."
     ]
 
 
-def promise_words(promise: Mapping[str, Any]) -> str:
+def slo_target_words(slo_target: Mapping[str, Any]) -> str:
     """Return what is promised, as 99% of requests in time, in each month and of each workload."""
-    over = "in each month" if promise["each"] == "month" else "over the whole horizon"
-    whose = "of each workload" if promise["of"] == "workload" else "of all workloads together"
-    return f"{promise['in_time'] * 100:.6g}% of requests in time, {over} and {whose}"
+    over = "in each month" if slo_target["per"] == "month" else "over the whole horizon"
+    whose = "of each workload" if slo_target["scope"] == "workload" else "of all workloads together"
+    return f"{slo_target['attainment'] * 100:.6g}% of requests in time, {over} and {whose}"
 
 
-def promise_verdict(promise: Mapping[str, Any]) -> str:
-    """Say whether a run keeps its promise, when it first breaks and where it is worst; its first line everywhere."""
-    worst, first, default = promise["worst"], promise["first_broken"], "" if promise["stated"] else ", the default"
-    said = f"{promise_words(promise)}{default}"
+def slo_verdict(slo_target: Mapping[str, Any]) -> str:
+    """Say whether a run meets its SLO target, when it first breaks and where it is worst; its first line everywhere."""
+    worst, first = slo_target["worst"], slo_target["first_missed"]
+    said = f"{slo_target_words(slo_target)}{'' if slo_target['stated'] else ', the default'}"
     if worst is None:
-        return f"Promise not put to the test ({said}): there was no request to serve."
+        return f"SLO target not put to the test ({said}): there was no request to serve."
     often = ""
-    if promise["replications"] > 1:
-        asked = "" if promise["kept"] else f" where {promise['in_replications'] * 100:.6g}% are promised"
-        often = f", kept in {promise['kept_replications']} of {promise['replications']} replications{asked}"
-    if promise["kept"]:
-        return f"Promise kept ({said}{often}); least {_moment(worst)}."
-    lead = f"Promise broken, first in {promise['first_broken_month']} ({said}{often})"
+    if slo_target["replications"] > 1:
+        asked = "" if slo_target["met"] else f" where {slo_target['confidence'] * 100:.6g}% are asked for"
+        often = f", met in {slo_target['slo_met_replications']} of {slo_target['replications']} replications{asked}"
+    if slo_target["met"]:
+        return f"SLO met ({said}{often}); least {_moment(worst)}."
+    lead = f"SLO missed, first in {slo_target['first_missed_month']} ({said}{often})"
     if first is None:
-        return f"{lead}. This replication keeps it, least {_moment(worst)}."
-    return f"{lead}. This replication breaks it first {_moment(first)}, and worst {_moment(worst)}."
+        return f"{lead}. This replication meets it, least {_moment(worst)}."
+    return f"{lead}. This replication misses it first {_moment(first)}, and worst {_moment(worst)}."
 
 
-def promise_lines(promises: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say what the plans of a study or a comparison promise."""
+def slo_target_lines(slo_targets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say what SLO targets the plans of a study or a comparison have."""
     asked: dict[str, list[str]] = {}
-    for name, promise in promises.items():
-        default = "" if promise["stated"] else " (the default promise)"
-        said = f"{promise_words(promise)}, in {promise['in_replications'] * 100:.6g}% of replications{default}"
+    for name, slo_target in slo_targets.items():
+        default = "" if slo_target["stated"] else " (the default SLO target)"
+        said = f"{slo_target_words(slo_target)}, in {slo_target['confidence'] * 100:.6g}% of replications{default}"
         asked.setdefault(said, []).append(name)
     if len(asked) == 1:
-        return [f"Promise: {next(iter(asked))}."]
-    lines = [f"Promise of {', '.join(names)}: {said}." for said, names in asked.items()]
-    return [*lines, "The plans promise different things: two that keep their promise need not serve alike."]
+        return [f"SLO target: {next(iter(asked))}."]
+    lines = [f"SLO target of {', '.join(names)}: {said}." for said, names in asked.items()]
+    return [*lines, "The plans have different SLO targets: two that meet theirs need not serve alike."]
 
 
 def _moment(moment: Mapping[str, Any]) -> str:
@@ -323,48 +311,40 @@ def _moment(moment: Mapping[str, Any]) -> str:
 
     That share has two decimals, and more where those would round what was missed away.
     """
-    share, whose = moment["in_time_fraction"], f" of {moment['workload']}" if moment["workload"] else ""
+    share, whose = moment["slo_attainment_fraction"], f" of {moment['workload']}" if moment["workload"] else ""
     decimals = next((n for n in (2, 3, 4) if share == 1.0 or round(share, n + 2) < 1.0), 2)
     return f"in {moment['month']} with {share:.{decimals}%}{whose} in time"
 
 
-def _nodes(counts: Mapping[str, int]) -> list[str]:
-    return [f"{counted(nodes, 'node')} of {cluster}" for cluster, nodes in counts.items()]
-
-
-def mending(promise: Mapping[str, Any]) -> str:
-    """Say what a broken promise would take, from what was computed: the work missed, and machines that come later."""
-    lacking = promise["lacking"]
-    if lacking is None:
-        return ""
-    said = "No one cluster can take all that it misses."
-    if parts := " or ".join(_nodes(lacking["nodes"])):
-        said = (
-            f"What its worst month misses beyond the promise is the work of {parts} at full load all month: add that, "
-            "and more for the peaks."
-        )
-    if later := " and ".join(_nodes(lacking["later_nodes"])):
-        said += f" {later} enter service only after {promise['first_broken']['month']}: bring them forward."
-    return said
-
-
 def sizing(summary: Mapping[str, Any]) -> str:
     """Say the one thing that a run's figures advise about the size of its fleet; nothing where they advise nothing."""
-    promise, idle = summary["promise"], summary["capacity_fraction"]["without_demand"]
-    if promise["worst"] is None:
+    slo_target, idle = summary["slo_target"], summary["capacity_fraction"]["idle"]
+    if slo_target["worst"] is None:
         return ""
-    if not promise["kept"]:
-        spare = (
+    if slo_target["met"]:
+        if slo_target["slo_met_replications"] < slo_target["replications"] or idle <= IDLE_FRACTION:
+            return ""
+        return (
+            f"{percent(idle)} of node-hours had no demand at the traffic as stated, and the SLO target was met "
+            "throughout. That is room for faster growth, or nodes too many: planner size says how many are enough."
+        )
+    remedy, best = summary.get("remedy"), "planner size finds the cheapest plan that meets it."
+    if remedy is not None and remedy["cluster"] is None:
+        said = [f"No number of nodes of one cluster meets it: {best}"]
+    elif remedy is not None:
+        said = [
+            f"{counted(remedy['nodes'], 'more node')} of {remedy['cluster']} ({remedy['accelerator']}) would meet it, "
+            f"in {remedy['slo_met_replications']} of {remedy['replications']} replications, at "
+            f"{dollars(remedy['net_present_cost_usd'])} more net present cost; {best}"
+        ]
+    else:
+        said = [f"planner run --advise finds how many more nodes of one cluster meet it; {best}"]
+    if idle > IDLE_FRACTION:
+        said.append(
             f"{percent(idle)} of node-hours had no demand all the same, so look first at when it falls short and on "
             "which clusters."
         )
-        return " ".join(line for line in (mending(promise), spare if idle > IDLE_FRACTION else "") if line)
-    if promise["kept_replications"] == promise["replications"] and idle > IDLE_FRACTION:
-        return (
-            f"{percent(idle)} of node-hours had no demand at the traffic as stated, and the promise was kept "
-            "throughout. That is room for faster growth, or nodes too many: planner size says how many are enough."
-        )
-    return ""
+    return " ".join(said)
 
 
 def dearest_cluster(summary: Mapping[str, Any], most_of_fleets_utilisation: float = math.inf) -> str:

@@ -28,21 +28,9 @@ from xlsxwriter.utility import xl_range_abs  # type: ignore[import-untyped]
 
 from planner.answers.plan_workbooks import statements_page
 from planner.arrays import Cents, Floats
+from planner.finance import ledger as books
 from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
-from planner.finance.ledger import (
-    ACCOUNT_CODES,
-    ACCOUNT_ORDER,
-    CAPEX_ACCOUNTS,
-    DATED_ACCOUNTS,
-    NOT_COST_ACCOUNTS,
-    Account,
-    Category,
-    Dimension,
-    View,
-    cents,
-    series_cents,
-    split_cents,
-)
+from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Category, Dimension, View, cents
 from planner.finance.present_value import discount_factors, per_million_tokens, price_path, running_months
 from planner.finance.statements import Frequency
 from planner.output.workbook import Cell, Page, SheetChart, style_of, words, write_tables
@@ -71,9 +59,11 @@ _TAX_ACCOUNTS = (Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALU
 _COUNTED = View.CASH | View.ACCRUAL | View.ECONOMIC
 _ACCOUNTS = tuple(account for account in Account if account.views & _COUNTED and account not in _TAX_ACCOUNTS)
 """Accounts that have lines: all but tax, loans, and what moves no money."""
+PricedAmount = tuple[str, Cell, Floats]
+"""What one unit price adds to a line: what is paid for, the price, and the running total of units, shape (months,)."""
 _VIEWS: dict[str, Callable[[Account], bool]] = {
-    "cost": lambda account: View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS,
-    "cost_of_ownership": lambda account: View.ECONOMIC in account.views and account not in NOT_COST_ACCOUNTS,
+    "cost": lambda account: View.ACCRUAL in account.views and account not in books.NOT_COST_ACCOUNTS,
+    "cost_of_ownership": lambda account: View.ECONOMIC in account.views and account not in books.NOT_COST_ACCOUNTS,
     "net_cost_of_ownership": lambda account: View.ECONOMIC in account.views,
     "cash": lambda account: View.CASH in account.views,
 }
@@ -136,18 +126,7 @@ class Input(NamedTuple):
     simulated: float
 
 
-class Part(NamedTuple):
-    """What one unit price adds to a line."""
-
-    paid_for: str
-    unit: str
-    """The price of a unit as a formula; empty where it does not move."""
-    unit_usd: float
-    quantity: Floats
-    """Running total, shape (months,)."""
-
-
-class Line(NamedTuple):
+class MoneyLine(NamedTuple):
     """A row of money by month."""
 
     account: Account
@@ -206,26 +185,37 @@ class _Live:
         self.result, self.plan, self.capital = result, result.plan, result.plan.money.capital
         self.months, self.edges = result.plan.months.period_count, result.plan.months.edge_coordinates
         self.labels, self.clusters = result.plan.months.labels, [cluster.name for cluster in result.plan.clusters]
-        owner = np.array([cohort.cluster for cohort in result.cohorts], dtype=np.int64)
-        self.cohorts = [np.flatnonzero(owner == index).tolist() for index in range(len(self.clusters))]
+        self.names = [*self.clusters, SITE]
+        """Of the clusters, and last, at −1, of the site as a whole."""
+        owners = [cohort.cluster for cohort in result.cohorts]
+        self.cohorts = [[row for row, owner in enumerate(owners) if owner == c] for c in range(len(self.clusters))]
         """Cohorts by cluster; those of one stand together."""
         self.assets = assets_of(result.plan, result.cohorts) if result.cohorts else make_cohorts([], [])
         self.schedule = depreciate(self.assets, self.edges)
         self.offsets = running_months(self.edges - self.edges[0], self.capital.timing)
         self.factors = discount_factors(self.capital.discount_rate_per_year, self.offsets)
         """Of what runs through a month, shape (months,)."""
-        posted = running_usd(result.plan, result.run, result.monthly, result.cohorts, result.rented)
+        posted = [*running_usd(result.plan, result.run, result.monthly, result.cohorts, result.rented)]
         self.inputs = self._inputs(posted)
         """By name and cluster, −1 for the site as a whole; in the order of their rows."""
-        rate, has_cell = self.capital.discount_rate_per_year, ("discount rate", -1) in self.inputs
-        self.rate = self._input("discount rate") if has_cell else repr(rate)
+        self.rate = self._input("discount rate") or repr(self.capital.discount_rate_per_year)
         """The discount rate in formulas: its cell, or a number where it has none."""
-        self.parts: list[tuple[int, Account, Part]] = []
+        self.quantities: list[Sequence[object]] = []
+        """Rows of the sheet Quantities."""
         self.lines = [*self._book_lines(), *self._running_lines(posted), *self._dated_lines()]
-        self.lines += self._record_lines()
+        # What the ledger holds besides these follows no cell.
+        left = result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
+        for line in self.lines:
+            left[:, line.cluster, ACCOUNT_CODES[line.account]] -= line.cents
+        self.lines += [
+            MoneyLine(account, index, amounts)
+            for account in _ACCOUNTS
+            for index in range(-1, len(self.clusters))
+            if account not in books.DATED_ACCOUNTS and (amounts := left[:, index, ACCOUNT_CODES[account]]).any()
+        ]
         self.lines.sort(key=lambda line: (line.cluster < 0, line.cluster, ACCOUNT_CODES[line.account]))
         self.facts: dict[str, NDArray[Any]] = {
-            "cluster": np.array([self._name(line.cluster) for line in self.lines]),
+            "cluster": np.array([self.names[line.cluster] for line in self.lines]),
             "account": np.array([str(line.account) for line in self.lines]),
             "category": np.array([str(line.account.category) for line in self.lines]),
             **{view: np.array([counts(line.account) for line in self.lines]) for view, counts in _VIEWS.items()},
@@ -234,13 +224,15 @@ class _Live:
         self.usd = np.array([line.cents for line in self.lines]).reshape(-1, self.months) / 100
         """Every line by month, shape (lines, months)."""
         self.discounted_usd = self.usd @ self.factors
-        for place, line in enumerate(self.lines):
-            if line.day_months is not None:
-                self.discounted_usd[place] = self.usd[place].sum() * discount_factors(rate, np.array(line.day_months))
-
-    def _name(self, index: int) -> str:
-        """Return the name of a cluster, or of the site as a whole."""
-        return SITE if index < 0 else self.clusters[index]
+        rate = self.capital.discount_rate_per_year
+        for place, day in ((place, line.day_months) for place, line in enumerate(self.lines)):
+            if day is not None:
+                self.discounted_usd[place] = self.usd[place].sum() * discount_factors(rate, np.array(day))
+        self.shown = [account for account in _ACCOUNTS if str(account) in self.facts["account"]]
+        """The accounts that have a line."""
+        taxed = " Cash, present value and levelised cost are before income tax." if self.plan.money.market.tax else ""
+        self.note = f"{_FOLLOWS}{taxed}"
+        """What a sheet with cash and present values says at its top."""
 
     # -- Inputs ------------------------------------------------------------------------------------------------------
 
@@ -270,44 +262,37 @@ class _Live:
             unit_usd = usd_each.get(name) or getattr(sold, key.rpartition(".")[2], None) or 0.0
             if account in accounts and unit_usd > 0:
                 inputs[name, -1] = Input(label, unit, key, unit_usd)
-        for index in range(len(self.clusters)):
-            inputs |= {(name, index): known for name, known in self._cluster_inputs(index).items()}
-        return inputs
-
-    def _cluster_inputs(self, index: int) -> dict[str, Input]:
-        """Return what may be changed of a cluster: rent; price and discount; life and residual of its books.
-
-        Price does not follow where machines were had another way (owned already, leased, by a quote, with deposits) or
-        a budget decides by it how many are bought; books do not where they are stated, follow a resale curve, are those
-        of single parts, or decline.
-        """
-        plan, capital, name = self.plan.clusters[index], self.capital, self.clusters[index]
-        cluster, key = self.result.scenario.clusters[name], f"clusters.{name}"
-        catalog = self.result.scenario.load_catalog()
-        if plan.rent is not None:
-            stated = getattr(cluster.contract, "usd_per_accelerator_h", None)
-            unit_usd = catalog.priors[rent_prior(cluster)].base if stated is None else stated
-            paid = self.result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[index]
-            is_paid = unit_usd > 0 and paid[ACCOUNT_CODES[Account.RENT]] > 0
-            rent = Input(f"{name}: rent", _RENTED, f"{key}.contract.usd_per_accelerator_h", unit_usd)
-            return {"rent": rent} if is_paid else {}
-        if not self.cohorts[index] or plan.lease or capital.declining_factor > 0 or capital.has_components(index):
-            return {}
-        inputs, owned, book = {}, plan.owned, plan.price_book
-        has_deposits = plan.order is not None and bool(plan.order.payments)
-        has_budget = bool(np.isfinite(self.plan.expansion.budget_usd))
-        if book and book.list_price.list_price_usd > 0 and not (book.quotes or owned or has_deposits or has_budget):
-            entry = catalog.accelerator(cluster.accelerator).unit_price_usd
-            listed = cluster.unit_price_usd if cluster.unit_price_usd is not None else entry.value if entry else 0.0
-            inputs["price"] = Input(f"{name}: price of an accelerator", "USD", f"{key}.unit_price_usd", listed)
-            share = cluster.discount_fraction
-            inputs["discount"] = Input(f"{name}: discount", "share of the price", f"{key}.discount_fraction", share)
-        residual = capital.residual_fraction[index]
-        is_restated = owned is not None and not owned.book_value_usd is owned.remaining_months is None
-        if residual is not None and not is_restated:
-            months, path = capital.depreciation_months[index], f"{key}.residual_fraction"
-            inputs["life"] = Input(f"{name}: book life", "months", f"{key}.depreciation_months", months)
-            inputs["residual"] = Input(f"{name}: residual of the books", "share of cost", path, residual)
+        catalog, capital = scenario.load_catalog(), self.capital
+        for index, (name, plan) in enumerate(zip(self.clusters, self.plan.clusters, strict=True)):
+            cluster, key = scenario.clusters[name], f"clusters.{name}"
+            if plan.rent is not None:
+                stated = getattr(cluster.contract, "usd_per_accelerator_h", None)
+                unit_usd = catalog.priors[rent_prior(cluster)].base if stated is None else stated
+                rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[index]
+                if unit_usd > 0 and rents[ACCOUNT_CODES[Account.RENT]] > 0:
+                    path = f"{key}.contract.usd_per_accelerator_h"
+                    inputs["rent", index] = Input(f"{name}: rent", _RENTED, path, unit_usd)
+                continue
+            # Neither follows where machines are leased, or the books are those of single parts or decline.
+            if not self.cohorts[index] or plan.lease or capital.declining_factor > 0 or index in capital.components:
+                continue
+            # Price does not where machines were owned already or had by a quote, with deposits or by a budget.
+            owned, book, price = plan.owned, plan.price_book, cluster.accelerator_price_usd
+            is_had_otherwise = owned or (book and book.quotes) or (plan.order and plan.order.payments)
+            is_free = not (is_had_otherwise or np.isfinite(self.plan.expansion.budget_usd))
+            if book and book.list_price.list_price_usd > 0 and is_free:
+                entry = catalog.accelerator(cluster.accelerator).accelerator_price_usd
+                usd = price if price is not None else entry.value if entry else 0.0
+                path, share, said = f"{key}.accelerator_price_usd", cluster.discount_fraction, f"{name}: discount"
+                inputs["price", index] = Input(f"{name}: price of an accelerator", "USD", path, usd)
+                inputs["discount", index] = Input(said, "share of the price", f"{key}.discount_fraction", share)
+            # Books do not where they are stated or follow a resale curve.
+            residual, months = capital.residual_fraction[index], capital.depreciation_months[index]
+            is_restated = owned is not None and not owned.book_value_usd is owned.remaining_months is None
+            if residual is not None and not is_restated:
+                path, said = f"{key}.residual_fraction", f"{name}: residual of the books"
+                inputs["life", index] = Input(f"{name}: book life", "months", f"{key}.depreciation_months", months)
+                inputs["residual", index] = Input(said, "share of cost", path, residual)
         return inputs
 
     def _people(self) -> list[str]:
@@ -317,11 +302,17 @@ class _Live:
         return ["staff", "crews"] if has_staff else ["crews"]
 
     def _input(self, name: str, cluster: int = -1) -> str:
-        """Return the address of an input."""
-        return _area(INPUTS, _FIRST + list(self.inputs).index((name, cluster)), 1)
+        """Return the address of an input; empty where it has no cell."""
+        key = name, cluster
+        return _area(INPUTS, _FIRST + list(self.inputs).index(key), 1) if key in self.inputs else ""
 
     def _discounted(self, index: int) -> tuple[str, float]:
-        """Return the price of a cluster's accelerators after its discount, before those by volume: formula, dollars."""
+        """Return the price of a cluster's accelerators after its discount, before those by volume: formula, dollars.
+
+        The formula is empty where the price has no cell.
+        """
+        if ("price", index) not in self.inputs:
+            return "", np.nan
         price, discount = self.inputs["price", index].simulated, self.inputs["discount", index].simulated
         return f"{self._input('price', index)}*(1-{self._input('discount', index)})", price * (1 - discount)
 
@@ -336,8 +327,7 @@ class _Live:
             "Change a yellow cell: Summary to Depreciation follow, as a new run with that key of the scenario would. "
             "What has no cell here is as the run found it: change the scenario and run again."
         )
-        headings = ("input", "now", "as_simulated", "unit", "key_of_the_scenario")
-        return Page(headings=headings, rows=rows, note=note)
+        return Page(headings=("input", "now", "as_simulated", "unit", "key_of_the_scenario"), rows=rows, note=note)
 
     # -- Cohorts and their books -------------------------------------------------------------------------------------
 
@@ -374,9 +364,8 @@ class _Live:
         cohort, assets = self.result.cohorts[row], self.assets
         at = {name: self._cohort(row, name) for name in _COHORT_COLUMNS}
         index, paid, retired = cohort.cluster, assets.acquired_months[row], assets.retired_months[row]
-        has_price, has_life = ("price", index) in self.inputs, ("life", index) in self.inputs
         curve, (life, share) = self.capital.resale[index], self.capital.books_of(index, cohort.component)
-        listed, listed_usd = self._discounted(index) if has_price else ("", np.nan)
+        listed, listed_usd = self._discounted(index)
         end_usd = owned_value_cents(self.plan, self.result.cohorts)[row, -1] / 100
         node = "(" + "+".join(at[part] for part in _PART_COLUMNS) + ")"
         servers = f"({at['accelerators_usd']}+{at['host_usd']})*{at['nodes']}"
@@ -385,16 +374,14 @@ class _Live:
         if share is None:
             share_left = float(curve.fraction(life))
             residual = f"MIN({servers}*{at['residual_fraction']},{at['cost_usd']})"
-
-        left = ""
-        if (has_price or has_life) and self._retired_in(row):
-            left = f"{at['cost_usd']}-{self._written_off(row, at['retired_month'])}"
+        has_left = self._follows(index) and self._retired_in(row)
+        left = f"{at['cost_usd']}-{self._written_off(row, at['retired_month'])}" if has_left else ""
 
         def priced(figure: float, formula: str) -> Cell:
-            return Cell(figure, formula if has_price else "")
+            return Cell(figure, formula if listed else "")
 
         days = {"paid": cohort.bought_h, "in_service": cohort.in_service_h, "retired": cohort.retired_h}
-        parts = split_cents(cents(assets.cost_usd)[row], shares(parts_usd(self.result.cohorts))[row]) / 100
+        parts = books.split_cents(cents(assets.cost_usd)[row], shares(parts_usd(self.result.cohorts))[row]) / 100
         upto, capex = "0", {}
         for account, part, figure in zip(CAPEX_ACCOUNTS, _PART_COLUMNS, parts, strict=True):
             below, upto = upto, f"{upto}+{at[part]}"
@@ -414,9 +401,9 @@ class _Live:
             "accelerators_usd": priced(cohort.prices_usd[0], f"{listed}*{at['price_factor']}"),
             "cost_usd": priced(assets.cost_usd[row], f"ROUND({node}*{after},2)-ROUND({node}*{before},2)"),
             **capex,
-            "book_life_months": Cell(assets.life_months[row], self._input("life", index) if has_life else ""),
-            "residual_fraction": Cell(share_left, self._input("residual", index) if has_life else ""),
-            "residual_usd": Cell(assets.residual_usd[row], f"ROUND({residual},2)" if has_price or has_life else ""),
+            "book_life_months": Cell(assets.life_months[row], self._input("life", index)),
+            "residual_fraction": Cell(share_left, self._input("residual", index)),
+            "residual_usd": Cell(assets.residual_usd[row], f"ROUND({residual},2)" if self._follows(index) else ""),
             "resale_fraction": Cell(curve.fraction(retired - paid) if np.isfinite(retired) else 0.0),
             "resale_usd": priced(cents(assets.proceeds_usd)[row] / 100, f"ROUND({servers}*{at['resale_fraction']},2)"),
             "last_day_fraction": Cell(curve.fraction(self.edges[-1] - paid) if end_usd else 0.0),
@@ -427,18 +414,16 @@ class _Live:
     def _retired_in(self, row: int) -> list[int]:
         """Return the month in which a cohort leaves; none where it stays to the end."""
         leaves = self.assets.retired_months[row]
-        months: list[int] = np.flatnonzero((self.edges[:-1] <= leaves) & (leaves < self.edges[1:])).tolist()
-        return months
+        return [month for month in range(self.months) if self.edges[month] <= leaves < self.edges[month + 1]]
 
     def _charges(self) -> list[tuple[Account, str, Floats]]:
         """Return what books cost besides depreciation: account, words, dollars of shape (cohorts, months)."""
         rate, yearly = self.capital.discount_rate_per_year, self.capital.property_tax_fraction_per_year
-        charge = capital_charge_usd(self.schedule, rate)
-        charges = [(Account.COST_OF_CAPITAL, "Charge for capital to date, USD", charge)]
-        if yearly:
-            taxed = property_tax_usd(self.schedule, yearly)
-            charges.append((Account.PROPERTY_TAX, "Property tax to date, USD", taxed))
-        return charges
+        charge, tax = capital_charge_usd(self.schedule, rate), property_tax_usd(self.schedule, yearly)
+        return [
+            (Account.COST_OF_CAPITAL, "Charge for capital to date, USD", charge),
+            *([(Account.PROPERTY_TAX, "Property tax to date, USD", tax)] if yearly else []),
+        ]
 
     def _book(self, block: int, row: int, edge: int, last_row: int | None = None) -> str:
         """Return where Depreciation has a cohort's figure until a month's edge, or those down to another cohort."""
@@ -451,50 +436,50 @@ class _Live:
         A month's charge is B·((1 + r)^(h/12) − 1), property tax B·t·h/12: B is cost less what is written off until the
         month's start, h the part of the month in which the cohort is on the books.
         """
-        coordinates = [_area(DEPRECIATION, _FIRST, 2 + edge) for edge in range(self.months + 1)]
+        until = [_area(DEPRECIATION, _FIRST, 2 + edge) for edge in range(self.months + 1)]
         rows: list[list[object]] = [["Month coordinate", "", *self.edges.tolist()]]
-        cost, is_opening = cents(self.assets.cost_usd), self.assets.acquired_months < self.edges[0]
-        before = np.where(is_opening, cost - self.schedule.opening_book_cents, 0)
+        is_opening = self.assets.acquired_months < self.edges[0]
+        before = np.where(is_opening, cents(self.assets.cost_usd) - self.schedule.opening_book_cents, 0)
         written_off = np.cumsum(np.column_stack((before, self.schedule.depreciation_cents)), axis=1) / 100
         for row, cohort in enumerate(self.result.cohorts):
-            formulas = [self._written_off(row, at) if self._follows(cohort.cluster) else "" for at in coordinates]
-            figures = zip(written_off[row].tolist(), formulas, strict=True)
-            rows.append([cohort.name, "Written off to date, USD", *(Cell(*figure, "usd") for figure in figures)])
+            formulas = [self._written_off(row, at) if self._follows(cohort.cluster) else "" for at in until]
+            cells = [Cell(*figure, "usd") for figure in zip(written_off[row].tolist(), formulas, strict=True)]
+            rows.append([cohort.name, "Written off to date, USD", *cells])
         monthly_tax = self.capital.property_tax_fraction_per_year / MONTHS_PER_YEAR
         for block, (account, said, charged) in enumerate(self._charges(), start=1):
             for row, cohort in enumerate(self.result.cohorts):
                 leaves, paid, price = (self._cohort(row, name) for name in ("retired_month", "paid_month", "cost_usd"))
-                cells: list[object] = [cohort.name, said, Cell(0.0, "", "usd")]
+                cells = [Cell(0.0, "", "usd")]
                 for month, figure in enumerate(np.cumsum(charged[row]).tolist()):
-                    held = f"MAX(0,MIN({coordinates[month + 1]},{leaves})-MAX({coordinates[month]},{paid}))"
+                    held = f"MAX(0,MIN({until[month + 1]},{leaves})-MAX({until[month]},{paid}))"
                     is_tax = account is Account.PROPERTY_TAX
                     charge = f"{held}*{monthly_tax!r}" if is_tax else f"((1+{self.rate})^({held}/12)-1)"
                     book = f"({price}-{self._book(0, row, month)})"
                     cells.append(Cell(figure, f"{self._book(block, row, month)}+{book}*{charge}", "usd"))
-                rows.append(cells)
+                rows.append([cohort.name, said, *cells])
         headings = ("cohort", "figure", "before", *self.labels)
         return Page(headings=headings, rows=rows, note=_FOLLOWS, fixed_columns=2)
 
     # -- Lines -------------------------------------------------------------------------------------------------------
 
-    def _book_lines(self) -> Iterator[Line]:
+    def _book_lines(self) -> Iterator[MoneyLine]:
         """Yield what the books charge by cluster, and by cohort what is lost on what is retired."""
         blocks = [(Account.DEPRECIATION, self.schedule.depreciation_cents)]
-        blocks += [(account, series_cents(figures, axis=1)) for account, _, figures in self._charges()]
+        blocks += [(account, books.series_cents(figures, axis=1)) for account, _, figures in self._charges()]
         for index, rows in ((index, rows) for index, rows in enumerate(self.cohorts) if rows):
             for block, (account, posted) in enumerate(blocks):
                 # Each cohort is rounded on its own running total, as it was posted.
                 ranges = (self._book(block, rows[0], edge, rows[-1]) for edge in range(self.months + 1))
                 ends = [f"SUMPRODUCT(ROUND({cells},2))" for cells in ranges]
                 formulas = {month: f"{ends[month + 1]}-{ends[month]}" for month in range(self.months)}
-                yield Line(account, index, posted[rows].sum(axis=0), formulas)
+                yield MoneyLine(account, index, posted[rows].sum(axis=0), formulas)
             for row in rows if self._follows(index) else ():
                 for month in self._retired_in(row):
                     lost = f"{self._cohort(row, 'book_value_when_retired_usd')}-{self._cohort(row, 'resale_usd')}"
                     amounts, name = self.schedule.disposal_loss_cents[row], self.result.cohorts[row].name
-                    yield Line(Account.DISPOSAL_LOSS, index, amounts, {month: lost}, name)
+                    yield MoneyLine(Account.DISPOSAL_LOSS, index, amounts, {month: lost}, name)
 
-    def _running_lines(self, posted: Sequence[tuple[Account, Floats]]) -> Iterator[Line]:
+    def _running_lines(self, posted: Sequence[tuple[Account, Floats]]) -> Iterator[MoneyLine]:
         """Yield what runs through the months at a price with a cell: prices times quantities to date."""
         people = iter(self._people())
         for account, amounts in posted:
@@ -503,140 +488,111 @@ class _Live:
             for place in np.flatnonzero(table.any(axis=0)).tolist():
                 index = -1 if amounts.ndim == 1 else place
                 parts = self._parts(account, index, table[:, place], paid_for)
-                if not any(part.unit for part in parts):
+                if not any(price.formula for _, price, _ in parts):
                     continue
-                first = _FIRST + len(self.parts)
-                last = first + len(parts) - 1
-                self.parts += [(index, account, part) for part in parts]
+                first = _FIRST + len(self.quantities)
+                last, named = first + len(parts) - 1, (self.names[index], str(account))
+                self.quantities += [(*named, said, price, *units.tolist()) for said, price, units in parts]
                 prices = _area(QUANTITIES, first, 3, last)
                 ranges = (_area(QUANTITIES, first, 4 + month, last) for month in range(self.months))
                 ends = [f"ROUND(SUMPRODUCT({prices},{cells}),2)" for cells in ranges]
                 formulas = {month: f"{ends[month]}-{ends[month - 1]}" for month in range(1, self.months)}
-                yield Line(account, index, series_cents(table[:, place]), {0: ends[0], **formulas})
+                yield MoneyLine(account, index, books.series_cents(table[:, place]), {0: ends[0], **formulas})
 
-    def _parts(self, account: Account, index: int, amounts: Floats, paid_for: str) -> list[Part]:
+    def _parts(self, account: Account, index: int, amounts: Floats, paid_for: str) -> list[PricedAmount]:
         """Return a posting as prices times quantities, amounts of shape (months,); those without a cell do not move."""
 
-        def priced(name: str, cluster: int, paid: Floats) -> Part:
-            if (name, cluster) not in self.inputs:
-                return Part("as simulated", "", 1.0, np.cumsum(paid))
-            known, unit = self.inputs[name, cluster], self._input(name, cluster)
-            unit, unit_usd = self._discounted(cluster) if name == "price" else (unit, known.simulated)
-            return Part(known.label, unit, unit_usd, np.cumsum(paid) / unit_usd)
+        def priced(name: str, cluster: int, paid: Floats) -> PricedAmount:
+            if not (unit := self._input(name, cluster)):
+                return "as simulated", Cell(1.0, "", "unit_usd"), np.cumsum(paid)
+            label, *_, unit_usd = self.inputs[name, cluster]
+            unit, unit_usd = self._discounted(cluster) if name == "price" else (unit, unit_usd)
+            return label, Cell(unit_usd, unit, "unit_usd"), np.cumsum(paid) / unit_usd
 
+        upkeep, cohorts, months = self.plan.money.upkeep, self.result.cohorts, self.plan.months
         match account:
             case Account.MAINTENANCE | Account.INSURANCE:
-                return self._shares_of_cost(account, index, amounts)
+                # A yearly share of what machines in service cost: one part a cohort, cost times years in service.
+                if ("price", index) not in self.inputs:
+                    return []
+                is_upkeep = account is Account.MAINTENANCE
+                yearly = upkeep.operations_fraction_per_year if is_upkeep else upkeep.insurance_fraction_per_year
+                serving = nodes_in_service(self.plan, cohorts) / np.array([cohort.nodes for cohort in cohorts])[:, None]
+                years = np.cumsum(serving * months.month_fractions / MONTHS_PER_YEAR, axis=1)
+                parts, to_date_usd = [], np.zeros(self.months)
+                for row in self.cohorts[index]:
+                    unit_usd = float(self.assets.cost_usd[row]) * yearly
+                    price = Cell(unit_usd, f"{self._cohort(row, 'cost_usd')}*{yearly!r}", "unit_usd")
+                    parts.append((f"{cohorts[row].name}: share of cost a year", price, years[row]))
+                    to_date_usd = to_date_usd + unit_usd * years[row]
+                # Waking parked machines is posted to maintenance too, and is no share of their cost.
+                return parts if np.allclose(to_date_usd, np.cumsum(amounts), rtol=1e-9, atol=1e-6) else []
             case Account.RENT | Account.EXIT_FEES:
                 return [priced("rent", index, amounts)]
             case Account.SPARES:
                 return [priced("price", index, amounts)]
             case Account.RMA:  # freight, and the part itself
-                upkeep = self.plan.money.upkeep
                 bare = replace(upkeep, replacement_usd=np.zeros_like(upkeep.replacement_usd))
                 plan = replace(self.plan, money=replace(self.plan.money, upkeep=bare))
                 freight = (rma_usd(plan, self.result.run) * plan.on_site)[:, index]
                 return [priced("freight", index, freight), priced("price", index, amounts - freight)]
             case Account.REVENUE:
-                return [priced(kind, -1, earned) for kind, earned in self._revenue(index).items()]
+                # By the price it moves with: that of fresh tokens, where cached ones have none of their own.
+                stated, path = self.result.scenario.finance.token_price, self.plan.money.market.token_price
+                served = self.result.rented.requests if index < 0 else self.result.monthly.served_requests[:, index, :]
+                free, revenue = price_path(0.0, 0.0, months.offset_months), {"input": np.zeros(self.months)}
+                fields = {kind: key.removeprefix(f"{_SOLD}.") for kind, *_, key in _SITE_INPUTS if _SOLD in key}
+                for kind, field in fields.items():
+                    alone = PricePath(**(dict.fromkeys(fields.values(), free) | {field: getattr(path, field)}))
+                    moved = "input" if getattr(stated, field) is None else kind
+                    revenue[moved] = revenue.get(moved, 0.0) - (served * self.plan.request_usd(alone)).sum(axis=1)
+                return [priced(kind, -1, earned) for kind, earned in revenue.items()]
             case _:
                 return [priced(paid_for, -1, amounts)]
 
-    def _shares_of_cost(self, account: Account, index: int, amounts: Floats) -> list[Part]:
-        """Return a yearly share of what machines in service cost: one part a cohort, cost times years in service."""
-        upkeep, cohorts = self.plan.money.upkeep, self.result.cohorts
-        is_upkeep = account is Account.MAINTENANCE
-        yearly = upkeep.operations_fraction_per_year if is_upkeep else upkeep.insurance_fraction_per_year
-        if ("price", index) not in self.inputs:
-            return []
-        serving = nodes_in_service(self.plan, cohorts) / np.array([cohort.nodes for cohort in cohorts])[:, None]
-        years = np.cumsum(serving * self.plan.months.month_fractions / MONTHS_PER_YEAR, axis=1)
-        parts = []
-        for row in self.cohorts[index]:
-            unit, unit_usd = f"{self._cohort(row, 'cost_usd')}*{yearly!r}", float(self.assets.cost_usd[row]) * yearly
-            parts.append(Part(f"{cohorts[row].name}: share of cost a year", unit, unit_usd, years[row]))
-        # Waking parked machines is posted to maintenance too, and is no share of their cost.
-        to_date_usd = sum((part.unit_usd * part.quantity for part in parts), np.zeros(self.months))
-        return parts if np.allclose(to_date_usd, np.cumsum(amounts), rtol=1e-9, atol=1e-6) else []
-
-    def _revenue(self, index: int) -> dict[str, Floats]:
-        """Return revenue by the price it moves with: that of fresh tokens, where cached ones have none of their own."""
-        price, path = self.result.scenario.finance.token_price, self.plan.money.market.token_price
-        served = self.result.rented.requests if index < 0 else self.result.monthly.served_requests[:, index, :]
-        free = price_path(0.0, 0.0, self.plan.months.offset_months)
-        revenue = {"input": np.zeros(self.months)}
-        fields = {kind: key.removeprefix(f"{_SOLD}.") for kind, *_, key in _SITE_INPUTS if _SOLD in key}
-        for kind, field in fields.items():
-            alone = PricePath(**(dict.fromkeys(fields.values(), free) | {field: getattr(path, field)}))
-            moved = "input" if getattr(price, field) is None else kind
-            revenue[moved] = revenue.get(moved, 0.0) - (served * self.plan.request_usd(alone)).sum(axis=1)
-        return revenue
-
-    def _dated_lines(self) -> Iterator[Line]:
+    def _dated_lines(self) -> Iterator[MoneyLine]:
         """Yield what counts on a day of its own, one line for each row of the ledger."""
         ledger = self.result.ledger
         for row, day in zip(*(column.tolist() for column in dated_rows(self.result)), strict=True):
-            account, month = ACCOUNT_ORDER[ledger.account_code[row]], int(ledger.month_index[row])
+            account, month = books.ACCOUNT_ORDER[ledger.account_code[row]], int(ledger.month_index[row])
             index, place = int(ledger.cluster_index[row]), int(ledger.cohort_index[row])
             if account not in _ACCOUNTS:
                 continue
-            amounts = np.zeros(self.months, dtype=np.int64)
-            amounts[month] = ledger.amount_cents[row]
-            formulas = {}
-            if f"{account}_usd" in _COHORT_COLUMNS and place >= 0 and ("price", index) in self.inputs:
-                sign = "" if account in CAPEX_ACCOUNTS else "-"
-                formulas = {month: sign + self._cohort(place, f"{account}_usd")}
+            amounts = np.where(np.arange(self.months) == month, ledger.amount_cents[row], 0)
+            sign, column = "" if account in CAPEX_ACCOUNTS else "-", f"{account}_usd"
+            follows = column in _COHORT_COLUMNS and place >= 0 and ("price", index) in self.inputs
+            formulas = {month: sign + self._cohort(place, column)} if follows else {}
             name = self.result.cohorts[place].name if place >= 0 else ""
-            yield Line(account, index, amounts, formulas, name, day)
-
-    def _record_lines(self) -> list[Line]:
-        """Return what the ledger holds besides the other lines, by cluster and account: it follows no cell."""
-        left = self.result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
-        for line in self.lines:
-            left[:, line.cluster, ACCOUNT_CODES[line.account]] -= line.cents
-        return [
-            Line(account, index, left[:, index, ACCOUNT_CODES[account]])
-            for account in _ACCOUNTS
-            for index in range(-1, len(self.clusters))
-            if account not in DATED_ACCOUNTS and left[:, index, ACCOUNT_CODES[account]].any()
-        ]
+            yield MoneyLine(account, index, amounts, formulas, name, day)
 
     def lines_page(self) -> Page:
         """Return every dollar by month; the first row is the discount factor of what runs through a month."""
         width = len(_LINE_COLUMNS)
-        factors = [
-            Cell(factor, f"(1+{self.rate})^(-{offset!r}/12)", "unit_usd")
-            for factor, offset in zip(self.factors.tolist(), self.offsets.tolist(), strict=True)
-        ]
+        offsets = zip(self.factors.tolist(), self.offsets.tolist(), strict=True)
+        factors = [Cell(factor, f"(1+{self.rate})^(-{offset!r}/12)", "unit_usd") for factor, offset in offsets]
         rows: list[list[object]] = [["Discount factor", *[None] * (width - 1), *factors]]
         factor_row = _area(LINES, _FIRST, width, None, width + self.months - 1)
-        for place, line in enumerate(self.lines):
-            row, account = _FIRST + 1 + place, line.account
+        for place, (line, usd) in enumerate(zip(self.lines, self.usd, strict=True)):
+            row, account, day = _FIRST + 1 + place, line.account, line.day_months
             by_month, total = _area(LINES, row, width, None, width + self.months - 1), _area(LINES, row, width - 2)
-            discounted = f"SUMPRODUCT({by_month},{factor_row})"
-            if line.day_months is not None:
-                discounted = f"{total}*(1+{self.rate})^(-{line.day_months!r}/12)"
-            named = (self._name(line.cluster), line.cohort, str(account), str(account.category))
+            factor = "" if day is None else f"(1+{self.rate})^(-{day!r}/12)"
+            discounted = f"{total}*{factor}" if factor else f"SUMPRODUCT({by_month},{factor_row})"
+            named = (self.names[line.cluster], line.cohort, str(account), str(account.category))
             views = (Cell(int(counts(account)), "", "count") for counts in _VIEWS.values())
-            sums = Cell(float(self.usd[place].sum()), f"SUM({by_month})"), Cell(self.discounted_usd[place], discounted)
+            sums = Cell(float(usd.sum()), f"SUM({by_month})"), Cell(self.discounted_usd[place], discounted)
             months = (
                 Cell(amount, line.formulas.get(month, ""), "usd") if amount or month in line.formulas else None
-                for month, amount in enumerate(self.usd[place].tolist())
+                for month, amount in enumerate(usd.tolist())
             )
-            rows.append([*named, *views, line.day_months, *sums, *months])
+            rows.append([*named, *views, day, *sums, *months])
         note = f"{_FOLLOWS} Costs are positive, income is negative; a view counts the lines with a 1 in its column."
-        headings = (*_LINE_COLUMNS, *self.labels)
-        return Page(headings=headings, rows=rows, note=note, fixed_columns=3)
+        return Page(headings=(*_LINE_COLUMNS, *self.labels), rows=rows, note=note, fixed_columns=3)
 
     def quantities_page(self) -> Page:
         """Return what the run used, to each month's end, beside what a unit costs now."""
-        rows = []
-        for index, account, part in self.parts:
-            price = Cell(part.unit_usd, part.unit, "unit_usd")
-            rows.append((self._name(index), str(account), part.paid_for, price, *part.quantity.tolist()))
         note = f"Quantities of the run, added up from its start, at the prices of now. {_FOLLOWS}"
         headings = ("cluster", "account", "paid_for", "price_per_unit_usd", *self.labels)
-        return Page(headings=headings, rows=rows, note=note, fixed_columns=4)
+        return Page(headings=headings, rows=self.quantities, note=note, fixed_columns=4)
 
     # -- Sums over the lines -----------------------------------------------------------------------------------------
 
@@ -655,28 +611,23 @@ class _Live:
         figures = self.usd[:, column] if isinstance(column, int) else totals[column]
         return Cell(float(figures[fits].sum()), f"SUMIFS({cells_of(column)},{tests})", "usd")
 
-    @property
-    def _shown(self) -> list[Account]:
-        """The accounts that have a line."""
-        return [account for account in _ACCOUNTS if str(account) in self.facts["account"]]
-
     def by_month(self) -> Page:
         """Return what each month of the fleet comes to, and every account."""
-        rows, cash = [], 0.0
+        rows, cash, column = [], 0.0, _BY_MONTH_COLUMNS.index("cash_usd")
         for month, label in enumerate(self.labels):
             views = {view: self._sum(month, **{view: 1}) for view in _VIEWS}
-            column, cash = _BY_MONTH_COLUMNS.index("cash_usd"), cash + views["cash"].value
+            cash += views["cash"].value
             to_date = Cell(cash, f"SUM({_area(BY_MONTH, _FIRST, column, _FIRST + month)})")
             factor = Cell(self.factors[month], _area(LINES, _FIRST, len(_LINE_COLUMNS) + month), "unit_usd")
-            accounts = (self._sum(month, account=str(account)) for account in self._shown)
+            accounts = (self._sum(month, account=str(account)) for account in self.shown)
             rows.append((label, factor, *views.values(), to_date, *accounts))
-        spent = tuple(f"{account}_usd" for account in self._shown if _VIEWS["cost"](account)) or ("cost_usd",)
+        spent = tuple(f"{account}_usd" for account in self.shown if _VIEWS["cost"](account)) or ("cost_usd",)
         charts = (
             SheetChart(title="Monthly cost by account, USD", columns=spent, kind="stacked"),
             SheetChart(title="Cash paid to date, USD", columns=("cash_to_date_usd",)),
         )
-        headings = (*_BY_MONTH_COLUMNS, *(f"{account}_usd" for account in self._shown))
-        return Page(headings=headings, rows=rows, note=self._note, charts=charts)
+        headings = (*_BY_MONTH_COLUMNS, *(f"{account}_usd" for account in self.shown))
+        return Page(headings=headings, rows=rows, note=self.note, charts=charts)
 
     def timeline(self, table: Mapping[str, Any]) -> Page:
         """Return the timeline, the fleet first, then cluster by cluster; its money follows, all else is the run's."""
@@ -731,25 +682,18 @@ class _Live:
                 ):
                     unit_cost = per_million_tokens(np.array(cells[paid].value), sold)
                     cells[said + name] = Cell(float(unit_cost), _per_million(at[paid], sold_at))
-            totals = [self._sum("total_usd", **where, account=str(account)) for account in self._shown]
+            totals = [self._sum("total_usd", **where, account=str(account)) for account in self.shown]
             rows.append([*(cells.get(name) for name in _BY_CLUSTER_COLUMNS), *totals])
-        headings = (*_BY_CLUSTER_COLUMNS, *(f"{account}_usd" for account in self._shown))
-        return Page(headings=headings, rows=rows, note=self._note)
-
-    @property
-    def _note(self) -> str:
-        """What a sheet with cash and present values says at its top."""
-        taxed = " Cash, present value and levelised cost are before income tax." if self.plan.money.market.tax else ""
-        return f"{_FOLLOWS}{taxed}"
+        headings = (*_BY_CLUSTER_COLUMNS, *(f"{account}_usd" for account in self.shown))
+        return Page(headings=headings, rows=rows, note=self.note)
 
     def summary(self) -> Page:
         """Return the headline measures: now, as simulated, and the change."""
-        fleet, measures = self.by_cluster().rows[-1], {}
-        for column, name in enumerate(_BY_CLUSTER_COLUMNS[3:], start=3):
-            at, simulated = _area(BY_CLUSTER, _FIRST + len(self.clusters) + 1, column), fleet[column]
-            assert isinstance(simulated, Cell)
-            measures[words(name)] = Cell(simulated.value, at, style_of(name))
-        if Account.REVENUE in self._shown:
+        fleet, row, measures = self.by_cluster().rows[-1], _FIRST + len(self.clusters) + 1, {}
+        for column, (name, figure) in enumerate(zip(_BY_CLUSTER_COLUMNS, fleet, strict=False)):
+            if column >= 3 and isinstance(figure, Cell):
+                measures[words(name)] = Cell(figure.value, _area(BY_CLUSTER, row, column), style_of(name))
+        if Account.REVENUE in self.shown:
             revenue, spent, formula = self._sum("total_usd", account=str(Account.REVENUE)), 0.0, "0"
             measures["Revenue, USD"] = Cell(-revenue.value, f"-{revenue.formula}", "usd")
             margins = {"Gross margin": Category.COST_OF_SERVING, "Operating margin": Category.OPERATING_EXPENSE}
@@ -760,7 +704,8 @@ class _Live:
                 measures[label] = Cell(1 + spent / revenue.value if revenue.value else None, share, "percent")
         rows = []
         for row, (label, now) in enumerate(measures.items(), start=_FIRST):
-            change = f'IF({_area(SUMMARY, row, 1)}="","",{_area(SUMMARY, row, 1)}-{_area(SUMMARY, row, 2)})'
-            rows.append((label, now, Cell(now.value, "", now.style), Cell(0.0, change, now.style)))
-        note = f"{self.result.scenario.name}. {self._note} What was simulated stands beside each figure."
+            at, simulated = _area(SUMMARY, row, 1), _area(SUMMARY, row, 2)
+            change = Cell(0.0, f'IF({at}="","",{at}-{simulated})', now.style)
+            rows.append((label, now, Cell(now.value, "", now.style), change))
+        note = f"{self.result.scenario.name}. {self.note} What was simulated stands beside each figure."
         return Page(headings=("measure", "now", "as_simulated", "change"), rows=rows, note=note)

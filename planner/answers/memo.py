@@ -14,7 +14,7 @@ from planner.answers.run_report import account_totals
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
 from planner.finance.ledger import ACCOUNT_ORDER, Account, View
-from planner.output.blocks import Block, Grid, Section, sentences
+from planner.output.blocks import Grid, Section, sentences
 from planner.output.folder import Contents, fitting, read_contents
 from planner.output.html import markdown, memo_page
 from planner.output.tables import Table
@@ -51,153 +51,137 @@ def _part(
     heading: str, lines: Sequence[str] = (), header: Sequence[str] = (), rows: Sequence[Sequence[str]] = ()
 ) -> Section:
     """Return one heading of the memo: sentences, then a table where there is one."""
-    blocks: list[Block] = list(sentences(lines))
-    if rows:
-        blocks.append(Grid(caption=heading, header=header, rows=rows))
-    return Section(key="memo", title=heading, blocks=blocks)
+    table = [Grid(caption=heading, header=header, rows=rows)] if rows else []
+    return Section(key="memo", title=heading, blocks=[*sentences(lines), *table])
 
 
 def has_memo(contents: Contents) -> bool:
     """Say whether a folder decides something that a memo could say."""
     if contents.kind == "run":
         return "clusters" in contents.summary
-    table = contents.table(NEEDED.get(contents.kind, ""))
-    return table is not None and len(table) > 0
+    return bool(contents.table(NEEDED.get(contents.kind, "")))
 
 
 def memo_sections(contents: Contents) -> list[Section]:
     """Return the memo of a run's, comparison's, sweep's, study's or sizing's folder; raise ScenarioError for others."""
+    kind, summary, manifest = contents.kind, contents.summary, contents.manifest
     if not has_memo(contents):
-        message = f"a folder of {contents.kind} decides nothing that a memo could say"
+        message = f"a folder of {kind} decides nothing that a memo could say"
         raise ScenarioError(Problem(message=message, hint="give that of a run, comparison, sweep, study or sizing"))
-    plan = chosen_plan(contents)
-    of_plan = contents.of_plan(plan) if plan and plan in contents.plans else contents
-    parts = [
-        _part("Question", [_question(contents)]),
-        _part("Answer", _answer(contents)),
-        _part("Promise, and when it runs out", _promise(contents, plan)),
-        _cost(contents, of_plan, plan),
-        _cash(contents, of_plan, plan),
-        _alternatives(contents),
-        _part("What it hangs on", _hangs(contents, plan)),
-        _part("Risks", _risks(contents, of_plan)),
-        _assumptions(contents),
-        _part("To get it again", _again(contents)),
-    ]
-    return [part for part in parts if part.blocks]
-
-
-def chosen_plan(contents: Contents) -> str:
-    """Return the scenario to take of several, or the one that comes nearest; empty for a folder of one plan."""
-    choice = study_report.judged(contents)[1] if contents.kind == "study" else _compared(contents)
-    return choice.ranked[0].name if choice.ranked else ""
-
-
-def _compared(contents: Contents) -> judgement.Choice:
-    return judgement.choose(comparison_report.judged(contents)[1] if contents.kind == "comparison" else [])
-
-
-def _question(contents: Contents) -> str:
-    summary, manifest = contents.summary, contents.manifest
-    match contents.kind:
+    plan, beside = "", "Alternatives at equal service"
+    target, others, header, rows = list[str](), list[str](), tuple[str, ...](), list[tuple[str, ...]]()
+    match kind:
         case "run":
             span = f"over {summary['horizon_months']} months from {summary['start']}"
-            return f"Does the plan {contents.name} keep its promise {span}, and what does it cost?"
-        case "comparison":
-            return f"Which of these plans to take: {', '.join(comparison_report.judged(contents)[0])}?"
+            question = f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?"
+            answer = [run_report.objective(summary), *run_report.verdict(summary)[1:]]
+            target = [judgement.slo_verdict(summary["slo_target"]), _runs_out(summary["slo_target"])]
+            others = [
+                "One plan alone: planner compare holds it against another, on the same traffic and the same luck."
+            ]
         case "sweep":
-            return f"Which values of {' and '.join(manifest.get('vary', ()))} are best for {contents.name}?"
+            points = [point for point, _ in comparison_report.swept_plans(contents)]
+            question = f"Which values of {' and '.join(manifest['vary'])} are best for {contents.name}?"
+            answer = [judgement.sweep_advice(judgement.choose(points))]
+            target = [f"Target: {judgement.slo_target_words(manifest['slo_target'])}."]
+            beside = "Cost against service"
+            header = ("no other beats", "SLO", "worst in time", FIGURES[judgement.COST])
+            rows = [
+                (point.name, point.standing, percent(point.worst_fraction, 2), unit_price(point.cost))
+                for point in judgement.frontier(points)[-SHOWN:]
+            ]
         case "size":
-            said = judgement.promise_words(summary["promise"])
-            return f"What to buy for {contents.name}, and when, so that {said} are kept at least cost?"
-        case _:
-            statistics, inputs = study_report.judged(contents)[0], contents.table("uncertain")
-            which = (
-                f"which of {', '.join(statistics)} to take"
-                if len(statistics) > 1
-                else f"what {', '.join(statistics)} comes to"
-            )
-            return f"Not knowing {len(inputs) if inputs is not None else 'any'} inputs for certain, {which}?"
-
-
-def _answer(contents: Contents) -> list[str]:
-    summary = contents.summary
-    match contents.kind:
-        case "run":
-            return [run_report.headline(summary), *run_report.verdict(summary)[1:]]
+            said = judgement.slo_target_words(summary["slo_target"])
+            question = f"What to buy for {contents.name}, and when, so that {said} are kept at least cost?"
+            lines = [str(line) for line in summary["sentences"]]
+            answer, target, others = lines[:1], lines[1:2], lines[2:SHOWN]
         case "comparison":
-            return [comparison_report.advice(contents)]
-        case "sweep":
-            plans = [plan for plan, _ in comparison_report.swept_plans(contents)]
-            return [judgement.sweep_advice(judgement.choose(plans))]
-        case "size":
-            return [str(line) for line in summary.get("sentences", ())[:1]]
+            figures, plans, _ = comparison_report.judged(contents)
+            choice, output = judgement.choose(plans), judgement.COST
+            plan = choice.ranked[0].name
+            question = f"Which of these plans to take: {', '.join(figures)}?"
+            answer = [comparison_report.advice(contents)]
+            verdict = summary["slo_target"][plan]
+            target = [f"{plan}: {judgement.slo_verdict(verdict)}", _runs_out(verdict)]
         case _:
-            return [study_report.advice(contents)]
-
-
-def _promise(contents: Contents, plan: str) -> list[str]:
-    summary = contents.summary
-    promise = summary.get("promise")
-    match contents.kind:
-        case "run" if promise:
-            return [judgement.promise_verdict(promise), _runs_out(promise)]
-        case "comparison" if promise:
-            return [f"{plan}: {judgement.promise_verdict(promise[plan])}", _runs_out(promise[plan])]
-        case "size":
-            return [str(line) for line in summary.get("sentences", ())[1:2]]
-        case "sweep" if isinstance(contents.manifest.get("promise"), dict):
-            return [f"Promised are {judgement.promise_words(contents.manifest['promise'])}."]
-        case "study" if plan in (known := study_report.promises_of(contents)):
-            row = known[plan]
-            often = f"{percent(row['kept_low'])} to {percent(row['kept_high'])} with 95% confidence"
-            kept = f"{percent(row['kept_fraction'])} of replications ({often})"
-            said = f"{plan} keeps {judgement.promise_words(row)} in {kept}"
-            broken = row["first_broken_month"]
-            return [
-                f"{said}; {percent(row['in_replications'], 0)} are promised. "
-                + (
+            (statistics, choice), output = study_report.judged(contents), study_report.objective_of(contents)
+            plan, inputs = choice.ranked[0].name if choice.ranked else "", contents.table("uncertain")
+            which = f"which of {', '.join(statistics)} to take" if len(statistics) > 1 else f"what {plan} comes to"
+            question = f"Not knowing {len(inputs) if inputs is not None else 'any'} inputs for certain, {which}?"
+            answer = [study_report.advice(contents)]
+            if row := study_report.slo_targets_of(contents).get(plan):
+                often = f"{percent(row['slo_met_low'])} to {percent(row['slo_met_high'])} with 95% confidence"
+                said = f"{plan} keeps {judgement.slo_target_words(row)} in {percent(row['slo_met_fraction'])}"
+                broken = row["first_missed_month"]
+                ends = (
                     f"Where it breaks, it does so from {broken} on."
                     if broken
                     else "It does not run out in the horizon."
                 )
-            ]
-    return []
+                asked = f"{percent(row['confidence'], 0)} are asked for"
+                target = [f"{said} of replications ({often}); {asked}. {ends}"]
+    if kind in ("comparison", "study"):
+        sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
+        for one in choice.ranked[:SHOWN]:
+            cost = None if one.cost is None else sign * one.cost
+            met = "met" if one.meets_slo else f"missed by {judgement.points(one.shortfall_fraction)}"
+            shown = (met, percent(one.slo_attainment_fraction, 2), measured(cost, output))
+            rows.append((one.name, *shown, *books(contents, one.name)))
+        cheaper = f"accelerators {percent(PRICE_FALL, 0)} cheaper"
+        header = ("plan", "SLO", "in time", study_report.spoken(output), "as stated, in the books", cheaper)
+        others = ["What misses its SLO target is no alternative, however cheap."] if choice.breaking else []
+    of_plan = contents.of_plan(plan) if plan in contents.plans else contents
+    version = manifest.get("version", manifest.get("identity", {}).get("version"))
+    again = f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"
+    parts = [
+        _part("Question", [question]),
+        _part("Answer", answer),
+        _part("SLO target, and when it runs out", target),
+        _cost(contents, of_plan, plan),
+        _cash(contents, of_plan, plan),
+        _part(beside, others, header, rows),
+        _part("What it hangs on", _hangs(contents, plan)),
+        _part("Risks", _risks(contents, of_plan)),
+        _assumptions(contents),
+        _part("To get it again", [again]),
+    ]
+    return [part for part in parts if part.blocks]
 
 
-def _runs_out(promise: Mapping[str, Any]) -> str:
-    """Say in which month a plan runs out of capacity for its promise."""
-    month = promise["first_broken_month"]
+def _runs_out(slo_target: Mapping[str, Any]) -> str:
+    """Say in which month a plan runs out of capacity for its SLO target."""
+    month = slo_target["first_missed_month"]
     return f"It runs out in {month}." if month else "It does not run out before the horizon ends."
 
 
 def _cost(contents: Contents, of_plan: Contents, plan: str) -> Section:
     heading, summary = f"Cost of {plan}" if plan else "Cost", contents.summary
     if contents.kind == "size":
-        sum_, gap = dollars(summary["net_present_cost_usd"]), percent(summary["gap_fraction"])
-        said = (
-            f"Net present cost {sum_}, of which {dollars(summary['capital_usd'])} for nodes. A better plan could save "
-        )
-        return _part(heading, [f"{said}at most {gap}."])
+        cost, nodes = dollars(summary["net_present_cost_usd"]), dollars(summary["capital_usd"])
+        gap = f"A better plan could save at most {percent(summary['gap_fraction'])}."
+        return _part(heading, [f"Net present cost {cost}, of which {nodes} for nodes. {gap}"])
     rows = []
     for name, (value, low, high) in _figures(contents, plan).items():
         ends = [measured(end, name) for end in (low, high) if end is not None]
-        span = " to ".join(dict.fromkeys(ends)) or NOTHING
-        rows.append((FIGURES[name], measured(value, name), span))
+        rows.append((FIGURES[name], measured(value, name), " to ".join(dict.fromkeys(ends)) or NOTHING))
     what = "nine in ten replications" if contents.kind == "study" else "in other replications"
-    lines = [line] if (line := price_line(of_plan)) else []
+    effect, tokens = price_effect(of_plan, PRICE_FALL), _tokens(of_plan)
+    lines = []
+    if effect is not None and tokens:
+        bought, accrued = effect
+        lines = [
+            f"If accelerators cost {percent(PRICE_FALL, 0)} less, purchases fall by {dollars(bought)} and the cost in "
+            f"the books by {dollars(accrued)}, {unit_price(accrued / tokens * 1e6)} per million tokens, before tax."
+        ]
     return _part(heading, lines, ("figure", "expected", what), rows)
 
 
-def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, float | None, float | None]]:
+def _figures(contents: Contents, plan: str) -> dict[str, study_report.Figure]:
     """Return the board's figures of the plan to take, each with its interval where there is one."""
     if (percentiles := contents.table("percentiles")) is not None:
-        statistics = {name: study_report.statistics_of(percentiles, name).get(plan, {}) for name in FIGURES}
-        none = study_report.NO_FIGURE
+        statistics = {name: study_report.statistics_of(percentiles, name)[plan] for name in FIGURES}
         return {
-            name: (row["mean"][0], row.get("p5", none)[0], row.get("p95", none)[0])
-            for name, row in statistics.items()
-            if "mean" in row
+            name: (row["mean"][0], row["p5"][0], row["p95"][0]) for name, row in statistics.items() if "mean" in row
         }
     plans = [plan for plan, _ in comparison_report.swept_plans(contents)]
     if (swept := contents.table("sweep")) is not None and plans:
@@ -214,15 +198,14 @@ def _figures(contents: Contents, plan: str) -> dict[str, tuple[float | None, flo
 
 def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
     heading = f"Cash by year, {plan}" if plan else "Cash by year"
-    if contents.kind == "size" and (bought := contents.table("plan")) is not None:
+    if contents.kind == "size":
         sums: dict[str, float] = defaultdict(float)
-        for date, usd in bought.rows("date", totals=["capital_usd"]):
+        for date, usd in contents.tables["plan"].rows("date", totals=["capital_usd"]):
             sums[date[:4]] += usd
         said = "Nodes alone, by the year of their order; planner run plan.yaml gives the rest."
         paid = [(year, dollars(usd)) for year, usd in sorted(sums.items())]
         return _part(heading, [said], ("year", "nodes"), paid)
-    ledger = of_plan.table("ledger")
-    if ledger is None:
+    if (ledger := of_plan.table("ledger")) is None:
         return _part(heading)
     years = cash_by_year(ledger)
     columns = list(next(iter(years.values()), {}))
@@ -232,66 +215,29 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
     return _part(heading, one, ("year", *columns), rows)
 
 
-def _alternatives(contents: Contents) -> Section:
-    """Return what else there is: plans that keep their promise beside it, and those that do not."""
-    heading = "Alternatives at equal service"
-    rows: list[Sequence[str]] = []
-    match contents.kind:
-        case "comparison" | "study":
-            choice = study_report.judged(contents)[1] if contents.kind == "study" else _compared(contents)
-            output = study_report.headline_of(contents) if contents.kind == "study" else judgement.COST
-            sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
-            for plan in choice.ranked[:SHOWN]:
-                cost = None if plan.cost is None else sign * plan.cost
-                kept = "kept" if plan.keeps_promise else f"short by {judgement.points(plan.shortfall_fraction)}"
-                shown = (kept, percent(plan.in_time_fraction, 2), measured(cost, output))
-                rows.append((plan.name, *shown, *books(contents, plan.name)))
-            cheaper = f"accelerators {percent(PRICE_FALL, 0)} cheaper"
-            header = ("plan", "promise", "in time", study_report.spoken(output), "as stated, in the books", cheaper)
-            lines = ["What breaks its promise is no alternative, however cheap."] if choice.breaking else []
-            return _part(heading, lines, header, rows)
-        case "sweep":
-            best = judgement.frontier([plan for plan, _ in comparison_report.swept_plans(contents)])[-SHOWN:]
-            rows += [
-                (plan.name, plan.standing, percent(plan.worst_fraction, 2), unit_price(plan.cost)) for plan in best
-            ]
-            titles = ("no other beats", "promise", "worst in time", "per million tokens, levelised")
-            return _part("Cost against service", [], titles, rows)
-        case "size":
-            lines = [str(line) for line in contents.summary.get("sentences", ())[2:SHOWN]]
-            return _part(heading, lines)
-    said = "One plan alone: planner compare holds it against another, on the same traffic and the same luck."
-    return _part(heading, [said])
-
-
 def _hangs(contents: Contents, plan: str) -> list[str]:
-    rows, output = study_report.rows_of(contents), study_report.headline_of(contents)
-    panels = list(study_report.panels(rows)) if rows else []
+    output, panels = study_report.objective_of(contents), study_report.panels(study_report.rows_of(contents))
     first = next((panel for panel in panels if (panel.scenario, panel.against) == (plan, "")), None)
     if first is None:
-        if contents.kind in ("run", "comparison", "size"):
-            return ["Not measured here: planner sensitivity draws what is uncertain, and ranks it."]
-        return []
-    title = f"{first.title}, {study_report.spoken(output)}"
+        told = "Not measured here: planner sensitivity draws what is uncertain, and ranks it."
+        return [told] if contents.kind in ("run", "comparison", "size") else []
     swings = [
         f"{input_words(name)}: {measured(min(low, high), output)} to {measured(max(low, high), output)}"
         + (" (no more than noise)" if name in first.noise else "")
         for name, low, high in first.longest(SHOWN - 1)
     ]
-    return [f"{title}: {'; '.join(swings)}."]
+    return [f"{first.title}, {study_report.spoken(output)}: {'; '.join(swings)}."]
 
 
 def _risks(contents: Contents, of_plan: Contents) -> list[str]:
     summary = contents.summary
-    lines = [str(line) for line in (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()))]
-    lines += [str(line) for line in summary.get("notes", ())]
+    told = (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()), *summary.get("notes", ()))
+    lines = [str(line) for line in told]
     if worst := summary.get("worst_month"):
         lines.append(f"Worst month {worst['month']}: {percent(worst['missed_fraction'], 2)} of requests shed or late.")
-    listed = of_plan.table("warnings")
-    if contents.kind == "study" and listed is not None and "text" in listed:
+    if contents.kind == "study" and (listed := of_plan.table("warnings")) is not None:
         lines += listed.texts("text")
-    delivered = of_plan.table("events")
-    if delivered is not None and "delivered" in delivered.texts("event"):
+    if (delivered := of_plan.table("events")) is not None and "delivered" in delivered.texts("event"):
         lines.append("A delivery that comes late serves nobody meanwhile: ask what the plan does a quarter later.")
     return [*dict.fromkeys(lines)][:SHOWN]
 
@@ -311,12 +257,6 @@ def _assumptions(contents: Contents) -> Section:
     weak = [row for row in weak if "usd" in row[0]] + [row for row in weak if "usd" not in row[0]]
     shown = [(path, f"{value} {unit}".strip(), grade) for path, value, unit, grade in weak[:SHOWN]]
     return _part(heading, [said], ("input", "value", "grade"), shown)
-
-
-def _again(contents: Contents) -> list[str]:
-    manifest = contents.manifest
-    version = manifest.get("version", manifest.get("identity", {}).get("version"))
-    return [f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"]
 
 
 def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
@@ -365,18 +305,6 @@ def books(contents: Contents, plan: str) -> tuple[str, str]:
     cost = sum(account_totals(of_plan).values())
     _, less = price_effect(of_plan, PRICE_FALL) or (0.0, 0.0)
     return unit_price(cost / tokens), unit_price((cost - less) / tokens)
-
-
-def price_line(of_plan: Contents) -> str:
-    """Say what the plan would cost if accelerators cost a fifth less."""
-    effect, tokens = price_effect(of_plan, PRICE_FALL), _tokens(of_plan)
-    if effect is None or not tokens:
-        return ""
-    bought, accrued = effect
-    return (
-        f"If accelerators cost {percent(PRICE_FALL, 0)} less, purchases fall by {dollars(bought)} and the cost in the "
-        f"books by {dollars(accrued)}, {unit_price(accrued / tokens * 1e6)} per million tokens, before tax."
-    )
 
 
 def write_memo(folder: str | os.PathLike[str]) -> list[Path]:

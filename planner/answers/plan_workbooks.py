@@ -11,7 +11,7 @@ from planner.finance.statements import Frequency
 from planner.output.workbook import Page, SheetChart, style_of, words
 from planner.run import tables
 from planner.run.measure_names import FLEET
-from planner.run.replications import Chance
+from planner.run.replications import Replications
 from planner.run.simulate import RunResult
 from planner.units import unit_of
 
@@ -19,6 +19,7 @@ BANDS_SHEET = "Percentiles by month"
 PERCENTILES = (10, 50, 90)
 BANDS = tuple(f"p{percentile}" for percentile in PERCENTILES)
 STATISTICS = ("mean", *BANDS)
+_BAND_COLUMNS = ("scenario", "output", "cluster", "month", *STATISTICS)
 _BANDS_NOTE = (
     "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. A record of the replications."
 )
@@ -44,8 +45,7 @@ def statements_page(
 def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float | None]], baseline: int) -> Page:
     """Return every measure with the plans side by side, and what each is against the baseline."""
     others = [place for place in range(len(names)) if place != baseline]
-    first = figures[baseline]
-    plans = (names[baseline], *(names[place] for place in others))
+    plans, first = tuple(names[place] for place in (baseline, *others)), figures[baseline]
     apart = tuple(f"{names[place]} less {names[baseline]}" for place in others)
     rows: list[Sequence[object]] = []
     for measure, base in first.items():
@@ -73,7 +73,7 @@ def bridge_page(bridge: Mapping[str, Sequence[Any]]) -> dict[str, Page]:
 
 def bands_page(rows: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Page:
     """Return percentiles by month as a sheet, with a chart of each plan's fleet for each of some outputs."""
-    shown = {name: rows[name] for name in ("scenario", "output", "cluster", "month", *STATISTICS)}
+    shown = {name: rows[name] for name in _BAND_COLUMNS}
     keys = list(zip(rows["scenario"], rows["output"], rows["cluster"], strict=True))
     charts = []
     for key in dict.fromkeys(keys):
@@ -86,37 +86,28 @@ def bands_page(rows: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Pag
     return Page.of(shown, note=_BANDS_NOTE, charts=tuple(charts))
 
 
-def months_pages(months: Sequence[str], chances: Mapping[str, Chance]) -> dict[str, Page]:
+def months_pages(months: Sequence[str], chances: Mapping[str, Replications]) -> dict[str, Page]:
     """Return percentiles by month of what each plan cost, served and earned as a sheet; none without replications."""
-    rows: dict[str, list[Any]] = {name: [] for name in ("scenario", "output", "cluster", "month", *STATISTICS)}
+    rows: list[tuple[Any, ...]] = []
     for scenario, chance in chances.items():
-        for output, drawn in chance.monthly.items() if chance.draws > 1 else ():
-            cells = np.percentile(drawn, PERCENTILES, axis=0, method="median_unbiased")
-            rows["scenario"] += [scenario] * len(months)
-            rows["output"] += [output] * len(months)
-            rows["cluster"] += [FLEET] * len(months)
-            rows["month"] += list(months)
-            for name, figures in zip(STATISTICS, (drawn.mean(axis=0), *cells), strict=True):
-                rows[name] += figures.tolist()
-    return {BANDS_SHEET: bands_page(rows, ("cost_usd", "revenue_usd"))} if rows["month"] else {}
+        for output, drawn in chance.monthly.items() if chance.number > 1 else ():
+            bands = np.percentile(drawn, PERCENTILES, axis=0, method="median_unbiased")
+            figures = zip(months, drawn.mean(axis=0).tolist(), *bands.tolist(), strict=True)
+            rows += [(scenario, output, FLEET, *row) for row in figures]
+    columns = dict(zip(_BAND_COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
+    return {BANDS_SHEET: bands_page(columns, ("cost_usd", "revenue_usd"))} if rows else {}
 
 
 def statistics_page(percentiles: Mapping[str, Sequence[Any]]) -> Page:
     """Return mean, P10, P50 and P90 of every figure of every plan of a study, as a sheet."""
     statistics: dict[tuple[str, str], dict[str, float]] = {}
-    for scenario, output, statistic, value in zip(
-        *(percentiles[name] for name in ("scenario", "output", "statistic", "value")), strict=True
-    ):
+    columns = (percentiles[name] for name in ("scenario", "output", "statistic", "value"))
+    for scenario, output, statistic, value in zip(*columns, strict=True):
         statistics.setdefault((output, scenario), {})[statistic] = value
-    rows = [
-        (
-            words(output).removesuffix(", USD"),
-            unit_of(output) or "",
-            scenario,
-            *(known.get(name) for name in STATISTICS),
-        )
-        for (output, scenario), known in statistics.items()
-    ]
+    rows = []
+    for (output, scenario), known in statistics.items():
+        figure = words(output).removesuffix(", USD"), unit_of(output) or "", scenario
+        rows.append((*figure, *(known.get(name) for name in STATISTICS)))
     return Page(headings=("figure", "unit", "scenario", *STATISTICS), rows=rows, note=_BANDS_NOTE)
 
 

@@ -14,12 +14,12 @@ from planner.answers import (
     run_report,
     size_report,
     study_report,
-    timelines,
     zoom_report,
 )
 from planner.answers.judgement import choose
 from planner.answers.memo import has_memo, memo_sections
 from planner.answers.sections import SectionMaker, section
+from planner.answers.timelines import timeline_section
 from planner.files import change_files, json_text
 from planner.output.blocks import Command, Section, Sentence
 from planner.output.folder import REPORT, SUMMARY, Contents, command_line, fitting, openable, read_contents
@@ -52,32 +52,42 @@ def _pointer(key: str) -> SectionMaker:
     """Return what makes the one line of a section."""
 
     def make(contents: Contents) -> Section | None:
-        said = POINTERS.get((contents.kind, key))
-        if said is None:
+        if (said := POINTERS.get((contents.kind, key))) is None:
             return None
+        if not said.endswith(":"):
+            return section(key, [Sentence(text=said)])
+        # The command runs the combination of a sweep that is recommended, or comes nearest to it.
+        manifest, points = contents.manifest, comparison_report.swept_plans(contents)
+        chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
+        settings: list[str] = next((settings for plan, settings in points if plan is chosen), [])
+        file = str(manifest.get("scenario_file") or f"{manifest['scenario']}.yaml")
+        options = ["--seed", str(manifest["seed"])] if "seed" in manifest else []
+        words = command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings])
         # What a user may have written stands in a block of its own: it may hold backticks.
-        run = [Command(text=_run_of_choice(contents))] if said.endswith(":") else []
-        return section(key, [Sentence(text=said), *run])
+        return section(key, [Sentence(text=said), Command(text=shlex.join(words))])
 
     return make
 
 
 POINTED = tuple(_pointer(key) for key in ("time", "money", "losses", "hangs"))
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
+OWN: Mapping[str, Sequence[SectionMaker]] = {
+    "zoom": (zoom_report.answer_section, zoom_report.latency_section, zoom_report.queue_section),
+    "size": (size_report.answer_section, size_report.review_section, size_report.months_section),
+    "actuals": (actuals_report.answer_section, actuals_report.forecast_section, actuals_report.figures_section),
+}
+"""The sections that only folders of one kind have: all there is of these but the evidence."""
+EVIDENCE = (
+    evidence.uncertain_section,
+    evidence.assumptions_section,
+    evidence.error_section,
+    evidence.reproduce_section,
+)
 FIRST: Sequence[SectionMaker] = (
     run_report.answer_section,
-    zoom_report.answer_section,
-    zoom_report.latency_section,
-    zoom_report.queue_section,
     comparison_report.answer_section,
     comparison_report.sweep_section,
     study_report.answer_section,
-    size_report.answer_section,
-    size_report.review_section,
-    size_report.months_section,
-    actuals_report.answer_section,
-    actuals_report.forecast_section,
-    actuals_report.figures_section,
     evidence.warnings_section,
 )
 """What the live page draws before the others: the first section but for its folded measures."""
@@ -86,7 +96,7 @@ SECTIONS: Sequence[SectionMaker] = (
     evidence.measures_section,
     comparison_report.timeline_section,
     study_report.fan_section,
-    study_report.single(timelines.timeline_section),
+    study_report.single(timeline_section),
     study_report.timeline_section,
     POINTED[0],
     comparison_report.bridge_section,
@@ -101,10 +111,7 @@ SECTIONS: Sequence[SectionMaker] = (
     POINTED[2],
     study_report.hangs_section,
     POINTED[3],
-    evidence.uncertain_section,
-    evidence.assumptions_section,
-    evidence.error_section,
-    evidence.reproduce_section,
+    *EVIDENCE,
 )
 """The report in its order; each maker looks for what it needs and stays away where that is not there. What several of
 them say to one question stands together."""
@@ -122,34 +129,17 @@ def sections_of(contents: Contents, makers: Iterable[SectionMaker] = SECTIONS) -
     return list(sections.values())
 
 
-def _run_of_choice(contents: Contents) -> str:
-    """Return the command that runs the combination of a sweep that is recommended, or comes nearest to it."""
-    manifest, points = contents.manifest, comparison_report.swept_plans(contents)
-    file = str(manifest.get("scenario_file") or f"{manifest.get('scenario')}.yaml")
-    chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
-    settings: list[str] = next((settings for plan, settings in points if plan is chosen), [])
-    options = ["--seed", str(manifest["seed"])] if "seed" in manifest else []
-    return shlex.join(command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings]))
-
-
-def _title(contents: Contents) -> str:
-    """Return what the report calls itself: of a study, the command that made it."""
-    kind = contents.kind
-    if kind == "study":
-        design = contents.manifest.get("identity", {}).get("design", {})
-        name = str(design.get("name", "montecarlo")) if isinstance(design, dict) else "study"
-        kind = _DESIGNS.get(name, name)
-    return f"{contents.name}: {kind} report"
-
-
 def build_report(contents: Contents) -> bytes:
     """Return report.html; the same contents give the same bytes."""
-    summary = contents.summary
-    lead = ""
+    summary, kind, lead = contents.summary, contents.kind, ""
     if "horizon_months" in summary:
         lead = f"{summary['horizon_months']} months from {summary['start']}, seed {summary['seed']}"
+    if kind == "study":
+        design = study_report.design_of(contents) or "montecarlo"
+        kind = _DESIGNS.get(design, design)
+    made = sections_of(contents, (*OWN[kind], *EVIDENCE) if kind in OWN else SECTIONS)
     memo = memo_sections(contents) if has_memo(contents) else []
-    return page(_title(contents), lead, sections_of(contents), memo)
+    return page(f"{contents.name}: {kind} report", lead, made, memo)
 
 
 def rebuild_report(folder: Path) -> Path:

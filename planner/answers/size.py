@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
 from planner.sizing.choices import MIXED, Counts
 from planner.sizing.evaluate import Judged, SizeWork
-from planner.sizing.explain import Fewer
 from planner.sizing.review import FIXED, NOW, REVIEWED
 from planner.sizing.size import Sized
 from planner.units import HOURS_PER_DAY, MILLION
@@ -33,233 +32,162 @@ from planner.version import __version__
 
 SIZE_TABLES = tables_of("size")
 """Tables of a sizing by their names, in the order of the reference."""
+PLAN_FILE = "plan.yaml"
+_SAID = {"plan": "purchases"}
+"""What a table is called where it stands beside others, and beside the plan in words."""
 
 
 def plan_rows(sized: Sized) -> Table:
     """Return plan.csv."""
-    choices, counts = sized.choices, sized.plan.counts
-    rows: list[list[Any]] = []
+    choices, counts, rows = sized.choices, sized.plan.counts, list[Sequence[Any]]()
+    clusters, loads = choices.scenario.clusters, choices.plan.workloads
     fewer = {fewer.purchase: fewer for fewer in sized.explanation.fewer}
+
+    def contract(cluster: Cluster) -> str:
+        return "bought" if cluster.contract is None else cluster.contract.kind
+
     for place, (purchase, nodes) in enumerate(zip(choices.purchases, counts, strict=False)):
         if nodes:
+            less = fewer[place]
+            breaks: Sequence[Any] = ("", "", None)
+            if less.month is not None:
+                load = "" if less.workload is None else loads[less.workload].name
+                breaks = (str(choices.plan.months.labels[less.month]), load, less.attainment)
+            bought = (purchase.name, purchase.accelerator, purchase.date, contract(clusters[purchase.name]), nodes)
             paid = nodes * sum(choices.node_prices_usd(place, nodes))
-            contract = _contract(choices.scenario.clusters[purchase.name])
-            cells = [purchase.name, purchase.accelerator, purchase.date, contract, nodes, paid]
-            rows.append([*cells, *_without_one(sized, fewer[place])])
+            rows.append((*bought, paid, less.saved, less.slo_met_fraction, *breaks))
     for retirement, day in zip(choices.retirements, counts[len(choices.purchases) :], strict=True):
         if day:
-            cluster = choices.scenario.clusters[retirement.cluster]
-            leaves = retirement.dates[day - 1]
-            cells = [retirement.cluster, cluster.accelerator, leaves, _contract(cluster), -cluster.nodes, 0.0]
-            rows.append([*cells, None, None, "", "", None])
+            cluster, leaves = clusters[retirement.cluster], retirement.dates[day - 1]
+            gone = (retirement.cluster, cluster.accelerator, leaves, contract(cluster), -cluster.nodes)
+            rows.append((*gone, 0.0, None, None, "", "", None))
     return SIZE_TABLES["plan"].of_rows(rows)
-
-
-def _contract(cluster: Cluster) -> str:
-    return "bought" if cluster.contract is None else cluster.contract.kind
-
-
-def _without_one(sized: Sized, fewer: Fewer) -> list[Any]:
-    months, loads = sized.choices.plan.months.labels, sized.choices.plan.workloads
-    if fewer.month is None:
-        return [fewer.saved, fewer.kept_fraction, "", "", None]
-    name = "" if fewer.workload is None else loads[fewer.workload].name
-    return [fewer.saved, fewer.kept_fraction, str(months[fewer.month]), name, fewer.in_time]
 
 
 def _figures(sized: Sized, plan: Judged) -> list[float]:
     """Return the cells that every table of plans has."""
-    service = plan.service(sized.promise.in_replications_fraction)
-    kept = float(plan.kept(sized.promise.in_time_fraction).mean())
+    service = plan.service(sized.slo_target.confidence)
+    kept = float(plan.kept(sized.slo_target.attainment).mean())
     return [plan.cost, plan.net_present_cost_usd, plan.capital_usd, service, kept]
 
 
 def frontier_rows(sized: Sized) -> Table:
     """Return frontier.csv."""
-    bought = len(sized.choices.purchases)
+    bought, words = len(sized.choices.purchases), sized.choices.words
     return SIZE_TABLES["frontier"].of_rows(
-        [*_figures(sized, plan), sum(plan.counts[:bought]), plan.counts == sized.plan.counts, plan_words(sized, plan)]
+        [*_figures(sized, plan), sum(plan.counts[:bought]), plan.counts == sized.plan.counts, words(plan.counts)]
         for plan in sized.explanation.frontier
     )
 
 
-def plan_words(sized: Sized, plan: Judged) -> str:
-    """Return what a plan buys and retires, as one would say it."""
-    return sized.choices.words(plan.counts)
-
-
-def family_rows(sized: Sized) -> Table:
-    """Return families.csv."""
-    rows: list[list[Any]] = []
-    for family in sized.families:
-        bound = family.bound if np.isfinite(family.bound) else None
-        if family.plan is None:
-            rows.append([family.name, "", None, *[None] * 5, bound, ""])
-            continue
-        figures = _figures(sized, family.plan)
-        for part in sized.choices.accelerators:
-            change = family.price_changes.get(part)
-            rows.append([family.name, part, change, *figures, bound, plan_words(sized, family.plan)])
-    return SIZE_TABLES["families"].of_rows(rows)
-
-
-def month_rows(sized: Sized) -> Table:
-    """Return months.csv."""
-    choices, promise, plan = sized.choices, sized.promise, sized.plan
-    enough = max(1, int(np.ceil(promise.in_replications_fraction * plan.worst.size - 1e-9)))
+def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
+    """Yield the rows of months.csv: the least share in time, and what binds."""
+    choices, slo_target, plan, choose = sized.choices, sized.slo_target, sized.plan, sized.choices.choose
+    purchases, loads, edges = choices.purchases, choices.plan.workloads, choices.plan.month_edges_h
+    enough = max(1, int(np.ceil(slo_target.confidence * plan.worst.size - 1e-9)))
+    shares = np.nan_to_num(plan.shares, nan=1.0)
     # The share that enough replications reach, month by month: their ⌈p·n⌉-th best.
-    reached = -np.sort(-np.nan_to_num(plan.shares, nan=1.0), axis=0)[enough - 1]
-    worst = np.argmin(reached, axis=1)
-    least = reached.min(axis=1)
-    broken = (np.nan_to_num(plan.shares, nan=1.0) < promise.in_time_fraction).any(axis=2).mean(axis=0)
-    edges, rows = choices.plan.month_edges_h, []
+    reached = -np.sort(-shares, axis=0)[enough - 1]
+    broken = (shares < slo_target.attainment).any(axis=2).mean(axis=0)
+    node_usd = min((sum(choices.node_prices_usd(place, 1)) for place in range(len(purchases))), default=0.0)
+    totals = np.bincount(choices.group_of, weights=plan.counts[: len(purchases)]) if purchases else np.zeros(0)
+    dear = choose.budget_usd is not None and choices.capital_usd(plan.counts) + node_usd > choose.budget_usd
+    full = bool(purchases) and bool((totals >= choices.nodes_allowed()[1]).all())
     for month, label in enumerate(choices.plan.months.labels):
-        end_h = float(edges[month + 1])
-        moments = [at for at in choices.moments_h() if edges[month] <= at < end_h]
-        power_kw = max(sum(choices.kw_at(plan.counts, at).values()) for at in [float(edges[month]), *moments])
-        due = _due_by(sized, end_h)
-        load = choices.plan.workloads[int(worst[month])].name if promise.of_workload else ""
-        rows.append(
-            [
-                str(label),
-                load,
-                float(least[month]),
-                float(least[month]) - promise.in_time_fraction,
-                float(broken[month]),
-                float(plan.utilisation[month]),
-                power_kw,
-                choices.capital_usd(due),
-                _binds(sized, month, power_kw),
-            ]
-        )
-    return SIZE_TABLES["months"].of_rows(rows)
-
-
-def _due_by(sized: Sized, end_h: float) -> tuple[int, ...]:
-    """Return the purchases of the answer made before a moment."""
-    choices = sized.choices
-    start, bought = choices.scenario.start, len(choices.purchases)
-    nodes = [
-        count if (purchase.date - start).days * HOURS_PER_DAY < end_h else 0
-        for purchase, count in zip(choices.purchases, sized.plan.counts, strict=False)
-    ]
-    return (*nodes, *sized.plan.counts[bought:])
-
-
-def _binds(sized: Sized, month: int, power_kw: float) -> str:
-    """Say what binds in a month."""
-    choices, choose, plan = sized.choices, sized.choices.choose, sized.plan
-    said = dict.fromkeys(
-        "capacity for " + ("all together" if fewer.workload is None else choices.plan.workloads[fewer.workload].name)
-        for fewer in sized.explanation.fewer
-        if fewer.month == month
-    )
-    places = range(len(choices.purchases))
-    if choose.power_kw is not None and power_kw + min(c.nameplate_kw for c in choices.plan.clusters) > choose.power_kw:
-        said["power"] = None
-    node_usd = min((sum(choices.node_prices_usd(place, 1)) for place in places), default=0.0)
-    if choose.budget_usd is not None and choices.capital_usd(plan.counts) + node_usd > choose.budget_usd:
-        said["budget"] = None
-    if choices.purchases:
-        totals = np.bincount(choices.group_of, weights=plan.counts[: len(choices.purchases)])
-        if (totals >= choices.nodes_allowed()[1]).all():
-            said["nodes"] = None
-    return "; ".join(said) or "nothing"
-
-
-def promise_rows(sized: Sized) -> Table:
-    """Return promises.csv."""
-    rows: list[list[Any]] = []
-    for share, plan in sized.explanation.nines:
-        if plan is None:
-            rows.append([share, None, None, None, None, ""])
-        else:
-            figures = [plan.cost, plan.net_present_cost_usd, plan.capital_usd, plan.cost - sized.plan.cost]
-            rows.append([share, *figures, plan_words(sized, plan)])
-    return SIZE_TABLES["promises"].of_rows(rows)
-
-
-def precision_rows(sized: Sized) -> Table:
-    """Return precisions.csv."""
-    loads, count = sized.choices.plan.workloads, sized.plan.worst.size
-    rows = [
-        [narrower.cluster, narrower.precision, load.name, ratio if np.isfinite(ratio) else None, narrower.kept / count]
-        for narrower in sized.explanation.narrow
-        for load, ratio in zip(loads, narrower.rate_ratio, strict=True)
-    ]
-    return SIZE_TABLES["precisions"].of_rows(rows)
-
-
-def review_rows(sized: Sized) -> Table:
-    """Return review.csv."""
-    rows: list[list[Any]] = []
-    for alternative in sized.review.alternatives if sized.review else ():
-        figures: list[Any] = [None] * 2
-        if alternative.outcome is not None:
-            figures = [alternative.outcome.cost, float(alternative.outcome.kept(sized.promise.in_time_fraction).mean())]
-        saved = (
-            [None] * 3
-            if alternative.saved is None
-            else [alternative.saved.value, alternative.saved.low, alternative.saved.high]
-        )
-        rows.append([alternative.name, *figures, *saved, alternative.words])
-    return SIZE_TABLES["review"].of_rows(rows)
-
-
-def level_rows(sized: Sized) -> Table:
-    """Return levels.csv."""
-    levels = enumerate(sized.review.levels if sized.review else (), start=1)
-    return SIZE_TABLES["levels"].of_rows(
-        [n, level.share, level.late, level.lowest, level.highest, sized.choices.words(level.counts), level_file(n)]
-        for n, level in levels
-    )
-
-
-def level_file(number: int) -> str:
-    """Return the name of the plan for what is seen at a review."""
-    return f"plan-level-{number}.yaml"
-
-
-_ROWS: tuple[Callable[[Sized], Table], ...] = (
-    plan_rows,
-    frontier_rows,
-    family_rows,
-    month_rows,
-    promise_rows,
-    precision_rows,
-    review_rows,
-    level_rows,
-)
+        start_h, end_h = float(edges[month]), float(edges[month + 1])
+        moments = [at for at in choices.moments_h() if start_h <= at < end_h]
+        power_kw = max(sum(choices.kw_at(plan.counts, at).values()) for at in [start_h, *moments])
+        due = [
+            count if (purchase.date - choices.scenario.start).days * HOURS_PER_DAY < end_h else 0
+            for purchase, count in zip(purchases, plan.counts, strict=False)
+        ]
+        binds = [
+            "capacity for " + ("all together" if fewer.workload is None else loads[fewer.workload].name)
+            for fewer in sized.explanation.fewer
+            if fewer.month == month
+        ]
+        cap_kw, node_kw = choose.it_power_cap_kw, min(cluster.nameplate_kw for cluster in choices.plan.clusters)
+        tight = cap_kw is not None and power_kw + node_kw > cap_kw
+        binds += [said for said, is_so in (("power", tight), ("budget", dear), ("nodes", full)) if is_so]
+        load = loads[int(np.argmin(reached[month]))].name if slo_target.is_per_workload else ""
+        least, capital = float(reached[month].min()), choices.capital_usd((*due, *plan.counts[len(purchases) :]))
+        figures = (least, least - slo_target.attainment, float(broken[month]), float(plan.utilisation[month]))
+        yield str(label), load, *figures, power_kw, capital, "; ".join(dict.fromkeys(binds)) or "nothing"
 
 
 def size_tables(sized: Sized) -> list[Table]:
     """Return every table; those of a review have no rows where there is none."""
-    return [rows(sized) for rows in _ROWS]
+    words, explained, loads = sized.choices.words, sized.explanation, sized.choices.plan.workloads
+    families: list[Sequence[Any]] = []
+    for family in sized.families:
+        bound, plan = family.bound if np.isfinite(family.bound) else None, family.plan
+        if plan is None:
+            families.append((family.name, "", None, *[None] * 5, bound, ""))
+            continue
+        for part in sized.choices.accelerators:
+            change, figures = family.price_changes.get(part), _figures(sized, plan)
+            families.append((family.name, part, change, *figures, bound, words(plan.counts)))
+    nines: list[Sequence[Any]] = []
+    for share, plan in explained.nines:
+        cells: Sequence[Any] = (None, None, None, None, "")
+        if plan is not None:
+            more = plan.cost - sized.plan.cost
+            cells = (plan.cost, plan.net_present_cost_usd, plan.capital_usd, more, words(plan.counts))
+        nines.append((share, *cells))
+    ways: list[Sequence[Any]] = []
+    for way in sized.review.alternatives if sized.review else ():
+        run, saved = way.outcome, way.saved
+        spent = (None, None) if run is None else (run.cost, float(run.kept(sized.slo_target.attainment).mean()))
+        less = (None, None, None) if saved is None else (saved.value, saved.low, saved.high)
+        ways.append((way.name, *spent, *less, way.words))
+    rows: dict[str, Iterable[Sequence[Any]]] = {
+        "single_accelerator_plans": families,
+        "months": month_rows(sized),
+        "slo_target_curve": nines,
+        "precisions": (
+            (
+                one.cluster,
+                one.precision,
+                load.name,
+                ratio if np.isfinite(ratio) else None,
+                one.kept / sized.plan.worst.size,
+            )
+            for one in explained.narrow
+            for load, ratio in zip(loads, one.rate_ratio, strict=True)
+        ),
+        "review": ways,
+        "branches": (
+            (n, level.share, level.late, level.lowest, level.highest, words(level.counts), level_file(n))
+            for n, level in enumerate(sized.review.levels if sized.review else (), start=1)
+        ),
+    }
+    return [plan_rows(sized), frontier_rows(sized), *(SIZE_TABLES[name].of_rows(cells) for name, cells in rows.items())]
 
 
-PLAN_FILE = "plan.yaml"
-_SAID = {"plan": "purchases"}
-"""What a table is called where it stands beside others, and beside the plan in words."""
+def level_file(number: int) -> str:
+    """Return the name of the plan for what is seen at a review."""
+    return f"plan-branch-{number}.yaml"
 
 
 def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
     """Return a plan as a scenario: what is chosen in place of what was open; it runs as it is."""
     choices, content = sized.choices, sized.choices.content(counts)
     stated, file = sized.scenario, scenario_file(sized.scenario)
-    lists = {key: content[key] for key in ("site", "workloads") if content.get(key) != stated.document.content.get(key)}
     name = f"{stated.name}-sized"
-    if not file:
-        document = {**content, "name": name}
-        return _yaml(document)
-    laid = layer_of(stated.document.overrides)
-    clusters: dict[str, Any] = {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
-    clusters |= dict.fromkeys(choices.choose.clusters)
-    chosen = {purchase.name for purchase in choices.purchases} | {
-        retirement.cluster for retirement in choices.retirements
-    }
-    clusters |= {cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen}
-    extends = Path(os.path.relpath(file, folder)).as_posix()
-    return _yaml({"name": name, "extends": extends, **laid, **_plain(lists), "choose": None, "clusters": clusters})
+    document: dict[str, Any] = {**content, "name": name}
+    if file:
+        laid = layer_of(stated.document.overrides)
+        clusters: dict[str, Any] = {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
+        clusters |= dict.fromkeys(choices.choose.clusters)
+        chosen = {purchase.name for purchase in choices.purchases}
+        chosen |= {retirement.cluster for retirement in choices.retirements}
+        clusters |= {cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen}
+        document = {"name": name, "extends": Path(os.path.relpath(file, folder)).as_posix(), **laid}
+        stands = stated.document.content
+        document |= {key: content[key] for key in ("site", "workloads") if content.get(key) != stands.get(key)}
+        document |= {"sizing": None, "clusters": clusters}
+    text: str = yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=True, width=110)
+    return "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n" + text
 
 
 def _plain(content: Any) -> Any:
@@ -268,40 +196,35 @@ def _plain(content: Any) -> Any:
     return [_plain(part) for part in content] if isinstance(content, list | tuple) else content
 
 
-def _yaml(content: Mapping[str, Any]) -> str:
-    text: str = yaml.safe_dump(_plain(content), sort_keys=False, allow_unicode=True, width=110)
-    return "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n" + text
-
-
 def size_summary(sized: Sized) -> dict[str, Any]:
     """Return summary.json."""
-    confirmed, promise, trial = sized.confirmation, sized.promise, sized.trial
+    confirmed, slo_target, trial = sized.confirmation, sized.slo_target, sized.trial
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario": sized.scenario.name,
         "objective": trial.objective,
-        "promise": {
-            "in_time": promise.in_time_fraction,
-            "each": "month" if promise.each_month else "horizon",
-            "of": "workload" if promise.of_workload else "fleet",
-            "in_replications": promise.in_replications_fraction,
+        "slo_target": {
+            "attainment": slo_target.attainment,
+            "per": "month" if slo_target.is_per_month else "horizon",
+            "scope": "workload" if slo_target.is_per_workload else "fleet",
+            "confidence": slo_target.confidence,
         },
-        "plan": plan_words(sized, sized.plan),
+        "plan": sized.choices.words(sized.plan.counts),
         "family": sized.family,
-        "cost": sized.plan.cost,
+        "objective_usd": sized.plan.cost,
         "net_present_cost_usd": sized.plan.net_present_cost_usd,
         "capital_usd": sized.plan.capital_usd,
         "bound": sized.bound,
         "gap_fraction": sized.gap,
-        "kept_fraction": confirmed.kept / confirmed.replications,
-        "kept_low_fraction": confirmed.low,
-        "kept_high_fraction": confirmed.high,
+        "slo_met_fraction": confirmed.kept / confirmed.replications,
+        "slo_met_low_fraction": confirmed.low,
+        "slo_met_high_fraction": confirmed.high,
         "fresh_replications": confirmed.replications,
         "search_replications": sized.plan.worst.size,
         "seed": trial.seed,
         "runs": sized.runs,
         "stopped": sized.stopped,
-        "sentences": said_of(sized),
+        "sentences": list(said_of(sized)),
         **{_SAID.get(table.name, table.name): _records(table) for table in size_tables(sized)},
     }
 
@@ -314,204 +237,149 @@ def _records(table: Table) -> list[dict[str, Any]]:
     ]
 
 
-def money(sized: Sized, cost: float) -> str:
-    """Return a cost as the objective counts it."""
-    if sized.trial.objective == "levelised":
-        return f"{cost:,.4f} USD per million tokens"
-    return f"{cost / MILLION:,.2f} M USD"
-
-
-def said_of(sized: Sized) -> list[str]:
+def said_of(sized: Sized) -> Iterator[str]:
     """Say what the answer is, how sure it is, why it is this one and what would change it."""
-    confirmed, promise = sized.confirmation, sized.promise
+    confirmed, slo_target, plan, review = sized.confirmation, sized.slo_target, sized.plan, sized.review
     what = {"net-present-cost": "net present cost", "levelised": "levelised cost", "capital": "capital"}
-    share = confirmed.kept / confirmed.replications
-    enough = share >= promise.in_replications_fraction - 1e-9
-    words = plan_words(sized, sized.plan) if any(sized.plan.counts) else "nothing, what is there is enough"
-    said = [
-        f"Buy {words}: {what[sized.trial.objective]} {money(sized, sized.plan.cost)}. No plan "
-        f"that keeps the promise costs less than {money(sized, sized.bound)}: at most {sized.gap:.1%} could be saved.",
-        f"On {confirmed.replications} fresh replications the promise ({promise.in_time_fraction:.2%} in time) is kept "
-        f"in {share:.1%} of them ({confirmed.low:.1%} to {confirmed.high:.1%} with 95% confidence), "
-        + (
-            f"as the {promise.in_replications_fraction:.0%} asked for."
-            if enough
-            else f"fewer than the {promise.in_replications_fraction:.0%} asked for: this plan does not keep it."
-        ),
-    ]
-    cost, asked = sized.plan.cost, promise.in_replications_fraction
-    less = [plan for plan in sized.explanation.frontier if plan.cost < cost]
-    if any(plan.kept(promise.in_time_fraction).mean() >= asked - 1e-9 for plan in less):
-        said.append(
+
+    def money(cost: float) -> str:
+        """Return a cost as the objective counts it."""
+        is_unit = sized.trial.objective == "levelised"
+        return f"{cost:,.4f} USD per million tokens" if is_unit else f"{cost / MILLION:,.2f} M USD"
+
+    words = sized.choices.words(plan.counts) if any(plan.counts) else "nothing, what is there is enough"
+    yield (
+        f"Buy {words}: {what[sized.trial.objective]} {money(plan.cost)}. No plan that meets the SLO target costs less "
+        f"than {money(sized.bound)}: at most {sized.gap:.1%} could be saved."
+    )
+    share, asked = confirmed.kept / confirmed.replications, slo_target.confidence
+    as_asked = (
+        f"as the {asked:.0%} asked for."
+        if share >= asked - 1e-9
+        else (f"fewer than the {asked:.0%} asked for: this plan does not meet it.")
+    )
+    yield (
+        f"On {confirmed.replications} fresh replications the SLO target ({slo_target.attainment:.2%} in time) is met "
+        f"in {share:.1%} of them ({confirmed.low:.1%} to {confirmed.high:.1%} with 95% confidence), {as_asked}"
+    )
+    less = [cheaper for cheaper in sized.explanation.frontier if cheaper.cost < plan.cost]
+    if any(cheaper.kept(slo_target.attainment).mean() >= asked - 1e-9 for cheaper in less):
+        yield (
             "Cheaper plans that keep it in as many of the replications they were run in do so by too little to "
             "count on, or were not confirmed on fresh ones."
         )
-    said += [*_fewer_sentences(sized), *_family_sentences(sized)]
-    for promised, plan in sized.explanation.nines:
-        if plan is not None and promised > promise.in_time_fraction:
-            extra = plan.cost - sized.plan.cost
-            said.append(f"To promise {promised:.1%} would cost {money(sized, extra)} more.")
-    for narrower in sized.explanation.narrow:
-        ratios = [ratio for ratio in narrower.rate_ratio if np.isfinite(ratio)]
-        if ratios:
-            said.append(
-                f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
-                f"times as much; without it {narrower.kept / sized.plan.worst.size:.0%} of replications keep the "
-                "promise."
-            )
-    said += _review_sentences(sized)
-    if sized.stopped:
-        said.append(f"The search was not finished: {sized.stopped}.")
-    return said
-
-
-def _fewer_sentences(sized: Sized) -> list[str]:
-    """Say what one node fewer of each purchase would break, and save."""
-    said, refuted = [], {fewer.purchase for fewer in sized.explanation.fewer if fewer.refuted}
-    names = {sized.choices.purchases[place].name for place in refuted}
+    names = {sized.choices.purchases[fewer.purchase].name for fewer in sized.explanation.fewer if fewer.refuted}
     for row in _records(plan_rows(sized)):
         if row["breaks_month"]:
             load = f"{row['breaks_workload']} " if row["breaks_workload"] else ""
             few = ", but too few of those to which the answer is held" if row["cluster"] in names else ""
-            said.append(
-                f"With one node of {row['cluster']} fewer, {row['kept_fewer_fraction']:.1%} of replications keep it"
-                f"{few}: {load}in {row['breaks_month']} falls to {row['breaks_in_time_fraction']:.2%} in time. It "
-                f"would save {money(sized, row['node_saves'])}."
+            yield (
+                f"With one node of {row['cluster']} fewer, {row['slo_met_fewer_fraction']:.1%} of replications keep it"
+                f"{few}: {load}in {row['breaks_month']} falls to {row['breaks_slo_attainment_fraction']:.2%} in time. "
+                f"It would save {money(row['marginal_node_cost_usd'])}."
             )
-    return said
-
-
-def _family_sentences(sized: Sized) -> list[str]:
-    """Say what the best plan of each other family costs, and at which price it would win."""
-    said = []
     for family in sized.families:
         if family.plan is None:
-            said.append(f"No plan of {family.name} that may be chosen keeps the promise.")
-            continue
-        if family.plan.counts == sized.plan.counts:  # the answer itself; of every part alone where nothing is bought
-            continue
-        changes = family.price_changes
-        nearest = family.name.removeprefix("all-")
-        if family.name == MIXED:  # the part whose price would have to change least
-            nearest = min(changes, key=lambda part: abs(changes[part]), default="")
-        change = changes.get(nearest)
-        more = family.plan.cost - sized.plan.cost
-        apart = f"{abs(more) / sized.plan.cost:.1%}" if sized.plan.cost > 0.0 else money(sized, abs(more))
-        if more < 0.0:
-            cheaper = f"{apart} less ({money(sized, family.plan.cost)})"
-            said.append(f"A plan of {family.name} would cost {cheaper}, but was not confirmed on fresh replications.")
-            continue
-        dearer = f"costs {apart} more ({money(sized, family.plan.cost)})"
-        wins = (
-            "; no price of one part alone would let it win"
-            if change is None
-            else (f"; it wins where a {nearest} costs {abs(change):.0%} {'less' if change < 0 else 'more'}")
-        )
-        said.append(f"The best plan of {family.name} {dearer}{wins}.")
-    return said
-
-
-def _review_sentences(sized: Sized) -> list[str]:
-    """Say what a review is worth, and what waiting is."""
-    review = sized.review
-    if review is None:
-        return []
-    said = []
-    for alternative in review.alternatives:
-        if alternative.name == REVIEWED:
-            continue
-        against = {NOW: "buying everything before it", FIXED: "fixing everything on the first day"}.get(
-            alternative.name, f"never buying {', '.join(review.next_parts)}"
-        )
-        if alternative.saved is None:
-            said.append(f"The review on {review.date} makes a plan possible: {against} does not keep the promise.")
-            continue
-        saves, low, high = (
-            money(sized, usd) for usd in (alternative.saved.value, alternative.saved.low, alternative.saved.high)
-        )
-        sure = "" if alternative.saved.low > 0 else ", so that no gain is shown"
-        said.append(
-            f"Deciding on {review.date} by what was seen until then saves {saves} against {against} "
-            f"({low} to {high} with 95% confidence{sure})."
-        )
-    return said
+            yield f"No plan of {family.name} that may be chosen meets the SLO target."
+        elif family.plan.counts != plan.counts:  # not the answer itself; of every part alone where nothing is bought
+            changes, cost = family.price_changes, family.plan.cost
+            nearest = family.name.removeprefix("all-")
+            if family.name == MIXED:  # the part whose price would have to change least
+                nearest = min(changes, key=lambda part: abs(changes[part]), default="")
+            more, change = cost - plan.cost, changes.get(nearest)
+            apart = f"{abs(more) / plan.cost:.1%}" if plan.cost > 0.0 else money(abs(more))
+            wins = "no price of one part alone would let it win"
+            if change is not None:
+                wins = f"it wins where a {nearest} costs {abs(change):.0%} {'less' if change < 0 else 'more'}"
+            yield (
+                f"A plan of {family.name} would cost {apart} less ({money(cost)}), but was not confirmed on fresh "
+                "replications."
+                if more < 0.0
+                else f"The best plan of {family.name} costs {apart} more ({money(cost)}); {wins}."
+            )
+    for targeted, dearer in sized.explanation.nines:
+        if dearer is not None and targeted > slo_target.attainment:
+            yield f"A target of {targeted:.1%} would cost {money(dearer.cost - plan.cost)} more."
+    for narrower in sized.explanation.narrow:
+        if ratios := [ratio for ratio in narrower.rate_ratio if np.isfinite(ratio)]:
+            yield (
+                f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
+                f"times as much; without it {narrower.kept / plan.worst.size:.0%} of replications keep the slo_target."
+            )
+    if review is not None:
+        for way in review.alternatives:
+            if way.name == REVIEWED:
+                continue
+            never = f"never buying {', '.join(review.next_parts)}"
+            against = {NOW: "buying everything before it", FIXED: "fixing everything on the first day"}.get(
+                way.name, never
+            )
+            if way.saved is None:
+                yield f"The review on {review.date} makes a plan possible: {against} does not meet the SLO target."
+            else:
+                saves, low, high = map(money, (way.saved.value, way.saved.low, way.saved.high))
+                sure = "" if way.saved.low > 0 else ", so that no gain is shown"
+                yield (
+                    f"Deciding on {review.date} by what was seen until then saves {saves} against {against} ({low} to "
+                    f"{high} with 95% confidence{sure})."
+                )
+    if sized.stopped:
+        yield f"The search was not finished: {sized.stopped}."
 
 
 def size_text(sized: Sized) -> str:
     """Lay a sizing out for a terminal."""
-    rows = plan_rows(sized).columns
-    table = text_table(
-        ("cluster", "part", "date", "nodes", "M USD"),
-        [
-            (name, part, str(date), str(nodes), f"{usd / MILLION:,.2f}")
-            for name, part, date, nodes, usd in zip(
-                rows["cluster"], rows["accelerator"], rows["date"], rows["nodes"], rows["capital_usd"], strict=True
-            )
-        ],
-    )
-    frontier = frontier_rows(sized).columns
-    unit = "USD/Mtok" if sized.trial.objective == "levelised" else "M USD"
-    scale = 1.0 if sized.trial.objective == "levelised" else MILLION
-    shown = text_table(
-        (unit, "in time", "kept", "nodes", ""),
-        [
-            (f"{cost / scale:,.4g}", f"{service:.2%}", f"{kept:.0%}", str(nodes), "<- the answer" if answer else "")
-            for cost, service, kept, nodes, answer in zip(
-                frontier["cost"],
-                frontier["in_time_fraction"],
-                frontier["kept_fraction"],
-                frontier["nodes"],
-                frontier["is_answer"],
-                strict=True,
-            )
-        ],
-    )
-    return "\n".join([table, "", "cost against service:", shown, "", *wrapped(said_of(sized))])
-
-
-def size_workbook(sized: Sized) -> bytes:
-    """Return the workbook of the answer as stated, with the tables of the sizing after its own."""
-    result = sized.as_stated()
-    drawn = months_pages(result.plan.months.labels, {sized.scenario.name: draw_again(result)})
-    shown = {table.name: table.columns for table in run_tables(result)}
-    pages = plain_pages({f"Size {_SAID.get(table.name, table.name)}": table.columns for table in size_tables(sized)})
-    return run_workbook(result, run_pages(result, shown), {**drawn, **pages})
-
-
-def size_contents(sized: Sized, work: SizeWork, command: Sequence[str]) -> Contents:
-    """Return what a sizing's folder holds."""
-    tables = [table for table in size_tables(sized) if sized.review or table.name not in ("review", "levels")]
-    tables += evidence_tables({sized.scenario.name: sized.scenario})
-    return Contents(
-        manifest={
-            "kind": "size",
-            "version": __version__,
-            "scenario": sized.scenario.name,
-            "scenario_sha256": scenario_sha256(sized.scenario),
-            "seed": sized.trial.seed,
-            "objective": sized.trial.objective,
-            "identity": work.identity,
-            "command": list(command),
-        },
-        tables={table.name: table for table in tables},
-        summary=size_summary(sized),
-    )
-
-
-def plan_files(sized: Sized, folder: Path) -> dict[str, bytes]:
-    """Return the plan, and that for each level of what is seen at a review, as scenarios that run as they are."""
-    levels = enumerate(sized.review.levels if sized.review else (), start=1)
-    counts = {PLAN_FILE: sized.plan.counts} | {level_file(number): level.counts for number, level in levels}
-    return {name: plan_document(sized, folder, bought).encode() for name, bought in counts.items()}
+    bought = [
+        (
+            row["cluster"],
+            row["accelerator"],
+            str(row["date"]),
+            str(row["nodes"]),
+            f"{row['capital_usd'] / MILLION:,.2f}",
+        )
+        for row in plan_rows(sized).records()
+    ]
+    unit, scale = ("USD/Mtok", 1.0) if sized.trial.objective == "levelised" else ("M USD", MILLION)
+    plans = []
+    for row in frontier_rows(sized).records():
+        shares = (f"{row['slo_attainment_fraction']:.2%}", f"{row['slo_met_fraction']:.0%}")
+        answer = "<- the answer" if row["is_answer"] else ""
+        plans.append((f"{row['objective_usd'] / scale:,.4g}", *shares, str(row["nodes"]), answer))
+    table = text_table(("cluster", "part", "date", "nodes", "M USD"), bought)
+    shown = text_table((unit, "in time", "kept", "nodes", ""), plans)
+    return "\n".join([table, "", "cost against service:", shown, "", *wrapped(list(said_of(sized)))])
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
-    """Write a sizing's folder, whole or not at all, in the place of the work that led to it."""
-    contents = size_contents(sized, work, command)
-    more = plan_files(sized, work.folder) | {WORKBOOK: size_workbook(sized)}
+    """Write a sizing's folder, whole or not at all, in the place of the work that led to it.
+
+    Beside the tables lie the plan, and that for each level of what is seen at a review, as scenarios that run as they
+    are; the workbook is that of the answer as stated, with the tables of the sizing after its own.
+    """
+    scenario, tables, result = sized.scenario, size_tables(sized), sized.as_stated()
+    kept = [table for table in tables if sized.review or table.name not in ("review", "branches")]
+    manifest = {
+        "kind": "size",
+        "version": __version__,
+        "scenario": scenario.name,
+        "scenario_sha256": scenario_sha256(scenario),
+        "seed": sized.trial.seed,
+        "objective": sized.trial.objective,
+        "identity": work.identity,
+        "command": list(command),
+    }
+    by_name = {table.name: table for table in (*kept, *evidence_tables({scenario.name: scenario}))}
+    levels = enumerate(sized.review.levels if sized.review else (), start=1)
+    counts = {PLAN_FILE: sized.plan.counts} | {level_file(number): level.counts for number, level in levels}
+    more = {name: plan_document(sized, work.folder, bought).encode() for name, bought in counts.items()}
+    pages = months_pages(result.plan.months.labels, {scenario.name: draw_again(result)})
+    pages |= plain_pages({f"Size {_SAID.get(table.name, table.name)}": table.columns for table in tables})
+    shown = {table.name: table.columns for table in run_tables(result)}
+    more[WORKBOOK] = run_workbook(result, run_pages(result, shown), pages)
+    contents = Contents(manifest=manifest, tables=by_name, summary=size_summary(sized))
     files = answer_files(contents, "size", form, more)
     check_target(work.folder, work=True)  # what somebody laid into it in the meantime is not swept away
-    place_folder(work.folder, files, contents.manifest)
+    place_folder(work.folder, files, manifest)
 
 
 def size_answer(folder: Path, sized: Sized, warnings: Sequence[str]) -> Answer[Sized]:

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 from planner.answers.sections import section
-from planner.output.blocks import Block, Grid, Part, Section, Sentence, bar_grid, sentences
+from planner.output.blocks import BarPart, Block, Grid, Section, Sentence, bar_grid, sentences
 from planner.output.folder import Contents
 from planner.output.words import NOTHING, dollars, percent, unit_price
 
 
-def answer_section(contents: Contents) -> Section | None:
+def answer_section(contents: Contents) -> Section:
     """Return the frontier, the plan, and what there is to say of it."""
-    frontier, plan, summary = contents.table("frontier"), contents.table("plan"), contents.summary
-    if frontier is None or plan is None or contents.kind != "size":
-        return None
-    shown = unit_price if summary.get("objective") == "levelised" else dollars
-    longest = max(frontier.totals("cost"), default=0.0) or 1.0
-    rows = [
-        (
-            f"{bought}{' (the answer)' if answer == 'true' else ''}",
-            [shown(cost), percent(service, 2), percent(kept, 0)],
-            [Part(name="cost", share=cost / longest, colour=0 if answer == "true" else 1, shown=shown(cost))],
-        )
-        for bought, answer, service, kept, cost in frontier.rows(
-            "plan", "is_answer", numbers=("in_time_fraction", "kept_fraction"), totals=["cost"]
-        )
-    ]
-    said = [str(sentence) for sentence in summary.get("sentences", ())]
+    frontier, plan, summary = contents.tables["frontier"], contents.tables["plan"], contents.summary
+    shown = unit_price if summary["objective"] == "levelised" else dollars
+    longest, rows = max(frontier.totals("objective_usd"), default=0.0) or 1.0, []
+    shares = ("slo_attainment_fraction", "slo_met_fraction")
+    for bought, answer, service, kept, cost in frontier.rows(
+        "plan", "is_answer", numbers=shares, totals=["objective_usd"]
+    ):
+        named, colour = (f"{bought} (the answer)", 0) if answer == "true" else (bought, 1)
+        bar = BarPart(name="cost", share=cost / longest, colour=colour, shown=shown(cost))
+        rows.append((named, [shown(cost), percent(service, 2), percent(kept, 0)], [bar]))
+    caption = "Cost against service: plans that no other found beats"
+    said = [str(sentence) for sentence in summary["sentences"]]
     columns = ("cluster", "accelerator", "date", "nodes", "breaks_month", "breaks_workload")
     bought_rows = [
         (*cells, dollars(usd), month or NOTHING, load or NOTHING)
         for *cells, month, load, usd in plan.rows(*columns, numbers=["capital_usd"])
     ]
-    frontier_grid = bar_grid(
-        ("plan", "cost", "in time", "kept", ""), rows, "Cost against service: plans that no other found beats"
-    )
     header = ("cluster", "part", "date", "nodes", "paid", "breaks with one fewer", "workload")
     blocks: list[Block] = [
         *sentences(said[:1], "headline"),
-        frontier_grid,
+        bar_grid(("plan", "cost", "in time", "kept", ""), rows, caption),
         *sentences(said[1:]),
         Grid(caption="What to buy", header=header, rows=bought_rows, numeric=(3, 4)),
         Sentence(text="The plan lies beside this report and runs as it is: `planner run plan.yaml`."),
@@ -45,17 +38,11 @@ def answer_section(contents: Contents) -> Section | None:
     return section("answer", blocks, "What to buy, and when")
 
 
-def months_section(contents: Contents) -> Section | None:
+def months_section(contents: Contents) -> Section:
     """Return what binds in each month."""
-    months = contents.table("months")
-    if months is None or contents.kind != "size":
-        return None
-    rows = [
-        (month, load, percent(share, 2), percent(used), binds)
-        for month, load, binds, share, used in months.rows(
-            "month", "workload", "binds", numbers=("in_time_fraction", "utilisation_fraction")
-        )
-    ]
+    shares = ("slo_attainment_fraction", "utilisation_fraction")
+    months = contents.tables["months"].rows("month", "workload", "binding_constraint", numbers=shares)
+    rows = [(month, load, percent(share, 2), percent(used), binds) for month, load, binds, share, used in months]
     header = ("month", "workload", "in time", "utilised", "what binds")
     caption = "The workload with the least share in time, month by month"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))
@@ -63,20 +50,21 @@ def months_section(contents: Contents) -> Section | None:
 
 
 def review_section(contents: Contents) -> Section | None:
-    """Return what a review is worth, and what is bought on what is seen there."""
-    review, levels = contents.table("review"), contents.table("levels")
-    if review is None or levels is None or contents.kind != "size":
+    """Return what a review is worth, and what is bought on what is seen there; nothing without a review."""
+    if "review" not in contents.tables:
         return None
-    shown = unit_price if contents.summary.get("objective") == "levelised" else dollars
-    amounts = ("cost", "review_saves", "review_saves_low", "review_saves_high", "kept_fraction")
+    shown = unit_price if contents.summary["objective"] == "levelised" else dollars
+    amounts = ("objective_usd", "review_saves", "review_saves_low", "review_saves_high", "slo_met_fraction")
     ways = [
-        (name, *(NOTHING if cell is None else shown(cell) for cell in costs), percent(kept, 0), plan)
-        for name, plan, *costs, kept in review.rows("decided", "plan", numbers=amounts)
+        (name, *(shown(cost) for cost in costs), percent(kept, 0), plan)
+        for name, plan, *costs, kept in contents.tables["review"].rows("decided", "plan", numbers=amounts)
     ]
     shares = ("replications_fraction", "forecast_low_ratio", "forecast_high_ratio")
     seen = [
         (level, percent(share), "late" if late == "true" else "as promised", f"{percent(low)} to {percent(high)}", plan)
-        for level, late, plan, share, low, high in levels.rows("level", "late", "plan", numbers=shares)
+        for level, late, plan, share, low, high in contents.tables["branches"].rows(
+            "branch", "late", "plan", numbers=shares
+        )
     ]
     header = ("decided", "cost", "the review saves", "at least", "at most", "kept", "plan")
     below = ("level", "of replications", "deliveries", "forecast of the mean one", "plan")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,37 +32,25 @@ def tables_of(
     ``more`` are the columns that follow from another list, by file, for the place marked for them; ``words`` stand for
     what the text has in braces.
     """
-    return {
-        name: _described(name, rows, (more or {}).get(name, ()), words)
-        for name, rows in _lines().items()
-        if rows[0]["folder"] == folder
-    }
-
-
-def _described(
-    name: str, rows: Sequence[Mapping[str, str]], more: Iterable[Column], words: Mapping[str, str]
-) -> TableDescription:
-    """Return a file from its lines, of which the first describes the file itself."""
-    said = {f"{{{word}}}": text for word, text in words.items()}
-    head, *below = ({**row, "text": _put(said, row["text"])} for row in rows)
-    columns = [column for row in below for column in (more if row["kind"] == "more" else [_column(row)])]
-    return TableDescription(
-        name=name, description=head["text"], key=tuple(head["kind"].split()), columns=tuple(columns)
-    )
-
-
-def _put(said: Mapping[str, str], text: str) -> str:
-    """Put words in the place of their names in braces."""
-    return functools.reduce(lambda text, word: text.replace(word, said[word]), said, text)
+    described = {}
+    for name, rows in _lines()[folder].items():
+        texts, columns = [row["text"] for row in rows], list[Column]()
+        for word, said in words.items():
+            texts = [text.replace(f"{{{word}}}", said) for text in texts]
+        for row, text in zip(rows[1:], texts[1:], strict=True):  # the first describes the file itself
+            columns += (more or {}).get(name, ()) if row["kind"] == "more" else [_column({**row, "text": text})]
+        key = tuple(rows[0]["kind"].split())
+        described[name] = TableDescription(name=name, description=texts[0], key=key, columns=tuple(columns))
+    return described
 
 
 @functools.cache
-def _lines() -> dict[str, list[dict[str, str]]]:
-    """Return the lines of ``tables.csv`` by file; of each the first describes the file, its kind the file's key."""
-    lines: dict[str, list[dict[str, str]]] = {}
+def _lines() -> dict[str, dict[str, list[dict[str, str]]]]:
+    """Return the lines of ``tables.csv`` by folder and file; the first of a file describes it, its kind the key."""
+    lines: dict[str, dict[str, list[dict[str, str]]]] = {}
     with Path(__file__).with_name("tables.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            lines.setdefault(row["table"], []).append(row)
+            lines.setdefault(row["folder"], {}).setdefault(row["table"], []).append(row)
     return lines
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from typing import Any
 
 from planner.answers.sections import section
@@ -18,42 +17,38 @@ from planner.run.measure_names import FLEET
 
 SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
 """Events with a lane of their own; failures are too many and have their own section."""
-MAX_MARKERS = 400
+MAX_MARKERS, SHOWN_ROWS = 400, 12
 READ_A_CHART = (
     "Point at a chart, or move through it with the arrow keys, to read it; drag across it to zoom; press a name to "
     "hide it everywhere. Events lie below the charts."
 )
-WORKLOAD_CHARTS = (
-    (
-        "workload-cost",
-        "cost_per_million_tokens_usd",
-        "Cost per million tokens by workload",
+LINE_CHARTS = {
+    "utilisation": (
+        *("cluster", "utilisation_fraction", "Utilisation by cluster", "percent"),
+        "Share of accelerator-hours in service that were at work{days}.",
+    ),
+    "cost": (
+        *("cluster", "cost_per_million_tokens_usd", "Cost per million tokens by cluster", "usd"),
+        "Accrued cost over prompt and generated tokens served, by month.",
+    ),
+    "workload-cost": (
+        *("workload", "cost_per_million_tokens_usd", "Cost per million tokens by workload", "usd"),
         "Each workload's share of accrued cost, by the machine time it takes, over its tokens served.",
-        "usd",
     ),
-    (
-        "workload-hours",
-        "accelerator_h",
-        "Accelerator-hours at work by workload",
+    "workload-hours": (
+        *("workload", "accelerator_h", "Accelerator-hours at work by workload", "accelerator-hours"),
         "Whose work keeps the machines busy.",
-        "accelerator-hours",
     ),
-    (
-        "workload-tokens",
-        "served_tokens",
-        "Tokens served by workload",
+    "workload-tokens": (
+        *("workload", "served_tokens", "Tokens served by workload", "tokens"),
         "Prompt and generated tokens a month.",
-        "tokens",
     ),
-    (
-        "objective",
-        "slo_attainment_fraction",
-        "Requests refused or late",
+    "objective": (
+        *("workload", "slo_attainment_fraction", "Requests refused or late", "percent"),
         "Share of each workload's requests that missed its objective.",
-        "percent",
     ),
-)
-"""Key, column, title, what is to be seen and unit of each chart by workload."""
+}
+"""Whose lines, column, title, unit and what is to be seen of each chart of lines by month, by key."""
 
 
 class Calendar:
@@ -72,18 +67,13 @@ class Calendar:
 
     def day(self, stamp: str) -> float:
         """Return a date or time as days since start."""
-        return _days_between(self.start, stamp)
+        return (datetime.fromisoformat(stamp) - datetime.combine(self.start, time())).total_seconds() / 86400
 
     def chart(self, key: str, title: str, summary: str, unit: str, series: Sequence[Series], **more: Any) -> TimeChart:
         """Return a chart over these months."""
         return TimeChart(
             key=key, title=title, summary=summary, unit=unit, start=self.start, days=self.days, series=series, **more
         )
-
-
-@functools.lru_cache(maxsize=4096)  # every cluster and workload has the same days
-def _days_between(start: date, stamp: str) -> float:
-    return (datetime.fromisoformat(stamp) - datetime.combine(start, datetime.min.time())).total_seconds() / 86400
 
 
 def _first(month: str) -> date:
@@ -112,90 +102,58 @@ def colours(names: Iterable[str]) -> dict[str, int]:
 
 def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
     """Return the events worth a mark: deliveries, software incidents, outages; the costliest where there are many."""
-    events = contents.table("events")
-    if events is None:
+    if (events := contents.table("events")) is None:
         return []
     names = ("event", "time", "end_time", "cluster", "cause", "detail")
-    rows = events.rows(*names, totals=("lost_capacity_tokens", "accelerators"))
     marks = []
-    for event, time, end, cluster, cause, detail, lost, accelerators in rows:
-        if event not in SHOWN_EVENTS or not time:
-            continue
-        start = calendar.day(time)
-        size = f"{accelerators:,.0f} accelerators" if accelerators else ""
-        words = ", ".join(part for part in (f"{cluster}: {event}", cause, size, detail) if part)
-        stop = calendar.day(end) if end else start
-        marks.append((lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=words)))
+    for event, time_of, end, cluster, cause, detail, lost, accelerators in events.rows(
+        *names, totals=("lost_capacity_tokens", "accelerators")
+    ):
+        if event in SHOWN_EVENTS and time_of:
+            size = f"{accelerators:,.0f} accelerators" if accelerators else ""
+            label = ", ".join(part for part in (f"{cluster}: {event}", cause, size, detail) if part)
+            start, stop = calendar.day(time_of), calendar.day(end or time_of)
+            marks.append((lost, Marker(kind=SHOWN_EVENTS[event], start=start, end=stop, label=label)))
     kept = sorted(marks, key=lambda pair: -pair[0])[:MAX_MARKERS]
-    lane = {kind: i for i, kind in enumerate(SHOWN_EVENTS.values())}
-    return sorted((marker for _, marker in kept), key=lambda m: (lane[m.kind], m.start, m.label))
+    lanes = list(SHOWN_EVENTS.values())
+    return sorted((marker for _, marker in kept), key=lambda m: (lanes.index(m.kind), m.start, m.label))
 
 
-def line_chart(
-    calendar: Calendar,
-    points: Mapping[str, Points],
-    key: str,
-    title: str,
-    summary: str,
-    unit: str,
-    fine: Mapping[str, Points] | None = None,
-    happened: Sequence[Marker] = (),
-) -> TimeChart:
-    """Return lines by name; prices that differ widely on a logarithmic scale."""
-    palette = colours(points)
-    series = [
-        Series(name=name, points=line, colour=palette[name], fine=(fine or {}).get(name, ()) if name != FLEET else ())
-        for name, line in points.items()
-    ]
-    values = [v for line in points.values() for _, v in line if v]
-    wide = unit == "usd" and bool(values) and max(values) > 8 * min(values)
-    said = summary + (" Logarithmic scale." if wide else "")
-    return calendar.chart(key, title, said, unit, series, logarithmic=wide, markers=happened)
+def line_chart(contents: Contents, key: str) -> TimeChart | None:
+    """Return lines by month of clusters, with their days faint behind, or of workloads; of the fleet for several plans.
 
-
-def cluster_chart(contents: Contents, column: str, key: str, title: str, summary: str, unit: str) -> TimeChart | None:
-    """Return a figure of the clusters by month, and by day faint behind where the folder has days."""
-    monthly, daily = contents.table("timeline_monthly"), contents.table("timeline_daily")
-    if not monthly or column not in monthly:
+    Prices of machines that differ widely have a logarithmic scale.
+    """
+    of, column, title, unit, said = LINE_CHARTS[key]
+    table, daily = contents.table("timeline_workloads" if of == "workload" else "timeline_monthly"), None
+    if not table:
         return None
-    calendar = Calendar(monthly.texts("month"))
-    points = by_name(monthly, "cluster", "month", column, calendar.middle)
-    fine = by_name(daily, "cluster", "date", column, calendar.day) if daily is not None and column in daily else {}
-    happened = markers(contents, calendar)
-    return line_chart(calendar, points, contents.anchor + key, title, summary, unit, fine, happened)
-
-
-def utilisation_chart(contents: Contents) -> TimeChart | None:
-    """Return how busy each cluster was."""
-    days = "; months bold, days faint" if contents.table("timeline_daily") is not None else ""
-    said = f"Share of accelerator-hours in service that were at work{days}."
-    return cluster_chart(contents, "utilisation_fraction", "utilisation", "Utilisation by cluster", said, "percent")
-
-
-def cost_chart(contents: Contents) -> TimeChart | None:
-    """Return what a token cost on each cluster."""
-    said = "Accrued cost over prompt and generated tokens served, by month."
-    title = "Cost per million tokens by cluster"
-    return cluster_chart(contents, "cost_per_million_tokens_usd", "cost", title, said, "usd")
-
-
-def _workload_chart(contents: Contents, key: str, column: str, title: str, said: str, unit: str) -> TimeChart | None:
-    table = contents.table("timeline_workloads")
-    if not table or column not in table:
-        return None
+    if of == "cluster" and contents.plans:
+        of, table = "scenario", table.where("cluster", FLEET)
+        title = title.replace("by cluster", "by scenario, as stated" if contents.kind == "study" else "by scenario")
     calendar = Calendar(table.texts("month"))
-    points = by_name(table, "workload", "month", column, calendar.middle)
+    points = by_name(table, of, "month", column, calendar.middle)
     if column == "slo_attainment_fraction":  # what was missed is what can be seen
         points = {name: [(x, v if v is None else 1.0 - v) for x, v in line] for name, line in points.items()}
-    series = [Series(name=name, points=line, colour=i) for i, (name, line) in enumerate(points.items())]
+    fine: Mapping[str, Points] = {}
+    if of == "cluster" and (daily := contents.table("timeline_daily")) is not None and column in daily:
+        fine = by_name(daily, "cluster", "date", column, calendar.day) | {FLEET: []}
+    palette = colours(points)
+    series = [
+        Series(name=name, points=line, colour=palette[name], fine=fine.get(name, ())) for name, line in points.items()
+    ]
+    values = [v for line in points.values() for _, v in line if v]
+    wide = of != "workload" and unit == "usd" and bool(values) and max(values) > 8 * min(values)
+    said = said.format(days="" if daily is None else "; months bold, days faint") + " Logarithmic scale." * wide
+    happened = markers(contents, calendar) if of == "cluster" else []
     stacked = unit in ("tokens", "accelerator-hours")
-    return calendar.chart(contents.anchor + key, title, said, unit, series, stacked=stacked)
+    more = {"stacked": stacked, "logarithmic": wide, "markers": happened}
+    return calendar.chart(contents.anchor + key, title, said, unit, series, **more)
 
 
 def _fleet_lines(contents: Contents, lines: Mapping[str, tuple[str, int]]) -> tuple[Calendar, list[Series]] | None:
     """Return columns of the fleet's months as lines, each with its name and colour; those with figures alone."""
-    monthly = contents.table("timeline_monthly")
-    if not monthly or any(column not in monthly for column, _ in lines.values()):
+    if not (monthly := contents.table("timeline_monthly")):
         return None
     fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
     places = [calendar.middle(month) for month in fleet.texts("month")]
@@ -213,55 +171,46 @@ def demand_chart(contents: Contents) -> TimeChart | None:
         "needed in the highest hour": ("peak_accelerators_needed", 1),
         "needed on average": ("accelerators_needed", 0),
     }
-    if (lines_of_fleet := _fleet_lines(contents, lines)) is None:
+    if (answer := _fleet_lines(contents, lines)) is None:
         return None
-    calendar, series = lines_of_fleet
-    broken = []
-    if first := (contents.summary.get("promise") or {}).get("first_broken_month"):
+    calendar, series = answer
+    happened = markers(contents, calendar)
+    if first := contents.summary.get("slo_target", {}).get("first_missed_month"):
         start, middle = calendar.day(f"{first}-01"), calendar.middle(first)
-        label = f"the promise first breaks in {first}"
-        broken.append(Marker(kind="promise", start=start, end=2 * middle - start, label=label))
+        label = f"the SLO target is first missed in {first}"
+        happened.insert(0, Marker(kind="slo_target", start=start, end=2 * middle - start, label=label))
     said = "Accelerators in service, and those that all work asked for would keep busy at its mix, routing and speed."
-    happened = [*broken, *markers(contents, calendar)]
     key = f"{contents.anchor}demand"
     return calendar.chart(key, "Demand against capacity", said, "accelerators", series, markers=happened)
 
 
 def power_chart(contents: Contents) -> TimeChart | None:
     """Return the power at the meter against its limit."""
-    lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("power_limit_kw", TOTAL)}
-    if (lines_of_fleet := _fleet_lines(contents, lines)) is None:
+    lines = {"highest hour": ("peak_facility_kw", 0), "limit": ("facility_power_cap_kw", TOTAL)}
+    if (answer := _fleet_lines(contents, lines)) is None:
         return None
-    calendar, series = lines_of_fleet
+    calendar, series = answer
     limited = "" if len(series) > 1 else " No limit is stated."
     said = f"Highest hour of each month at the meter, cooling and distribution included, in kW.{limited}"
     return calendar.chart(f"{contents.anchor}power", "Power against its limit", said, "kW", series)
 
 
 def timeline_section(contents: Contents) -> Section | None:
-    """Return utilisation and cost per token over time, by cluster and by workload."""
+    """Return utilisation and cost per token over time, by cluster and by workload, and the events that cost most."""
     if not contents.table("timeline_monthly"):
         return None
-    charts = [utilisation_chart(contents), cost_chart(contents), power_chart(contents)]
-    charts += [_workload_chart(contents, *chart) for chart in WORKLOAD_CHARTS]
-    drawn: list[Block] = [chart for chart in charts if chart is not None]
-    return section("time", [Sentence(text=READ_A_CHART), *drawn, *_worst_events(contents)])
-
-
-def _worst_events(contents: Contents, shown: int = 12) -> list[Grid]:
-    """Return the events that cost most."""
-    events = contents.table("events")
-    if not events:
-        return []
-    lost, times = events.totals("lost_capacity_tokens"), events.texts("time")
-    worst = heapq.nsmallest(shown, range(len(events)), key=lambda row: (-lost[row], times[row], row))
-    names = [events.texts(name) for name in ("cluster", "event", "cause", "detail")]
-    hours = events.totals("duration_h")
-    cells = [
-        (times[row][:10], *(column[row] for column in names), f"{hours[row]:,.1f}", count(lost[row]))
-        for row in worst
-        if lost[row] > 0
-    ]
-    header = ("day", "cluster", "event", "cause", "what", "hours", "tokens of capacity")
-    caption = f"The {len(cells)} events that cost most capacity"
-    return [Grid(caption=caption, header=header, rows=cells, numeric=(5, 6), unbroken=range(5))] if cells else []
+    charts = [line_chart(contents, key) for key in LINE_CHARTS]
+    charts.insert(2, power_chart(contents))
+    blocks: list[Block] = [Sentence(text=READ_A_CHART), *(chart for chart in charts if chart is not None)]
+    if events := contents.table("events"):
+        names, totals = ("time", "cluster", "event", "cause", "detail"), ("duration_h", "lost_capacity_tokens")
+        costly = [row for row in events.rows(*names, totals=totals) if row[-1] > 0]
+        rows = [
+            (day[:10], *words, f"{hours:,.1f}", count(lost))
+            for day, *words, hours, lost in heapq.nsmallest(SHOWN_ROWS, costly, key=lambda row: (-row[-1], row[0]))
+        ]
+        header = ("day", "cluster", "event", "cause", "what", "hours", "tokens of capacity")
+        caption = f"The {len(rows)} events that cost most capacity"
+        if rows:
+            blocks.append(Grid(caption=caption, header=header, rows=rows, numeric=(5, 6), unbroken=range(5)))
+    return section("time", blocks)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from planner.answers.sections import section
 from planner.output.blocks import Block, Grid, Line, Panel, Picture, Section, Sentence
 from planner.output.folder import Contents
 from planner.output.svg import even_axis, ratio_axis
-from planner.output.tables import Table
 from planner.output.words import percent
 
 TITLES = {
@@ -19,116 +19,85 @@ TITLES = {
 }
 _MOST_POINTS = 360
 
-NamedLine = tuple[str, Sequence[tuple[float, float]]]
 
-
-def answer_section(contents: Contents) -> Section | None:
+def answer_section(contents: Contents) -> Section:
     """Return who was in time, beside what the hourly model says."""
-    workloads = contents.table("workloads")
-    if workloads is None or contents.kind != "zoom":
-        return None
-    summary = contents.summary
-    names = ("in_time", "in_time_low", "in_time_high", "late", "shed", "hourly_in_time", "hourly_late", "hourly_shed")
-    figures = ("requests", *(f"{name}_fraction" for name in names))
+    summary, in_time = contents.summary, "slo_attainment"
+    names = (in_time, f"{in_time}_low", f"{in_time}_high", "late", "shed")
+    columns = [f"{name}_fraction" for name in (*names, f"hourly_{in_time}", "hourly_late", "hourly_shed")]
     rows = [
         (name, f"{requests or 0:,.0f}", *(percent(share, 2) for share in shares))
-        for name, requests, *shares in workloads.rows("workload", numbers=figures)
+        for name, requests, *shares in contents.tables["workloads"].rows("workload", numbers=["requests", *columns])
     ]
-    header = (
-        "workload",
-        "requests",
-        "in time",
-        "from",
-        "to",
-        "late",
-        "shed",
-        "hourly: in time",
-        "hourly: late",
-        "hourly: shed",
-    )
-    share = float(summary.get("simulated_share_fraction", 1.0))
+    hourly = ("hourly: in time", "hourly: late", "hourly: shed")
+    header = ("workload", "requests", "in time", "from", "to", "late", "shed", *hourly)
+    share = float(summary["simulated_share_fraction"])
     sampled = "the whole fleet" if share >= 1.0 else f"{percent(share, 2)} of the fleet and of its traffic"
     said = (
-        f"{summary.get('minutes')} minutes from {summary.get('at')}, request by request, on {sampled}. The interval "
+        f"{summary['minutes']} minutes from {summary['at']}, request by request, on {sampled}. The interval "
         "holds 95 of 100 samples like this one."
     )
     grid = Grid(caption="What became of the requests", header=header, rows=rows, numeric=range(1, 10))
-    return section("answer", [Sentence(text=said), grid, *_reasons(contents)], "Who was in time")
+    missed = contents.tables["slo_miss_causes"].rows("workload", "cause", numbers=["missed_fraction"])
+    why = [(workload, reason, percent(share, 2)) for workload, reason, share in missed if share]
+    causes = Grid(
+        caption="Why not in time", header=("workload", "why not in time", "of its requests"), rows=why, numeric=(2,)
+    )
+    last: Block = causes if why else Sentence(text="Every request was in time.")
+    return section("answer", [Sentence(text=said), grid, last], "Who was in time")
 
 
-def _reasons(contents: Contents) -> list[Block]:
-    """Return why requests were not in time."""
-    reasons = contents.table("reasons")
-    if reasons is None:
-        return []
-    shares = reasons.rows("workload", "reason", numbers=["fraction"])
-    rows = [(workload, reason, percent(share, 2)) for workload, reason, share in shares if share]
-    if not rows:
-        return [Sentence(text="Every request was in time.")]
-    header = ("workload", "why not in time", "of its requests")
-    return [Grid(caption="Why not in time", header=header, rows=rows, numeric=(2,))]
-
-
-def latency_section(contents: Contents) -> Section | None:
+def latency_section(contents: Contents) -> Section:
     """Return percentiles and distributions of latency."""
-    latencies, curves = contents.table("latencies"), contents.table("distributions")
-    if latencies is None or curves is None:
-        return None
-    percentiles = list(dict.fromkeys(latencies.texts("percentile")))
-    header = ("workload", *(f"P{100 * float(p.replace(',', '.')):g}" for p in percentiles))
-    blocks: list[Block] = []
+    latencies, curves = contents.tables["latencies"], contents.tables["distributions"]
+    percentiles = dict.fromkeys(latencies.texts("percentile"))
+    header = ("workload", *(f"P{100 * float(p):g}" for p in percentiles))
+    blocks: list[Block] = [Sentence(text="Each curve says which share of the requests had answered by then.")]
     for quantity, words in TITLES.items():
-        of_quantity = latencies.where("quantity", quantity)
-        rows: dict[str, list[str]] = {}
-        for workload, value, low, high in of_quantity.rows("workload", totals=("value", "low", "high")):
-            rows.setdefault(workload, []).append(f"{value:.3g} ({low:.3g} to {high:.3g})")
-        caption = f"{words}, seconds, with 95% intervals"
-        cells = [(name, *shown) for name, shown in rows.items()]
-        blocks += chart(words, "seconds", _curves(curves.where("quantity", quantity)), logarithmic=True)
-        blocks.append(Grid(caption=caption, header=header, rows=cells, numeric=range(1, len(header))))
-    said = "Each curve says which share of the requests had answered by then."
-    return section("latency", [Sentence(text=said), *blocks], "How long requests took")
+        cells, lines = defaultdict[str, list[str]](list), defaultdict[str, list[tuple[float, float]]](list)
+        for name, value, low, high in latencies.where("quantity", quantity).rows(
+            "workload", totals=("value", "low", "high")
+        ):
+            cells[name].append(f"{value:.3g} ({low:.3g} to {high:.3g})")
+        for name, share, value in curves.where("quantity", quantity).rows(
+            "workload", totals=("share_fraction", "value")
+        ):
+            lines[name].append((max(value, 1e-4), share))
+        blocks += chart(words, "seconds", lines, logarithmic=True)
+        rows, caption = [(name, *shown) for name, shown in cells.items()], f"{words}, seconds, with 95% intervals"
+        blocks.append(Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header))))
+    return section("latency", blocks, "How long requests took")
 
 
-def _curves(latencies: Table) -> list[NamedLine]:
-    """Return the share of requests at or below each value, by workload."""
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for name, share, value in latencies.rows("workload", totals=("share_fraction", "value")):
-        lines.setdefault(name, []).append((max(value, 1e-4), share))
-    return list(lines.items())
-
-
-def queue_section(contents: Contents) -> Section | None:
-    """Return queue, batch and cache over time."""
-    seconds = contents.table("seconds")
-    if seconds is None:
-        return None
+def queue_section(contents: Contents) -> Section:
+    """Return queue, batch and cache over time: of equal stretches the highest points, as peaks are looked for."""
     blocks: list[Block] = []
     for column, words in (
         ("waiting", "Requests waiting or in prefill"),
         ("running", "Sequences that decode"),
         ("cache_fraction", "Share of the cache in use"),
     ):
-        lines: dict[str, list[tuple[float, float]]] = {}
-        for name, second, value in seconds.rows("replicas", totals=("second", column)):
-            lines.setdefault(name, []).append((second / 60.0, value))
-        blocks += chart(words, "minutes", [(name, _thinned(points)) for name, points in lines.items()])
+        lines = defaultdict[str, list[tuple[float, float]]](list)
+        for name, second, value in contents.tables["seconds"].rows("replicas", totals=("second", column)):
+            lines[name].append((second / 60.0, value))
+        for name, points in lines.items():
+            step = max(1, math.ceil(len(points) / _MOST_POINTS))
+            stretches = [points[i : i + step] for i in range(0, len(points), step)]
+            lines[name] = [max(stretch, key=lambda point: point[1]) for stretch in stretches]
+        blocks += chart(words, "minutes", lines)
     return section("queue", blocks, "How the queue went")
 
 
-def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the highest point of each of some equal stretches: a queue's peaks are what is looked for."""
-    step = max(1, math.ceil(len(points) / _MOST_POINTS))
-    return [max(points[i : i + step], key=lambda point: point[1]) for i in range(0, len(points), step)]
-
-
-def chart(title: str, unit: str, lines: Sequence[NamedLine], *, logarithmic: bool = False) -> list[Picture]:
+def chart(
+    title: str, unit: str, lines: Mapping[str, Sequence[tuple[float, float]]], *, logarithmic: bool = False
+) -> list[Picture]:
     """Return a picture with one line for each name; none where there is nothing to draw."""
-    points = [point for _, line in lines for point in line]
+    points = [point for line in lines.values() for point in line]
     if not points:
         return []
     across = [x for x, _ in points]
     x_axis = ratio_axis(across, unit) if logarithmic else even_axis(min(across), max(across), unit)
     y_axis = even_axis(0.0, max((1e-9, *(y for _, y in points))))
-    panel = Panel(x=x_axis, y=y_axis, marks=[Line(points=line, colour=i) for i, (_, line) in enumerate(lines)])
-    return [Picture(title=title, panels=[panel], keys={name: i for i, (name, _) in enumerate(lines)})]
+    marks = [Line(points=line, colour=i) for i, line in enumerate(lines.values())]
+    panel = Panel(x=x_axis, y=y_axis, marks=marks)
+    return [Picture(title=title, panels=[panel], keys={name: i for i, name in enumerate(lines)})]

@@ -17,11 +17,11 @@ from typing import Any
 import pandas as pd
 
 from planner.catalog.load import Catalog, load_catalog, part_of, shape_of
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
 from planner.physics.model_on_part import (
+    AcceleratorSpec,
     ModelShape,
-    Part,
     candidate_degrees,
     canonical_precision,
     format_with,
@@ -50,7 +50,6 @@ DISAGGREGATED_SCENARIO = "Disaggregated"
 OPEN_SCENARIOS = ("Server", "Interactive")
 """MLPerf's scenarios in which requests arrive on their own and 99% of them must keep the objectives."""
 SCENARIOS = ("Offline", *OPEN_SCENARIOS, "Concurrency", DISAGGREGATED_SCENARIO)
-_POOL_COLUMNS = {"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"}
 _MOST = 1e12
 """No count, length, rate or time in a row of measurements is larger."""
 MAX_PROBLEMS = 50
@@ -63,74 +62,60 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
     The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
     and the row's line in the file as its index.
     """
-    frame = _read_text(path)
+    at = str(path)
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ScenarioError(Problem(file=at, message="there is no such file")) from None
+    except IsADirectoryError:
+        raise ScenarioError(Problem(file=at, message="is a folder, not a CSV file")) from None
+    except pd.errors.EmptyDataError:
+        raise ScenarioError(Problem(file=at, message="the file is empty")) from None
+    except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
+        raise ScenarioError(Problem(file=at, message=f"cannot be read as CSV: {error}")) from None
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
+        raise ScenarioError(Problem(file=at, message="the rows have more cells than the header has columns"))
+    frame.columns = frame.columns.astype(str).str.strip()
+    if len(twice := frame.columns[frame.columns.duplicated(keep=False)]):
+        raise ScenarioError(Problem(file=at, line=1, message=f"the column {twice[0]!r} is there twice"))
+    for column in frame.columns:
+        frame[column] = frame[column].fillna("").str.strip()
     if "decode_tp" in frame.columns and "tp" not in frame.columns:
-        frame = _from_pools(frame)
-    missing = [column for column in COLUMNS if column not in frame.columns]
-    if missing:
-        problems = [
-            Problem(
-                file=str(path),
-                line=1,
-                message=f"the column {column!r} is missing",
-                hint=nearest(column, list(frame.columns)),
-            )
-            for column in missing
-        ]
-        raise ScenarioError(problems)
+        # A table of separate prefill and decode pools: a row is its decode worker's. Such tables write an attention_dp
+        # of 1 where they do not say, which is everywhere: it counts as blank.
+        frame = frame.rename(columns={"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"})
+        for column in COLUMNS:
+            if column not in frame.columns:
+                frame[column] = DISAGGREGATED_SCENARIO if column == "scenario" else ""
+        if "attention_dp" in frame.columns:
+            frame["attention_dp"] = frame["attention_dp"].where(~frame["attention_dp"].isin(["1", "1.0"]), "")
+    hints = {column: nearest(column, list(frame.columns)) for column in COLUMNS if column not in frame.columns}
+    absent = [(f"the column {column!r} is missing", hint) for column, hint in hints.items()]
+    raise_all([Problem(file=at, line=1, message=message, hint=hint) for message, hint in absent])
     if frame.empty:
-        raise ScenarioError(Problem(file=str(path), message="the file has a header and no rows"))
+        raise ScenarioError(Problem(file=at, message="the file has a header and no rows"))
     frame.index = frame.index + _FIRST_ROW
-    problems = []
+    problems: list[Problem] = []
     for column in OPTIONAL_COLUMNS:
         if column not in frame.columns:
             frame[column] = ""
     for column in _NUMBER_COLUMNS:
         frame[column] = _numbers(path, frame[column], problems)
-    frame["scenario"] = _scenarios(path, frame, problems)
+    # Scenarios in their usual spelling; a blank one follows from the concurrency.
+    scenarios = frame["scenario"].str.lower().map({name.lower(): name for name in SCENARIOS})
+    usual = frame["concurrency"].notna().map({True: "Concurrency", False: "Offline"})
+    scenarios = scenarios.where(frame["scenario"] != "", usual)
+    for row in frame.index[scenarios.isna()][: MAX_PROBLEMS + 1]:
+        name = str(frame.at[row, "scenario"])
+        message = f"unknown scenario {name!r}; choose from {', '.join(SCENARIOS)}"
+        hint = nearest(name, SCENARIOS)
+        problems.append(Problem(file=at, line=int(row), path="scenario", message=message, hint=hint))
+    frame["scenario"] = scenarios
     problems.sort(key=lambda problem: problem.line or 0)
     if len(problems) > MAX_PROBLEMS:
-        rest = Problem(message=f"and at least {len(problems) - MAX_PROBLEMS} more")
-        problems = [*problems[:MAX_PROBLEMS], rest]
-    if problems:
-        raise ScenarioError(problems)
+        problems[MAX_PROBLEMS:] = [Problem(message=f"and at least {len(problems) - MAX_PROBLEMS} more")]
+    raise_all(problems)
     return frame
-
-
-def _read_text(path: Path) -> pd.DataFrame:
-    """Read every cell as text; blank cells become the empty string."""
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise ScenarioError(Problem(file=str(path), message="there is no such file")) from None
-    except IsADirectoryError:
-        raise ScenarioError(Problem(file=str(path), message="is a folder, not a CSV file")) from None
-    except pd.errors.EmptyDataError:
-        raise ScenarioError(Problem(file=str(path), message="the file is empty")) from None
-    except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
-        raise ScenarioError(Problem(file=str(path), message=f"cannot be read as CSV: {error}")) from None
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
-        raise ScenarioError(Problem(file=str(path), message="the rows have more cells than the header has columns"))
-    frame.columns = frame.columns.astype(str).str.strip()
-    if len(twice := frame.columns[frame.columns.duplicated(keep=False)]):
-        raise ScenarioError(Problem(file=str(path), line=1, message=f"the column {twice[0]!r} is there twice"))
-    for column in frame.columns:
-        frame[column] = frame[column].fillna("").str.strip()
-    return frame
-
-
-def _from_pools(frame: pd.DataFrame) -> pd.DataFrame:
-    """Bring a table of separate prefill and decode pools to the usual columns: a row is its decode worker's.
-
-    Such tables write an attention_dp of 1 where they do not say, which is everywhere: it counts as blank.
-    """
-    renamed = frame.rename(columns=_POOL_COLUMNS)
-    for column in COLUMNS:
-        if column not in renamed.columns:
-            renamed[column] = DISAGGREGATED_SCENARIO if column == "scenario" else ""
-    if "attention_dp" in renamed.columns:
-        renamed["attention_dp"] = renamed["attention_dp"].where(~renamed["attention_dp"].isin(["1", "1.0"]), "")
-    return renamed
 
 
 def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.Series[float]:
@@ -149,19 +134,6 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
         message = f"must be {f'at most {_MOST:g}' if numbers[row] > _MOST else wanted}, not {cells[row]!r}"
         problems.append(Problem(file=str(path), line=int(row), path=column, message=message))
     return numbers
-
-
-def _scenarios(path: Path, frame: pd.DataFrame, problems: list[Problem]) -> pd.Series[str]:
-    """Return scenario names in their usual spelling; a blank one follows from the concurrency."""
-    scenarios = frame["scenario"].str.lower().map({name.lower(): name for name in SCENARIOS})
-    usual = frame["concurrency"].notna().map({True: "Concurrency", False: "Offline"})
-    scenarios = scenarios.where(frame["scenario"] != "", usual)
-    for row in frame.index[scenarios.isna()][: MAX_PROBLEMS + 1]:
-        name = str(frame.at[row, "scenario"])
-        message = f"unknown scenario {name!r}; choose from {', '.join(SCENARIOS)}"
-        hint = nearest(name, SCENARIOS)
-        problems.append(Problem(file=str(path), line=int(row), path="scenario", message=message, hint=hint))
-    return scenarios
 
 
 _ENGINES = {
@@ -201,10 +173,10 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class ServedModel:
     """What a row runs: a model at a precision under an engine, and the layouts it may have."""
 
-    part: Part
+    part: AcceleratorSpec
     shape: ModelShape
     precision: str
     engine: str
@@ -241,7 +213,7 @@ def find_model(name: str, catalog: Catalog) -> ModelShape:
     raise CannotPredictError(_unknown("model", name, catalog.models))
 
 
-def find_part(name: str, catalog: Catalog) -> Part:
+def find_part(name: str, catalog: Catalog) -> AcceleratorSpec:
     """Return the accelerator a row names; ``H200 SXM`` or ``NVIDIA H200-SXM-141GB`` is an H200."""
     words = re.split(r"[\s_\-/()]+", name.strip().upper())
     for candidate in sorted(catalog.accelerators, key=len, reverse=True):
@@ -258,7 +230,7 @@ def find_engine(name: str) -> str:
     return _ENGINES.get(plain, plain)
 
 
-def find_precision(name: str, part: Part, shape: ModelShape) -> str:
+def find_precision(name: str, part: AcceleratorSpec, shape: ModelShape) -> str:
     """Return the precision a row names; a blank one is what the model was quantised to when published, or FP8."""
     formats = part.formats
     if not name.strip():
@@ -275,7 +247,12 @@ def find_precision(name: str, part: Part, shape: ModelShape) -> str:
 
 
 def lay_out(
-    part: Part, shape: ModelShape, precision: str, tp: int | None, ep: int | None, attention_dp: int | None = None
+    part: AcceleratorSpec,
+    shape: ModelShape,
+    precision: str,
+    tp: int | None,
+    ep: int | None,
+    attention_dp: int | None = None,
 ) -> tuple[Layout, ...]:
     """Return the layouts a row may mean; more than one where it leaves something open and saturation may choose.
 
@@ -317,13 +294,15 @@ def lay_out(
     return tuple(Layout(count, groups, 1.0) for groups in chosen)
 
 
-def _attention_groups(part: Part, shape: ModelShape, precision: str, accelerators: int) -> list[int]:
+def _attention_groups(part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int) -> list[int]:
     """Return the numbers of attention groups worth trying: one, and for mixtures one per accelerator where it fits."""
     is_wide = shape.experts and accelerators > 1 and _holds(part, shape, precision, accelerators, accelerators)
     return [1, accelerators] if is_wide else [1]
 
 
-def _holds(part: Part, shape: ModelShape, precision: str, accelerators: int, attention_groups: int = 1) -> bool:
+def _holds(
+    part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int, attention_groups: int = 1
+) -> bool:
     group = accelerators // attention_groups
     return shape.divides_heads(group) and memory_fit(part, shape, precision, accelerators, attention_groups).fits
 

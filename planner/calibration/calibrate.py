@@ -27,39 +27,10 @@ import numpy as np
 import pandas as pd
 
 from planner.arrays import Bools, Floats
+from planner.calibration import fit as fitting
+from planner.calibration import predictions
 from planner.calibration.benchmarks import DISAGGREGATED_SCENARIO, MAX_PROBLEMS, OPEN_SCENARIOS, read_benchmarks
-from planner.calibration.fit import (
-    QUANTITIES,
-    REFERENCE_VENDOR,
-    Held,
-    Measurements,
-    cross_validate,
-    fit,
-    measurements,
-    predict_with,
-    weights,
-)
-from planner.calibration.predictions import (
-    REQUESTS,
-    BenchmarkRows,
-    factors,
-    first_token_labels,
-    fit_effects,
-    predict_by_request,
-    predict_rows,
-    prepare,
-    priced_rows,
-)
-from planner.catalog.calibration import (
-    ByRequest,
-    CalibrationFile,
-    Coverage,
-    Errors,
-    ErrorSpread,
-    GroupUpdate,
-    OwnRows,
-    PromisedRow,
-)
+from planner.catalog import calibration as records
 from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics.coefficients import (
@@ -70,8 +41,6 @@ from planner.physics.coefficients import (
     MIXTURE,
     NORMAL_90,
     Calibration,
-    Groups,
-    Spread,
     prior_calibration,
 )
 from planner.physics.replica import ReplicaSpec
@@ -88,7 +57,7 @@ _POOL_WIDTH, _POOL_SIGMA = 0.2, 0.3
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 
 
-def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
+def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationFile:
     """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
     catalog = load_catalog()
     frame = _read_rows(path, catalog)
@@ -97,26 +66,44 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
     pools, frame = frame[apart], frame[~apart]
     if len(frame) == 0:
         raise ScenarioError(Problem(file=str(path), message="no row is of a replica that serves its own prompts"))
-    rows = prepare(frame, catalog)
-    data = measurements(frame, rows, prior_calibration())
-    if not any(np.isfinite(data.measured[name]).any() for name in QUANTITIES):
+    rows = predictions.prepare(frame, catalog)
+    data = fitting.measurements(frame, rows, prior_calibration())
+    if not any(np.isfinite(data.measured[name]).any() for name in fitting.QUANTITIES):
         raise ScenarioError(Problem(file=str(path), message="no row has a measured quantity to fit to"))
-    _refuse_few_rows(path, data)
-    fitted = fit(data)
-    specs = priced_rows(rows, prior_calibration()).specs
+    vendors = sorted(set(data.vendor) - {fitting.REFERENCE_VENDOR})
+    numbers = {"common to all": len(COEFFICIENTS)}
+    numbers |= {f"of {engine}": sum(c.engine_sigma > 0 for c in COEFFICIENTS) for engine in sorted(set(data.engine))}
+    numbers |= {f"of {vendor}": sum(c.vendor_sigma > 0 for c in COEFFICIENTS) for vendor in vendors}
+    needed = sum(numbers.values()) * _ROWS_PER_NUMBER
+    if data.rows < needed:
+        told = f"{sum(numbers.values())} numbers ({', '.join(f'{count} {what}' for what, count in numbers.items())})"
+        told = f"a refit fits {told} and each needs {_ROWS_PER_NUMBER} rows, so {needed} in all"
+        hint = "leave --refit out: your rows then update one number for each pair they measured, from one row on"
+        raise ScenarioError(Problem(file=str(path), message=f"{told}; there are {data.rows}", hint=hint))
+    fitted = fitting.fit(data)
+    specs = predictions.priced_rows(rows, prior_calibration()).specs
     masks = _masks(specs)
     held, first_token, by_request = {}, dict(fitted.calibration.first_token_log_effect), None
     if cross_validation:
-        left_out = _left_out(data, specs)
-        held = {name: cross_validate(data, labels, fitted.unknowns) for name, labels in left_out.items()}
-        first_token[REQUESTS], by_request = _by_request(frame, rows, fitted.calibration, left_out)
+        # A setting is a layout's lengths: its rows differ by concurrency alone and would give each other away.
+        layouts, lengths = [group.layout for group in data.groups], (frame["input_tokens"], frame["output_tokens"])
+        settings = [f"{layout} {i:g} {o:g}" for layout, i, o in zip(layouts, *lengths, strict=True)]
+        left_out = {
+            "setting": [str(zlib.crc32(label.encode()) % _FOLDS) for label in settings],
+            "layout": [str(zlib.crc32(label.encode()) % _FOLDS) for label in layouts],
+            "campaign": [group.campaign for group in data.groups],
+            "model": [spec.shape.measured_as for spec in specs],
+            "accelerator": [spec.part.name for spec in specs],
+        }
+        held = {name: fitting.cross_validate(data, labels, fitted.unknowns) for name, labels in left_out.items()}
+        first_token[predictions.REQUESTS], by_request = _by_request(frame, rows, fitted.calibration, left_out)
     spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and name in masks}
     groups = dict(fitted.calibration.group_log_effect)
     if len(pools):
-        effects, spread_apart = _separate_pools(pools, prepare(pools, catalog), fitted.calibration)
+        effects, spread_apart = _disaggregated(pools, predictions.prepare(pools, catalog), fitted.calibration)
         groups |= effects
         spread |= {DISAGGREGATED: spread_apart} if held else {}
-    return CalibrationFile(
+    return records.CalibrationFile(
         measurements=path.name,
         rows=len(frame) + len(pools),
         measured_on=middle_date(dates),
@@ -127,7 +114,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> CalibrationFile:
         first_token={name: dict(effects) for name, effects in first_token.items()},
         spread=spread,
         coverage=_coverage(held["campaign"], data, masks, spread) if held else {},
-        fitted=_errors_by(predict_with(data, fitted.calibration), data, masks),
+        fitted=_errors_by(fitting.predict_with(data, fitted.calibration), data, masks),
         cross_validated={name: _errors_by(one.predicted, data, masks) for name, one in held.items()},
         by_request=by_request,
     )
@@ -138,7 +125,7 @@ def _read_rows(path: Path, catalog: Catalog) -> pd.DataFrame:
     frame = read_benchmarks(path)
     problems = [
         Problem(file=str(path), line=int(line), message=reason)
-        for line, reason in zip(frame.index, prepare(frame, catalog).reasons, strict=True)
+        for line, reason in zip(frame.index, predictions.prepare(frame, catalog).reasons, strict=True)
         if reason
     ]
     raise_all(problems[:MAX_PROBLEMS])
@@ -155,30 +142,11 @@ def middle_date(texts: Sequence[str]) -> datetime.date | None:
     return datetime.date.fromordinal(int(sorted(days)[len(days) // 2])) if days else None
 
 
-def _refuse_few_rows(path: Path, data: Measurements) -> None:
-    """Refuse to fit the coefficients to fewer rows than they need, and say how many that is."""
-    vendors = sorted(set(data.vendor) - {REFERENCE_VENDOR})
-    numbers = {
-        "common to all": len(COEFFICIENTS),
-        **{f"of {engine}": sum(c.engine_sigma > 0 for c in COEFFICIENTS) for engine in sorted(set(data.engine))},
-        **{f"of {vendor}": sum(c.vendor_sigma > 0 for c in COEFFICIENTS) for vendor in vendors},
-    }
-    count = sum(numbers.values())
-    if data.rows < count * _ROWS_PER_NUMBER:
-        told = ", ".join(f"{count} {what}" for what, count in numbers.items())
-        message = (
-            f"a refit fits {count} numbers ({told}) and each needs {_ROWS_PER_NUMBER} rows, so "
-            f"{count * _ROWS_PER_NUMBER} in all; there are {data.rows}"
-        )
-        hint = "leave --refit out: your rows then update one number for each pair they measured, from one row on"
-        raise ScenarioError(Problem(file=str(path), message=message, hint=hint))
-
-
 def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
     """Return which rows are of each architecture class, vendor, accelerator, engine and model."""
     mixture = np.array([spec.shape.experts > 0 for spec in specs])
     masks: dict[str, Bools] = {"all": np.ones(len(specs), dtype=bool), DENSE: ~mixture, MIXTURE: mixture}
-    for vendor in sorted({spec.part.vendor for spec in specs} - {REFERENCE_VENDOR}):
+    for vendor in sorted({spec.part.vendor for spec in specs} - {fitting.REFERENCE_VENDOR}):
         theirs = np.array([spec.part.vendor == vendor for spec in specs])
         masks |= {vendor: theirs, f"{vendor} {DENSE}": theirs & ~mixture, f"{vendor} {MIXTURE}": theirs & mixture}
     names = ([spec.part.name, spec.engine, spec.shape.name] for spec in specs)
@@ -187,68 +155,53 @@ def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
-def _left_out(data: Measurements, specs: Sequence[ReplicaSpec]) -> dict[str, list[str]]:
-    """Return the labels of each way to leave rows out: one setting, layout, campaign, model or accelerator at a time.
-
-    A setting is a layout's lengths: its rows differ by concurrency alone and would give each other away.
-    """
-    lengths = zip(np.atleast_1d(data.traffic.input_tokens), np.atleast_1d(data.traffic.output_tokens), strict=True)
-    layouts = [group.layout for group in data.groups]
-    settings = [f"{layout} {prompt:g} {output:g}" for layout, (prompt, output) in zip(layouts, lengths, strict=True)]
-    return {
-        "setting": [str(zlib.crc32(label.encode()) % _FOLDS) for label in settings],
-        "layout": [str(zlib.crc32(label.encode()) % _FOLDS) for label in layouts],
-        "campaign": [group.campaign for group in data.groups],
-        "model": [spec.shape.measured_as for spec in specs],
-        "accelerator": [spec.part.name for spec in specs],
-    }
-
-
 def _by_request(
-    frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration, left_out: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, float], ByRequest]:
+    frame: pd.DataFrame,
+    rows: predictions.BenchmarkRows,
+    calibration: Calibration,
+    left_out: Mapping[str, Sequence[str]],
+) -> tuple[dict[str, float], records.ByRequest]:
     """Return what first tokens show beyond their clients' simulation, by group, and the errors of such simulations.
 
     Rows are left out of those effects alone: the times of a step are those fitted to all rows.
     """
-    by_request = predict_by_request(rows, calibration)
-    labels = first_token_labels(rows, priced_rows(rows, calibration))
+    by_request = predictions.predict_by_request(rows, calibration)
+    labels = predictions.first_token_labels(rows, predictions.priced_rows(rows, calibration))
     measured_s, predicted_s = frame["ttft_ms"].to_numpy() * MILLISECOND, by_request["ttft_s"]
     log_ratio = np.log(measured_s / predicted_s)
-    effects = fit_effects(labels, log_ratio)
-    errors = {"fitted": np.abs(predicted_s * factors(labels, effects) / measured_s - 1.0)}
+    effects = predictions.fit_effects(labels, log_ratio)
+    errors = {"fitted": np.abs(predicted_s * predictions.factors(labels, effects) / measured_s - 1.0)}
     for name in ("setting", "layout", "campaign"):
         label_of_row = np.asarray(left_out[name])
         errors[name] = np.full(len(frame), np.nan)
         for label in dict.fromkeys(left_out[name]):
             out = label_of_row == label
-            first_s = predicted_s * factors(labels, fit_effects(labels, np.where(out, np.nan, log_ratio)))
+            without = predictions.fit_effects(labels, np.where(out, np.nan, log_ratio))
+            first_s = predicted_s * predictions.factors(labels, without)
             errors[name][out] = np.abs(first_s / measured_s - 1.0)[out]
     names = ("model", "accelerator", "precision", "scenario", "output_tokens_per_s_per_gpu")
     columns = (*(frame[name].tolist() for name in names), by_request["tokens_per_s_per_accelerator"])
-    promised = tuple(
-        PromisedRow(
-            run=f"{model} on {part}, {precision}, {scenario}", measured=measured, predicted=round(float(predicted), 1)
-        )
-        for model, part, precision, scenario, measured, predicted in zip(*columns, strict=True)
-        if scenario in OPEN_SCENARIOS and np.isfinite(measured * predicted)
-    )
+    targeted = []
+    for model, part, precision, scenario, measured, predicted in zip(*columns, strict=True):
+        if scenario in OPEN_SCENARIOS and np.isfinite(measured * predicted):
+            run, tokens = f"{model} on {part}, {precision}, {scenario}", round(float(predicted), 1)
+            targeted.append(records.SloRow(run=run, measured=measured, predicted=tokens))
     first_token = {name: _errors(error[np.isfinite(error)]) for name, error in errors.items()}
-    return effects, ByRequest(first_token=first_token, promised=promised)
+    return effects, records.ByRequest(first_token=first_token, within_slo=tuple(targeted))
 
 
-def _separate_pools(
-    pools: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration
-) -> tuple[dict[str, float], ErrorSpread]:
+def _disaggregated(
+    pools: pd.DataFrame, rows: predictions.BenchmarkRows, calibration: Calibration
+) -> tuple[dict[str, float], records.ErrorSpread]:
     """Return what each campaign of separate pools shows beyond serving, and the spread of its rows about that.
 
     Such runs come in two kinds that nothing tells apart, with and without speculative decoding (1.6 times as fast), and
     the coefficients must not learn from a mixture of them. An effect is where most rows lie, not their mean: it
     maximises Σ exp(−((x − g)/0.2)²) − g²/(2·0.3²) over the log ratios x of measured to predicted time per token.
     """
-    predicted = predict_rows(rows, calibration)
+    predicted = predictions.predict_rows(rows, calibration)
     log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / predicted["tpot_s"])
-    campaigns = np.array([groups.campaign for groups in priced_rows(rows, calibration).groups])
+    campaigns = np.array([groups.campaign for groups in predictions.priced_rows(rows, calibration).groups])
     candidates = np.linspace(-1.0, 1.0, 201)
     effects = {}
     for campaign in dict.fromkeys(campaigns.tolist()):
@@ -257,12 +210,12 @@ def _separate_pools(
         effects[campaign] = float(candidates[np.argmax(near - candidates**2 / (2 * _POOL_SIGMA**2))])
     setting = _sigma(log_ratio - np.array([effects[campaign] for campaign in campaigns]), _POOL_SIGMA)
     first_token = _sigma(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / predicted["ttft_s"]), 1.0)
-    return effects, ErrorSpread(
+    return effects, records.ErrorSpread(
         setting=round(setting, 4), layout=0.0, pair=_POOL_SIGMA, model=0.2, part=0.1, first_token=round(first_token, 4)
     )
 
 
-def _spread(held: Mapping[str, Held], data: Measurements, mask: Bools) -> ErrorSpread:
+def _spread(held: Mapping[str, fitting.Held], data: fitting.Measurements, mask: Bools) -> records.ErrorSpread:
     """Return what the fits that never saw a row miss it by, told apart by what else they had not seen.
 
     A spread is that of the normal distribution with the same share within 90%: the 90th percentile of the absolute
@@ -288,17 +241,12 @@ def _spread(held: Mapping[str, Held], data: Measurements, mask: Bools) -> ErrorS
     terms = np.array([*beyond, without(near, setting)])
     model, part, pair = (terms * _factor(held["campaign"], data, mask, setting, terms)).tolist()
     first_token = _sigma(held["campaign"].log_errors(data, "ttft_s")[mask], 0.5)
-    return ErrorSpread(
-        setting=round(setting, 4),
-        layout=round(without(moved, setting), 4),
-        pair=round(pair, 4),
-        model=round(model, 4),
-        part=round(part, 4),
-        first_token=round(first_token, 4),
-    )
+    figures = {"setting": setting, "layout": without(moved, setting), "pair": pair, "model": model, "part": part}
+    figures["first_token"] = first_token
+    return records.ErrorSpread(**{name: round(figure, 4) for name, figure in figures.items()})
 
 
-def _factor(held: Held, data: Measurements, mask: Bools, setting: float, terms: Floats) -> float:
+def _factor(held: fitting.Held, data: fitting.Measurements, mask: Bools, setting: float, terms: Floats) -> float:
     """Return the factor on the terms of model, part and pair at which 90% of left-out rows lie in their intervals.
 
     A row does where (error/1.645)² ≤ σ_setting² + s²·Σ terms²: each has its own least s², and s² is their 90th
@@ -310,7 +258,7 @@ def _factor(held: Held, data: Measurements, mask: Bools, setting: float, terms: 
     return float(np.sqrt(max(np.quantile(known, 0.9), 0.0))) if known.size >= _FEWEST_ROWS else 1.0
 
 
-def _log_errors(held: Held, data: Measurements, mask: Bools) -> Floats:
+def _log_errors(held: fitting.Held, data: fitting.Measurements, mask: Bools) -> Floats:
     """Return what left-out rows are missed by in time per token, then in throughput."""
     return np.concatenate([held.log_errors(data, name)[mask] for name in _TIMES])
 
@@ -322,8 +270,11 @@ def _sigma(log_error: Floats, prior: float) -> float:
 
 
 def _coverage(
-    held: Held, data: Measurements, masks: Mapping[str, Bools], spread: Mapping[str, ErrorSpread]
-) -> dict[str, Coverage]:
+    held: fitting.Held,
+    data: fitting.Measurements,
+    masks: Mapping[str, Bools],
+    spread: Mapping[str, records.ErrorSpread],
+) -> dict[str, records.Coverage]:
     """Return how often the intervals of left-out campaigns held what was measured, and how wide they were."""
     sigma = np.zeros(data.rows)
     for name, one in spread.items():
@@ -334,10 +285,10 @@ def _coverage(
     inside = np.abs(errors) <= NORMAL_90 * sigma
     width = np.broadcast_to(np.sinh(NORMAL_90 * sigma), errors.shape)
     table = {}
-    for label in (DENSE, MIXTURE, *sorted(set(data.vendor) - {REFERENCE_VENDOR})):
+    for label in (DENSE, MIXTURE, *sorted(set(data.vendor) - {fitting.REFERENCE_VENDOR})):
         if label in masks:
             known = np.isfinite(errors) & masks[label]
-            table[label] = Coverage(
+            table[label] = records.Coverage(
                 rows=int(known.sum()),
                 covered_fraction=round(float(inside[known].mean()), 4),
                 median_half_width_fraction=round(float(np.median(width[known])), 4),
@@ -346,21 +297,21 @@ def _coverage(
 
 
 def _errors_by(
-    predicted: dict[str, Floats], data: Measurements, masks: Mapping[str, Bools]
-) -> dict[str, dict[str, Errors]]:
+    predicted: dict[str, Floats], data: fitting.Measurements, masks: Mapping[str, Bools]
+) -> dict[str, dict[str, records.Errors]]:
     """Return errors by quantity, then by every group of rows with some."""
-    table: dict[str, dict[str, Errors]] = {}
-    for name in QUANTITIES:
+    table: dict[str, dict[str, records.Errors]] = {}
+    for name in fitting.QUANTITIES:
         error = np.abs(predicted[name] / data.measured[name] - 1.0)
         known = np.isfinite(error)
         table[name] = {label: _errors(error[known & mask]) for label, mask in masks.items() if (known & mask).any()}
     return table
 
 
-def _errors(error: Floats) -> Errors:
+def _errors(error: Floats) -> records.Errors:
     """Return how many absolute errors there are, their mean and their median."""
     mean, median = round(float(error.mean()), 4), round(float(np.median(error)), 4)
-    return Errors(rows=error.size, mean_fraction=mean, median_fraction=median)
+    return records.Errors(rows=error.size, mean_fraction=mean, median_fraction=median)
 
 
 def _rounded(table: Mapping[str, float]) -> dict[str, float]:
@@ -373,7 +324,7 @@ _ROUNDS = 4  # throughput within an objective is not proportional to speed: the 
 _STEP = 0.02
 
 
-def update_calibration(path: Path, base: CalibrationFile) -> CalibrationFile:
+def update_calibration(path: Path, base: records.CalibrationFile) -> records.CalibrationFile:
     """Return the calibration with the effects of the groups in a table of one's own rows updated by them."""
     catalog = load_catalog()
     frame = _read_rows(path, catalog)
@@ -387,22 +338,29 @@ def update_calibration(path: Path, base: CalibrationFile) -> CalibrationFile:
     if not used.any():
         message = "no row has a tpot_ms or output_tokens_per_s_per_gpu to learn from"
         raise ScenarioError(Problem(file=str(path), message=message))
-    rows, measured, is_time = prepare(frame[used], catalog), measured[used], np.isfinite(time[used])
+    rows, measured, is_time = predictions.prepare(frame[used], catalog), measured[used], np.isfinite(time[used])
 
     def predicted(calibration: Calibration) -> Floats:
-        point = predict_rows(rows, calibration)
+        point = predictions.predict_rows(rows, calibration)
         return np.where(is_time, np.log(point["tpot_s"]), -np.log(point["tokens_per_s_per_accelerator"]))
 
-    priced = priced_rows(rows, before)
+    priced = predictions.priced_rows(rows, before)
     groups = priced.groups
     spreads = [
         before.spread[kind if kind == DISAGGREGATED else MIXTURE if spec.shape.experts else DENSE]
         for spec, kind in zip(priced.specs, priced.kinds, strict=True)
     ]
-    prior = _prior(groups, spreads, before, catalog.prior(_DRIFT_PRIOR).base)
+    drift, prior = catalog.prior(_DRIFT_PRIOR).base, dict[str, float]()  # the spread of each effect that rows may move
+    for group, spread in zip(groups, spreads, strict=True):
+        # What was measured of a model or a part in general stays; of this very pair, versions still drift.
+        terms = ((group.model, spread.model, 0.0), (group.part, spread.part, 0.0), (group.campaign, spread.pair, drift))
+        for label, unmeasured, known in terms:
+            likely = known if label in before.group_log_effect else unmeasured
+            if (likely := before.group_log_sigma.get(label, likely)) > 0.0:
+                prior[label] = max(prior.get(label, 0.0), likely)
     labels, sigma = list(prior), np.array(list(prior.values()))
     inside = np.array([[float(label in group) for label in labels] for group in groups])
-    noise = np.array([spread.setting for spread in spreads]) / weights(groups)
+    noise = np.array([spread.setting for spread in spreads]) / fitting.weights(groups)
     mean, covariance = np.zeros(len(labels)), np.diag(sigma**2)
     for _ in range(_ROUNDS):
         here = _shifted(before, labels, mean)
@@ -417,13 +375,13 @@ def update_calibration(path: Path, base: CalibrationFile) -> CalibrationFile:
     updates = {}
     for label, unit in zip(labels, np.eye(len(labels)), strict=True):
         along = by_campaign.get(label, unit)
-        updates[label] = GroupUpdate(
+        updates[label] = records.GroupUpdate(
             rows=counts[label],
             before=round(before.group_log_effect.get(label, 0.0), 4),
             after=round(after.group_log_effect[label], 4),
             sigma=round(float(np.sqrt(along @ covariance @ along)), 4),
         )
-    own_rows = OwnRows(
+    own_rows = records.OwnRows(
         measurements=path.name,
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         rows=len(groups),
@@ -433,21 +391,6 @@ def update_calibration(path: Path, base: CalibrationFile) -> CalibrationFile:
     )
     effects = base.groups | {name: update.after for name, update in updates.items()}
     return base.model_copy(update={"groups": effects, "own": own_rows})
-
-
-def _prior(
-    groups: Sequence[Groups], spreads: Sequence[Spread], calibration: Calibration, drift: float
-) -> dict[str, float]:
-    """Return the standard deviation of each effect that rows may move, by group."""
-    prior: dict[str, float] = {}
-    for group, spread in zip(groups, spreads, strict=True):
-        # What was measured of a model or a part in general stays; of this very pair, versions still drift.
-        terms = ((group.model, spread.model, 0.0), (group.part, spread.part, 0.0), (group.campaign, spread.pair, drift))
-        for label, unmeasured, known in terms:
-            sigma = known if label in calibration.group_log_effect else unmeasured
-            if (sigma := calibration.group_log_sigma.get(label, sigma)) > 0.0:
-                prior[label] = max(prior.get(label, 0.0), sigma)
-    return prior
 
 
 def posterior(slope: Floats, shown: Floats, noise: Floats, prior: Floats) -> tuple[Floats, Floats]:

@@ -21,16 +21,7 @@ import numpy as np
 import pandas as pd
 
 from planner.arrays import Bools, Floats
-from planner.calibration.predictions import (
-    CAMPAIGN_ROWS,
-    FORMULA,
-    BenchmarkRows,
-    Labels,
-    factors,
-    first_token_labels,
-    fit_effects,
-    priced_rows,
-)
+from planner.calibration import predictions
 from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, Calibration, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_saturation
 from planner.physics.replica import ReplicaWork, describe, price
@@ -60,7 +51,7 @@ class Measurements:
     """Requests in the replica; NaN for saturation."""
     measured: dict[str, Floats]
     """Measured values by quantity."""
-    first_token: Sequence[Labels] = ()
+    first_token: Sequence[predictions.Labels] = ()
     """The groups whose recipes each row's first token follows; empty for none at all."""
 
     @property
@@ -69,9 +60,9 @@ class Measurements:
         return len(self.engine)
 
 
-def measurements(frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibration) -> Measurements:
+def measurements(frame: pd.DataFrame, rows: predictions.BenchmarkRows, calibration: Calibration) -> Measurements:
     """Turn predictable rows into what the fit takes; an open layout is settled by the calibration given."""
-    pick, priced = rows.deployment >= 0, priced_rows(rows, calibration)
+    pick, priced = rows.deployment >= 0, predictions.priced_rows(rows, calibration)
     return Measurements(
         work=describe(priced.specs),
         engine=[spec.engine for spec in priced.specs],
@@ -84,7 +75,9 @@ def measurements(frame: pd.DataFrame, rows: BenchmarkRows, calibration: Calibrat
             "ttft_s": frame["ttft_ms"].to_numpy()[pick] * MILLISECOND,
             "output_tokens_per_s_per_accelerator": frame["output_tokens_per_s_per_gpu"].to_numpy()[pick],
         },
-        first_token=[labels for labels, used in zip(first_token_labels(rows, priced), pick, strict=True) if used],
+        first_token=[
+            labels for labels, used in zip(predictions.first_token_labels(rows, priced), pick, strict=True) if used
+        ],
     )
 
 
@@ -103,8 +96,8 @@ def predict_with(measurements: Measurements, calibration: Calibration) -> dict[s
     coefficient = calibration.coefficients(measurements.engine, measurements.vendor)
     predicted = predict(measurements, coefficient, calibration.log_effects(measurements.groups))
     if measurements.first_token:
-        shown = calibration.first_token_log_effect.get(FORMULA, {})
-        predicted["ttft_s"] = predicted["ttft_s"] * factors(measurements.first_token, shown)
+        shown = calibration.first_token_log_effect.get(predictions.FORMULA, {})
+        predicted["ttft_s"] = predicted["ttft_s"] * predictions.factors(measurements.first_token, shown)
     return predicted
 
 
@@ -149,7 +142,7 @@ def fit(measurements: Measurements, keep: Bools | None = None, start: Floats | N
     if measurements.first_token:
         first_s = predict_with(measurements, calibration)["ttft_s"]
         log_ratio = np.where(used, np.log(measurements.measured["ttft_s"] / first_s), np.nan)
-        effects = {FORMULA: fit_effects(measurements.first_token, log_ratio)}
+        effects = {predictions.FORMULA: predictions.fit_effects(measurements.first_token, log_ratio)}
         calibration = replace(calibration, first_token_log_effect=effects)
     return Fit(calibration, unknowns)
 
@@ -286,4 +279,4 @@ def _robust(error: Floats) -> Floats:
 def weights(groups: Sequence[Groups]) -> Floats:
     """Return the weight of each of some rows: a campaign's rows count as ten at most."""
     size = Counter(row.campaign for row in groups)
-    return np.array([np.sqrt(min(1.0, CAMPAIGN_ROWS / size[row.campaign])) for row in groups])
+    return np.array([np.sqrt(min(1.0, predictions.CAMPAIGN_ROWS / size[row.campaign])) for row in groups])

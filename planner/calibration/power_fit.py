@@ -12,13 +12,7 @@ from scipy.optimize import least_squares
 
 from planner.arrays import Bools, Floats
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.physics.power import (
-    PowerCoefficients,
-    clock_bound_fraction,
-    largest_clock,
-    power_fraction,
-    throttled_clock_fraction,
-)
+from planner.physics import power
 
 _NUMBERS = {
     "board": ("memory_fraction", "compute_fraction", "clock_fraction", "power_fraction"),
@@ -90,20 +84,14 @@ def column(rows: list[PowerMeasurement], name: str) -> Floats:
     return np.array([row.numbers[name] for row in rows])
 
 
-def fit_board_power(rows: list[PowerMeasurement]) -> PowerCoefficients:
+def fit_board_power(rows: list[PowerMeasurement]) -> power.PowerCoefficients:
     """Fit the five coefficients by least squares on power and on throughput kept, all as fractions."""
     board = [row for row in rows if row.record == "board"]
     cap = [row for row in rows if row.record == "cap"]
 
-    def coefficients(parameters: Floats) -> PowerCoefficients:
-        memory, active, compute, compute_exponent, clock_exponent = parameters.tolist()
-        return PowerCoefficients(
-            memory=memory,
-            active=active,
-            compute=compute,
-            compute_exponent=compute_exponent,
-            clock_exponent=clock_exponent,
-        )
+    def coefficients(parameters: Floats) -> power.PowerCoefficients:
+        names = ("memory", "active", "compute", "compute_exponent", "clock_exponent")
+        return power.PowerCoefficients(**dict(zip(names, parameters.tolist(), strict=True)))
 
     def residuals(parameters: Floats) -> Floats:
         tried = coefficients(parameters)
@@ -114,13 +102,13 @@ def fit_board_power(rows: list[PowerMeasurement]) -> PowerCoefficients:
     return coefficients(fit.x)
 
 
-def board_power_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> Floats:
+def board_power_residuals(rows: list[PowerMeasurement], coefficients: power.PowerCoefficients) -> Floats:
     """Return predicted less measured power over TDP, at the measured clock."""
     memory, compute, clock = (column(rows, name) for name in _NUMBERS["board"][:3])
-    return power_fraction(memory, compute, clock, coefficients) - column(rows, "power_fraction")
+    return power.power_fraction(memory, compute, clock, coefficients) - column(rows, "power_fraction")
 
 
-def cap_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients) -> Floats:
+def cap_residuals(rows: list[PowerMeasurement], coefficients: power.PowerCoefficients) -> Floats:
     """Return predicted less measured throughput kept under a cap."""
     memory, compute, cap = (column(rows, name) for name in _NUMBERS["cap"][:3])
     kept = clocked_throughput_fraction(memory, compute, cap, coefficients)
@@ -128,7 +116,7 @@ def cap_residuals(rows: list[PowerMeasurement], coefficients: PowerCoefficients)
 
 
 def clocked_throughput_fraction(
-    memory: Floats, compute: Floats, cap: Floats, coefficients: PowerCoefficients
+    memory: Floats, compute: Floats, cap: Floats, coefficients: power.PowerCoefficients
 ) -> Floats:
     """Return throughput at the clock to which a cap makes the cores fall, over that at the board's own limit.
 
@@ -137,13 +125,13 @@ def clocked_throughput_fraction(
     """
 
     def over(clock: Floats) -> Bools:
-        return np.asarray(power_fraction(memory, compute, clock, coefficients) > 1.0)
+        return np.asarray(power.power_fraction(memory, compute, clock, coefficients) > 1.0)
 
     # κ depends on m/c alone, which stretching a step does not change.
-    bound = clock_bound_fraction(memory, compute)
-    free = largest_clock(over, memory.shape)
+    bound = power.clock_bound_fraction(memory, compute)
+    free = power.largest_clock(over, memory.shape)
     at_full = 1.0 - bound + bound / free
-    capped = throttled_clock_fraction(memory * at_full, compute * at_full, cap, coefficients)
+    capped = power.throttled_clock_fraction(memory * at_full, compute * at_full, cap, coefficients)
     return np.asarray(at_full / (1.0 - bound + bound / capped))
 
 

@@ -16,7 +16,7 @@ Request by request there are two kinds of rows. *Clients*: N of them start toget
 the last has answered, ten in all, as the published recipes do, with lengths drawn evenly within a ninth of their mean
 (from 0.8 to 1.0 of the nominal ones). That draw matters: equal lengths keep all clients in step, so that each waits for
 everybody's prompt, where the published runs drift apart. To the first token that the simulation finds come the steps
-for which engines hold a request back in such runs (``ttft_burst_steps``), and the effects above. *Promises* (MLPerf
+for which engines hold a request back in such runs (``ttft_burst_steps``), and the effects above. *SLO targets* (MLPerf
 Server and Interactive): requests of one length arrive on their own at the replicas of a node, and what is predicted is
 the throughput at the largest rate of which 99% keep both objectives.
 """
@@ -34,29 +34,17 @@ import pandas as pd
 import simpy
 
 from planner.arrays import Bools, Floats, Ints
-from planner.calibration.benchmarks import (
-    DISAGGREGATED_SCENARIO,
-    HIT_COLUMN,
-    NAME_COLUMNS,
-    OPEN_SCENARIOS,
-    CannotPredictError,
-    Deployment,
-    find_engine,
-    find_model,
-    find_part,
-    find_precision,
-    lay_out,
-)
+from planner.calibration import benchmarks
 from planner.catalog.load import Catalog
 from planner.errors import PlannerError
 from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration, Doubt, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
-from planner.physics.replica import Asked, Lengths, Replicas, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
 from planner.physics.slo_model import late_curve
 from planner.requests.batching import Replica, Request, StepTimes
 from planner.units import MILLISECOND
 
-_KEYS = [*NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario"]
+_KEYS = [*benchmarks.NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario"]
 """What tells one deployment from another."""
 _REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
 _PROMPT_POOLS = {("aiconfigurator-core", "vllm", "0.12.0"): 100.0}
@@ -80,7 +68,7 @@ _MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED)
 class BenchmarkRows:
     """Rows ready to predict; arrays have shape (rows,) of the frame, NaN or -1 where a row has a reason instead."""
 
-    deployments: list[Deployment]
+    deployments: list[benchmarks.ServedModel]
     deployment: Ints
     """Index into ``deployments`` of each row; -1 where there is none."""
     reasons: list[str]
@@ -112,37 +100,46 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     """Resolve names and parallelism of every row; what cannot be resolved becomes the row's reason."""
     group = frame.groupby(_KEYS, sort=False, dropna=False).ngroup().to_numpy()
     first = frame.drop_duplicates(_KEYS)[_KEYS]
-    deployments: list[Deployment] = []
+    deployments: list[benchmarks.ServedModel] = []
     by_group = np.full(len(first), -1, dtype=np.intp)
     group_reason = [""] * len(first)
     for index, row in enumerate(first.to_dict("records")):
         try:
             deployments.append(_deployment(row, catalog))
             by_group[index] = len(deployments) - 1
-        except (CannotPredictError, PlannerError) as error:
+        except (benchmarks.CannotPredictError, PlannerError) as error:
             group_reason[index] = str(error)
     deployment = by_group[group]
     reasons = [group_reason[number] for number in group]
     offline = (frame["scenario"] == "Offline").to_numpy()
-    apart = (frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()
+    apart = (frame["scenario"] == benchmarks.DISAGGREGATED_SCENARIO).to_numpy()
     factor = np.array([d.layouts[0].replicas_per_concurrency for d in deployments] or [1.0])[deployment]
     accelerators = np.array([d.layouts[0].accelerators for d in deployments] or [1], dtype=float)[deployment]
     stated, workers = frame["concurrency"].to_numpy(), frame["decode_workers"].to_numpy()
     # Decode workers share a deployment's concurrency; where their number is not stated it is the recipes'.
     usual = np.where(stated >= _CROWDED_SEQUENCES * accelerators, 1.0, _DECODE_ACCELERATORS / accelerators)
     workers = np.where(np.isnan(workers), np.maximum(usual, 1.0), workers)
+    # Where a table does not say what share of a prompt is in the prefix cache, its source may be known to repeat some:
+    # a pool of N prompts sent ten times per unit of concurrency C repeats 1 − N/(10·C) of them.
+    cached, known = frame[benchmarks.HIT_COLUMN].to_numpy(dtype=float), np.zeros(len(frame))
+    if {"source", "engine_version"} <= set(frame.columns):
+        sent = _REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
+        for (source, engine, version), prompts in _PROMPT_POOLS.items():
+            is_campaign = frame["source"].str.contains(source, regex=False) & (frame["engine_version"] == version)
+            is_campaign &= frame["engine"].map(benchmarks.find_engine) == engine
+            known = np.where(is_campaign & (sent > prompts), 1.0 - prompts / sent, known)
     rows = BenchmarkRows(
         deployments=deployments,
         deployment=deployment,
         reasons=reasons,
         input_tokens=frame["input_tokens"].to_numpy(),
         output_tokens=frame["output_tokens"].to_numpy(),
-        cached_fraction=_cached_fraction(frame),
+        cached_fraction=np.where(np.isnan(cached), known, cached),
         concurrency=np.where(offline, np.nan, np.where(apart, np.maximum(stated / workers, 1.0), stated * factor)),
         ttft_objective_s=frame["slo_ttft_ms"].to_numpy() * MILLISECOND,
         tpot_objective_s=frame["slo_tpot_ms"].to_numpy() * MILLISECOND,
         is_offline=offline,
-        is_open=frame["scenario"].isin(OPEN_SCENARIOS).to_numpy(),
+        is_open=frame["scenario"].isin(benchmarks.OPEN_SCENARIOS).to_numpy(),
         is_apart=apart,
     )
     no_objective = np.isnan(rows.ttft_objective_s) & np.isnan(rows.tpot_objective_s)
@@ -157,43 +154,27 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     return rows
 
 
-def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> Deployment:
+def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedModel:
     """Resolve one distinct combination of model, accelerator, engine, precision, tp and ep."""
-    shape = find_model(str(row["model"]), catalog)
-    part = find_part(str(row["accelerator"]), catalog)
-    precision = find_precision(str(row["precision"]), part, shape)
+    shape = benchmarks.find_model(str(row["model"]), catalog)
+    part = benchmarks.find_part(str(row["accelerator"]), catalog)
+    precision = benchmarks.find_precision(str(row["precision"]), part, shape)
     tp, ep, attention_dp, max_sequences = (None if np.isnan(row[key]) else int(row[key]) for key in _KEYS[4:8])
-    if row["scenario"] == DISAGGREGATED_SCENARIO:
+    if row["scenario"] == benchmarks.DISAGGREGATED_SCENARIO:
         # A tp that is no power of two is the whole deployment's: tables that know no more write it for both pools.
         degree = tp if tp and tp & (tp - 1) == 0 else _USUAL_WORKER
-        layouts = lay_out(part, shape, precision, degree, None, attention_dp)
+        layouts = benchmarks.lay_out(part, shape, precision, degree, None, attention_dp)
     else:
-        layouts = lay_out(part, shape, precision, tp, ep, attention_dp)
-    return Deployment(
+        layouts = benchmarks.lay_out(part, shape, precision, tp, ep, attention_dp)
+    return benchmarks.ServedModel(
         part=part,
         shape=shape,
         precision=precision,
-        engine=find_engine(str(row["engine"])),
+        engine=benchmarks.find_engine(str(row["engine"])),
         layouts=layouts,
         expert_parallel=ep is not None and ep > 1,
         max_sequences=max_sequences,
     )
-
-
-def _cached_fraction(frame: pd.DataFrame) -> Floats:
-    """Return the share of each prompt found in the prefix cache where the table says so, or its source is known to.
-
-    A pool of N prompts sent ten times per unit of concurrency C repeats 1 − N/(10·C) of them.
-    """
-    given: Floats = frame[HIT_COLUMN].to_numpy(dtype=float)
-    known = np.zeros(given.size)
-    if {"source", "engine_version"} <= set(frame.columns):
-        sent = _REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
-        for (source, engine, version), prompts in _PROMPT_POOLS.items():
-            is_campaign = frame["source"].str.contains(source, regex=False) & (frame["engine_version"] == version)
-            is_campaign &= frame["engine"].map(find_engine) == engine
-            known = np.where(is_campaign & (sent > prompts), 1.0 - prompts / sent, known)
-    return np.where(np.isnan(given), known, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,16 +360,18 @@ _BRACKET, _HALVINGS = 2.5, 7  # around the hourly model's capacity, to a factor 
 def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that can be simulated: those of clients, and those with both objectives, less their latencies.
 
-    What first token and time per token a submission had depends on how much of its promise it left unused.
+    What first token and time per token a submission had depends on how much of its SLO target it left unused.
     """
-    is_open = frame["scenario"].isin(OPEN_SCENARIOS) & frame["slo_ttft_ms"].notna() & frame["slo_tpot_ms"].notna()
+    is_open = (
+        frame["scenario"].isin(benchmarks.OPEN_SCENARIOS) & frame["slo_ttft_ms"].notna() & frame["slo_tpot_ms"].notna()
+    )
     frame = frame[((frame["scenario"] == "Concurrency") & frame["concurrency"].notna()) | is_open].copy()
-    frame.loc[frame["scenario"].isin(OPEN_SCENARIOS), ["ttft_ms", "tpot_ms"]] = np.nan
+    frame.loc[frame["scenario"].isin(benchmarks.OPEN_SCENARIOS), ["ttft_ms", "tpot_ms"]] = np.nan
     return frame
 
 
 def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
-    """Predict rows that state a concurrency by running their clients, and those with a promise by its arrivals."""
+    """Predict rows that state a concurrency by running their clients, and those with a SLO target by its arrivals."""
     result = {name: np.full(rows.deployment.size, np.nan) for name in PREDICTED}
     usable = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart
     priced = priced_rows(rows, calibration)
@@ -404,12 +387,12 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
         result["tokens_per_s_per_accelerator"][row] = rate / float(priced.replicas.accelerators[replica])
     shown = calibration.first_token_log_effect.get(REQUESTS, {})
     result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
-    promised = usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
-    for row in np.flatnonzero(promised).tolist():
+    targeted = usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
+    for row in np.flatnonzero(targeted).tolist():
         lengths = (float(rows.input_tokens[row]), float(rows.output_tokens[row]))
         objectives_s = (float(rows.ttft_objective_s[row]), float(rows.tpot_objective_s[row]))
         deployment = rows.deployments[int(rows.deployment[row])]
-        kept = promised_tokens_per_s(deployment, calibration, *lengths, *objectives_s)
+        kept = slo_tokens_per_s(deployment, calibration, *lengths, *objectives_s)
         result["tokens_per_s_per_accelerator"][row] = kept
     return result
 
@@ -455,31 +438,28 @@ def _latencies_s(requests: list[Request]) -> tuple[Floats, Floats]:
     return first_s, rest_s / np.maximum([request.output_tokens - 1 for request in requests], 1)
 
 
-def promised_tokens_per_s(
-    deployment: Deployment, calibration: Calibration, prompt: float, output: float, ttft_s: float, tpot_s: float
+def slo_tokens_per_s(
+    deployment: benchmarks.ServedModel,
+    calibration: Calibration,
+    prompt: float,
+    output: float,
+    ttft_s: float,
+    tpot_s: float,
 ) -> float:
     """Return the output tokens/s and accelerator at which 99% of requests keep both objectives.
 
     A layout left open is the one that the hourly model has serve most; its capacity is where the search begins.
     """
     one = np.ones(1)
-    alike = Lengths(
-        prompt_tokens=one * prompt,
-        prompt_weights=one,
-        output_tokens=one * output,
-        output_weights=one,
-        cached_fraction=0.0,
-    )
+    tokens = {"prompt_tokens": one * prompt, "output_tokens": one * output}
+    alike = Lengths(**tokens, prompt_weights=one, output_weights=one, cached_fraction=0.0)
     specs = deployment.specs(is_open=True)
     replicas = price_replicas(specs, calibration)
     pooled = [max(_NODE_ACCELERATORS // spec.accelerators, 1) for spec in specs]
-    curves = [
-        late_curve(
-            ReplicaTimes(replicas, place, 1.0, alike),
-            Asked(ttft_s=ttft_s, tpot_s=tpot_s, percentile=_PROMISED, pooled_replicas=count),
-        )
-        for place, count in enumerate(pooled)
-    ]
+    curves = []
+    for place, count in enumerate(pooled):
+        terms = ServiceTerms(ttft_s=ttft_s, tpot_s=tpot_s, percentile=_PROMISED, pooled_replicas=count)
+        curves.append(late_curve(ReplicaTimes(replicas, place, 1.0, alike), terms))
     rates = [curve.capacity_requests_per_s for curve in curves]
     best = int(np.argmax(np.array(rates) / replicas.accelerators))
     if rates[best] <= 0.0:
@@ -492,8 +472,8 @@ def promised_tokens_per_s(
         middle = 0.5 * (low + high)
         arrivals = max(int(4.0 * count * math.exp(middle) * output * token_s), _LEAST_ARRIVALS)
         first_s, next_s = open_loop(times, count, math.exp(middle), arrivals, round(prompt), round(output))
-        in_time = float(((first_s <= ttft_s) & (next_s <= tpot_s)).mean())
-        low, high = (middle, high) if in_time >= _PROMISED else (low, middle)
+        attainment = float(((first_s <= ttft_s) & (next_s <= tpot_s)).mean())
+        low, high = (middle, high) if attainment >= _PROMISED else (low, middle)
     return math.exp(low) * output / float(replicas.accelerators[best])
 
 

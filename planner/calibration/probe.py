@@ -124,7 +124,7 @@ class _Bench:
     def __init__(self, machine: kernels.Machine, options: ProbeOptions, progress: Progress) -> None:
         self._machine, self._point_s, self._progress = machine, options.point_s, progress
         self._date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-        self._fp8 = None if machine.fp8_dialect is None else f"fp8_{machine.fp8_dialect}"
+        self._fp8 = None if machine.fp8_format is None else f"fp8_{machine.fp8_format}"
         if not machine.is_accelerator:
             self._tensor_bytes, self._gemm_sizes = 1 << 20, [64]
             self._stacks = [(kernels.TOY, machine.precision)]
@@ -142,35 +142,30 @@ class _Bench:
     def rows(self) -> Iterator[ProbeRow]:
         """Measure everything in the programme."""
         yield self._row("idle", timing=kernels.time_idle(self._machine, self._point_s), step=False)
-        for phase, make in (("copy", kernels.copy_call), ("read", kernels.read_call)):
-            call, moved_bytes = make(self._machine, self._tensor_bytes)
+        for phase in ("copy", "read"):
+            call, moved_bytes = kernels.memory_call(self._machine, phase, self._tensor_bytes)
             timing = kernels.time_calls(self._machine, call, self._point_s)
             yield self._row(phase, timing=timing, bandwidth_gb_per_s=moved_bytes / timing.call_s / 1e9)
-        yield from self._products()
-        for shape, precision in self._stacks:
-            yield from self._steps(shape, precision)
-
-    def _products(self) -> Iterator[ProbeRow]:
-        """Measure square matrix products by precision; what the part lacks is a row that says so."""
         machine = self._machine
         for precision, name in (
             (machine.precision, machine.precision),
             ("fp8", self._fp8),
             ("fp4", "fp4" if machine.has_fp4 else None),
         ):
-            if name is None:
+            if name is None:  # what the part lacks is a row that says so
                 lacking = f"skipped: {machine.name} has no such matrix product"
                 yield self._row("gemm", precision=precision, note=lacking)
                 continue
             for size in self._gemm_sizes:
                 try:
-                    call = kernels.gemm_call(machine, name, size, size)
-                    timing = kernels.time_calls(machine, call, self._point_s)
+                    timing = kernels.time_calls(machine, kernels.gemm_call(machine, name, size), self._point_s)
                 except (RuntimeError, AttributeError, ValueError, NotImplementedError) as error:
                     yield self._row("gemm", precision=name, batch=size, note=_skipped(error))
                     continue
                 rate_tflops = 2.0 * size**3 / timing.call_s / 1e12
                 yield self._row("gemm", timing=timing, precision=name, batch=size, rate_tflops=rate_tflops)
+        for shape, precision in self._stacks:
+            yield from self._steps(shape, precision)
 
     def _steps(self, shape: kernels.StackShape, precision: str) -> Iterator[ProbeRow]:
         """Measure decode and prefill steps of one stack, of as many layers as fit with a useful cache."""
@@ -180,17 +175,15 @@ class _Bench:
             return
         self._progress(f"{shape.model} {precision}: {layers} of {shape.layers} layers")
         try:
-            layered = kernels.Stack(self._machine, shape, precision, layers)
+            layered = kernels.LayerStack(self._machine, shape, precision, layers)
         except RuntimeError as error:
             self._release()
             yield self._row("decode", model=shape.model, precision=precision, note=_skipped(error))
             return
-        for batch, context_tokens in self._decode_points:
-            yield self._decode(layered, batch, context_tokens)
-            self._release()
-        for sequences, sequence_tokens in self._prefill_points:
-            yield self._prefill(layered, sequences, sequence_tokens)
-            self._release()
+        for phase, points in (("decode", self._decode_points), ("prefill", self._prefill_points)):
+            for sequences, tokens in points:
+                yield self._step(phase, layered, sequences, tokens)
+                self._release()
         del layered
         self._release()
 
@@ -200,70 +193,39 @@ class _Bench:
         layer_bytes = _weight_bytes(precision) * shape.layer_weights + shape.kv_bytes(tokens)
         return int(min(shape.layers, budget_bytes // layer_bytes))
 
-    def _decode(self, layered: kernels.Stack, batch: int, context_tokens: int) -> ProbeRow:
-        """Measure one decode point."""
-        shape, layers = layered.shape, len(layered.layers)
-        point = {"batch": batch, "context_tokens": context_tokens}
-        if self._layers_that_fit(shape, layered.precision, batch * context_tokens) < layers:
-            return self._step_row("decode", layered, point, "skipped: the KV cache does not fit in memory")
-        try:
-            call, note = layered.decode_call(batch, context_tokens)
-            timing = kernels.time_calls(self._machine, call, self._point_s)
-            head_s = kernels.time_calls(self._machine, layered.head_call(batch), 0.05).call_s
-        except RuntimeError as error:
-            return self._step_row("decode", layered, point, _skipped(error))
-        layer_bytes = _weight_bytes(layered.precision) * shape.layer_weights + shape.kv_bytes(batch * context_tokens)
-        read_bytes = layers * layer_bytes + 2 * shape.head_weights
-        work = 2.0 * batch * (layers * shape.layer_weights + shape.head_weights)
-        return self._step_row("decode", layered, point, note, timing, head_s, work, read_bytes)
+    def _step(self, phase: str, layered: kernels.LayerStack, sequences: int, tokens: int) -> ProbeRow:
+        """Measure one decode or prefill point, scaled from the resident layers to all layers of the model.
 
-    def _prefill(self, layered: kernels.Stack, sequences: int, sequence_tokens: int) -> ProbeRow:
-        """Measure one prefill point."""
-        point = {"sequences": sequences, "sequence_tokens": sequence_tokens}
+        Layers are alike, and the part outside them counts once. The rate is that of the matrix products, attention left
+        out.
+        """
+        shape, resident, precision = layered.shape, len(layered.layers), layered.precision
+        decodes = phase == "decode"
+        names = ("batch", "context_tokens") if decodes else ("sequences", "sequence_tokens")
+
+        def row(note: str, timing: kernels.Timing | None = None, **cells: float) -> ProbeRow:
+            at: dict[str, str | int] = {"model": shape.model, "precision": precision, "layers": shape.layers}
+            at |= {"layers_measured": resident, "note": note, **dict(zip(names, (sequences, tokens), strict=True))}
+            return self._row(phase, timing=timing, step=False, **at, **cells)
+
+        if decodes and self._layers_that_fit(shape, precision, sequences * tokens) < resident:
+            return row("skipped: the KV cache does not fit in memory")
         try:
-            timing = kernels.time_calls(self._machine, layered.prefill_call(sequences, sequence_tokens), self._point_s)
+            call, note = layered.decode_call(sequences, tokens) if decodes else layered.prefill_call(sequences, tokens)
+            timing = kernels.time_calls(self._machine, call, self._point_s)
             head_s = kernels.time_calls(self._machine, layered.head_call(sequences), 0.05).call_s
         except RuntimeError as error:
-            return self._step_row("prefill", layered, point, _skipped(error))
-        work = 2.0 * sequences * sequence_tokens * len(layered.layers) * layered.shape.layer_weights
-        return self._step_row("prefill", layered, point, "eager", timing, head_s, work)
-
-    def _step_row(
-        self,
-        phase: str,
-        layered: kernels.Stack,
-        point: dict[str, int],
-        note: str,
-        timing: kernels.Timing | None = None,
-        head_s: float = 0.0,
-        work: float = 0.0,
-        read_bytes: float | None = None,
-    ) -> ProbeRow:
-        """Scale a step of the resident layers to all layers of the model: layers alike, the part outside them once.
-
-        ``head_s`` is the time of that part, ``work`` the floating-point operations of the matrix products, attention
-        left out.
-        """
-        shape, resident = layered.shape, len(layered.layers)
-        cells: dict[str, float] = {}
-        if timing is not None:
-            layer_s = max(0.0, timing.call_s - head_s) / resident
-            step_s = timing.call_s if resident == shape.layers else head_s + shape.layers * layer_s
-            cells = {"step_ms": 1e3 * step_s, "layer_ms": 1e3 * layer_s, "rate_tflops": work / timing.call_s / 1e12}
-            if read_bytes is not None:
-                cells["bandwidth_gb_per_s"] = read_bytes / timing.call_s / 1e9
-        return self._row(
-            phase,
-            timing=timing,
-            step=False,
-            model=shape.model,
-            precision=layered.precision,
-            layers=shape.layers,
-            layers_measured=resident,
-            note=note,
-            **point,
-            **cells,
-        )
+            return row(_skipped(error))
+        layer_s = max(0.0, timing.call_s - head_s) / resident
+        step_s = timing.call_s if resident == shape.layers else head_s + shape.layers * layer_s
+        work, read = 2.0 * sequences * tokens * resident * shape.layer_weights, {}
+        if decodes:
+            work = 2.0 * sequences * (resident * shape.layer_weights + shape.head_weights)
+            layer_bytes = _weight_bytes(precision) * shape.layer_weights + shape.kv_bytes(sequences * tokens)
+            read_bytes = resident * layer_bytes + 2 * shape.head_weights
+            read = {"bandwidth_gb_per_s": read_bytes / timing.call_s / 1e9}
+        cells = {"step_ms": 1e3 * step_s, "layer_ms": 1e3 * layer_s, "rate_tflops": work / timing.call_s / 1e12}
+        return row(note, timing, **cells, **read)
 
     def _row(
         self, phase: str, timing: kernels.Timing | None = None, step: bool = True, **cells: str | float | None

@@ -15,7 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from planner.errors import ScenarioError
@@ -31,7 +32,7 @@ _FP4_BLOCK = 16  # elements that share one scale in NVFP4 (OCP MX uses 32; the r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The device a probe measures, with the dialects of precision that it speaks."""
+    """The device a probe measures, with the formats of numbers that it computes in."""
 
     torch: Any
     device: str
@@ -39,7 +40,7 @@ class Machine:
     torch_version: str
     driver_version: str
     memory_bytes: int
-    fp8_dialect: str | None
+    fp8_format: str | None
     """``e4m3fn`` (NVIDIA from Ada, gfx950), ``e4m3fnuz`` (gfx942), or None where the part has no FP8."""
     has_fp4: bool
     read_power_and_clock: Callable[[], Reading]
@@ -75,7 +76,7 @@ def open_machine(device: str) -> Machine:
             torch_version=str(torch.__version__),
             driver_version="none",
             memory_bytes=1_000_000_000,
-            fp8_dialect=None,
+            fp8_format=None,
             has_fp4=False,
             read_power_and_clock=lambda: _NOT_READ,
         )
@@ -99,14 +100,14 @@ def open_machine(device: str) -> Machine:
         torch_version=str(torch.__version__),
         driver_version=_driver_version(torch),
         memory_bytes=int(torch.cuda.mem_get_info(index)[0]),
-        fp8_dialect=fp8_dialect(architecture, capability),
+        fp8_format=fp8_format(architecture, capability),
         has_fp4=has_fp4(architecture, capability),
         read_power_and_clock=_choose_reader(torch, index),
     )
 
 
-def fp8_dialect(architecture: str, capability: tuple[int, int]) -> str | None:
-    """Return a part's FP8 dialect: fnuz on gfx942, OCP on gfx950 and NVIDIA from 8.9 (HIP FP8 reference)."""
+def fp8_format(architecture: str, capability: tuple[int, int]) -> str | None:
+    """Return a part's FP8 format: fnuz on gfx942, OCP on gfx950 and NVIDIA from 8.9 (HIP FP8 reference)."""
     if architecture.startswith("gfx94"):
         return "e4m3fnuz"
     if architecture.startswith("gfx"):
@@ -298,28 +299,32 @@ def time_idle(machine: Machine, seconds: float) -> Timing:
     return Timing(call_s=seconds, board_power_w=samples.median(0), sm_clock_mhz=samples.median(1))
 
 
-def copy_call(machine: Machine, tensor_bytes: int) -> tuple[Callable[[], object], float]:
-    """Return a device-to-device copy, and the bytes it reads and writes."""
+def memory_call(machine: Machine, phase: str, tensor_bytes: int) -> tuple[Callable[[], object], float]:
+    """Return a device-to-device ``copy`` or a ``read``, a sum over a tensor, and the bytes it reads and writes."""
     torch = machine.torch
     source = torch.ones(tensor_bytes // 4, dtype=torch.float32, device=machine.device)
+    if phase == "read":
+        return source.sum, float(tensor_bytes)
     target = torch.empty_like(source)
     return (lambda: target.copy_(source)), 2.0 * tensor_bytes
 
 
-def read_call(machine: Machine, tensor_bytes: int) -> tuple[Callable[[], object], float]:
-    """Return a sum over a tensor, and the bytes it reads."""
-    torch = machine.torch
-    source = torch.ones(tensor_bytes // 4, dtype=torch.float32, device=machine.device)
-    return source.sum, float(tensor_bytes)
+def gemm_call(machine: Machine, precision: str, size: int) -> Callable[[], object]:
+    """Return a product of two square matrices of random numbers: zeros draw less and run faster.
 
-
-def gemm_call(machine: Machine, precision: str, rows: int, size: int) -> Callable[[], object]:
-    """Return a (rows, size) by (size, size) product of random numbers: zeros draw less and run faster."""
-    if precision == "fp4":
-        return _fp4_gemm_call(machine, rows, size)
-    linear = Linear(machine, precision, size, size)
-    left = linear.quantise(random_tensor(machine, (linear.padded(rows), size)))
-    return lambda: linear.product(left)
+    FP4 is block-scaled, and raises whatever torch raises where the build lacks it.
+    """
+    if precision != "fp4":
+        linear = Linear(machine, precision, size, size)
+        numbers = linear.quantise(random_tensor(machine, (linear.padded(size), size)))
+        return lambda: linear.product(numbers)
+    torch, on = machine.torch, machine.device
+    shape = (size, size // 2)
+    packed = [torch.randint(0, 256, shape, dtype=torch.uint8, device=on) for _ in range(2)]
+    left, right = (numbers.view(torch.float4_e2m1fn_x2) for numbers in packed)
+    ones = [torch.ones(size * size // _FP4_BLOCK, dtype=torch.float32, device=on) for _ in range(2)]
+    scales = [scale.to(torch.float8_e4m3fn) for scale in ones]
+    return lambda: torch._scaled_mm(left, right.t(), scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16)
 
 
 def random_tensor(machine: Machine, shape: tuple[int, ...], scale: float = 1.0) -> Any:
@@ -370,21 +375,6 @@ class Linear:
         return self.product(self.quantise(activations))
 
 
-def _fp4_gemm_call(machine: Machine, rows: int, size: int) -> Callable[[], object]:
-    """Return a block-scaled FP4 product; raises whatever torch raises where the build lacks it."""
-    torch = machine.torch
-    shapes = [(rows, size // 2), (size, size // 2)]
-    left, right = (
-        torch.randint(0, 256, shape, dtype=torch.uint8, device=machine.device).view(torch.float4_e2m1fn_x2)
-        for shape in shapes
-    )
-    scales = [
-        torch.ones(shape[0] * size // _FP4_BLOCK, dtype=torch.float32, device=machine.device).to(torch.float8_e4m3fn)
-        for shape in shapes
-    ]
-    return lambda: torch._scaled_mm(left, right.t(), scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackShape:
     """Numbers of a Llama-shaped model."""
@@ -425,16 +415,7 @@ LLAMA_8B = StackShape(
     head_width=128,
     vocabulary=128256,
 )
-LLAMA_70B = StackShape(
-    model="llama-3.1-70b",
-    layers=80,
-    hidden=8192,
-    intermediate=28672,
-    heads=64,
-    kv_heads=8,
-    head_width=128,
-    vocabulary=128256,
-)
+LLAMA_70B = replace(LLAMA_8B, model="llama-3.1-70b", layers=80, hidden=8192, intermediate=28672, heads=64)
 TOY = StackShape(model="toy", layers=4, hidden=64, intermediate=128, heads=4, kv_heads=2, head_width=16, vocabulary=256)
 
 
@@ -461,7 +442,7 @@ class _Layer:
         return states + self.down(self._functional.silu(gate) * up)
 
 
-class Stack:
+class LayerStack:
     """Layers of a Llama-shaped model with random weights, resident on the device, as many as were asked for.
 
     A step is what a serving engine does per layer, without its scheduler: norm, fused QKV product, attention over a
@@ -490,7 +471,13 @@ class Stack:
         states = random_tensor(self.machine, (rows, shape.hidden))
         cache_shape = (2, batch, shape.kv_heads, context_tokens, shape.head_width)
         caches = [random_tensor(self.machine, cache_shape) for _ in self.layers]
-        attend, name = self._fastest_attention(batch, caches[0])
+        # The faster way of attending: torch's kernel does not split a long context, products do.
+        ways, qkv = self.attentions(batch), (shape.heads + 2 * shape.kv_heads) * shape.head_width
+        trial = random_tensor(self.machine, (batch, qkv))
+        fused_s, products_s = (
+            time_calls(self.machine, partial(attend, trial, caches[0]), _TRIAL_S).call_s for attend in ways
+        )
+        attend, name = (ways[0], "fused attention") if fused_s <= products_s else (ways[1], "attention by products")
 
         def step() -> Any:
             current = states
@@ -504,8 +491,11 @@ class Stack:
 
         return self._captured(step, name)
 
-    def prefill_call(self, sequences: int, sequence_tokens: int) -> Callable[[], object]:
-        """Return one eager prefill step of whole sequences; the vocabulary product sees last tokens alone."""
+    def prefill_call(self, sequences: int, sequence_tokens: int) -> tuple[Callable[[], object], str]:
+        """Return one prefill step of whole sequences, and how it is launched.
+
+        The vocabulary product sees last tokens alone.
+        """
         shape, functional = self.shape, self.machine.torch.nn.functional
         states = random_tensor(self.machine, (sequences * sequence_tokens, shape.hidden))
         group = shape.heads // shape.kv_heads
@@ -522,7 +512,7 @@ class Stack:
             last = current.view(sequences, sequence_tokens, shape.hidden)[:, -1]
             return self._head(layer.norm(last))
 
-        return step
+        return step, "eager"
 
     def attentions(self, batch: int) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
         """Return decode attention two ways, each from QKV rows and a layer's cache: fused, and by batched products."""
@@ -544,15 +534,6 @@ class Stack:
             return torch.matmul(torch.softmax(scores, dim=-1), cache[1]).reshape(batch, -1)
 
         return fused, products
-
-    def _fastest_attention(self, batch: int, cache: Any) -> tuple[Callable[[Any, Any], Any], str]:
-        """Take the faster way of attending: torch's kernel does not split a long context, products do."""
-        shape = self.shape
-        fused, products = self.attentions(batch)
-        qkv = random_tensor(self.machine, (batch, (shape.heads + 2 * shape.kv_heads) * shape.head_width))
-        fused_s = time_calls(self.machine, lambda: fused(qkv, cache), _TRIAL_S).call_s
-        products_s = time_calls(self.machine, lambda: products(qkv, cache), _TRIAL_S).call_s
-        return (fused, "fused attention") if fused_s <= products_s else (products, "attention by products")
 
     def _captured(self, step: Callable[[], Any], name: str) -> tuple[Callable[[], object], str]:
         """Capture a step in a graph where the device has graphs, so that launches do not count."""

@@ -14,7 +14,7 @@ from planner.calibration.benchmarks import CannotPredictError, find_engine, find
 from planner.calibration.check import plain_table
 from planner.calibration.predictions import FORMULA, factors, labels_of
 from planner.catalog.load import Catalog, formats_of
-from planner.errors import CapacityError, Problem, ScenarioError, raise_all
+from planner.errors import CapacityError, Problem, ScenarioError, raise_wrong
 from planner.output.blocks import Line, Panel, Picture
 from planner.output.svg import FORMATS, even_axis, files_of, ratio_axis
 from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration, interval
@@ -30,8 +30,12 @@ _FIGURES = ("concurrency", "running_sequences", *_LATENCIES, *_RATES, "memory_li
 DEFAULT_CONCURRENCY = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
 
+_Names = tuple[str, str, str, str, int | None]
+"""Model, accelerator, engine, precision, and degree of tensor parallelism where it is stated."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class OperatingPoints:
     """The cases asked for: every combination of replicas, lengths and loads."""
 
     models: Sequence[str]
@@ -55,18 +59,18 @@ class Grid:
     """Sequences that the engine admits to a group; None for the engine's own."""
     drafted_tokens: int = 0
     """Tokens proposed to each step by speculative decoding."""
-    accepted_tokens: float = 1.0
+    mean_acceptance_length: float = 1.0
     """Tokens that a step then yields in the mean."""
-    separate_pools: bool = False
+    disaggregated: bool = False
     """Whether replicas are decode workers whose prompts are prefilled elsewhere."""
 
     @property
     def kind(self) -> str:
         """Which kind of measurement the cases are."""
-        return SATURATED if self.offline else DISAGGREGATED if self.separate_pools else SERVING
+        return SATURATED if self.offline else DISAGGREGATED if self.disaggregated else SERVING
 
 
-def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
+def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
     """Return one record per case, in the order asked for; one that cannot be has its reason under ``problem``.
 
     Raise ScenarioError for numbers and names that nothing has, and where no case at all can be.
@@ -78,14 +82,23 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
     possible: list[tuple[ReplicaSpec, float, float]] = []
     for names, prompt, output in itertools.product(replicas, grid.input_tokens, grid.output_tokens):
         try:
-            possible.append((_spec(grid, *names, catalog, prompt + output, longest), prompt, output))
+            possible.append((_spec(grid, names, catalog, prompt + output, longest), prompt, output))
             cells.append(None)
         except (CannotPredictError, CapacityError) as error:
             model, accelerator, engine, precision, degree = names
             asked = {"model": model, "accelerator": accelerator, "engine": engine, "precision": precision or None}
             lengths = {"tp": degree, "input_tokens": prompt, "output_tokens": output}
             cells.append({**asked, **lengths, **dict.fromkeys(_FIGURES), "problem": str(error)})
-    misspelt = _unknown_names(grid, catalog)
+    misspelt = []  # names that nothing has are no cases
+    for look, wanted in ((find_model, grid.models), (find_part, grid.accelerators)):
+        for name in wanted:
+            try:
+                look(name, catalog)
+            except CannotPredictError as error:
+                misspelt.append(str(error))
+    formats = formats_of(catalog)
+    wrong = [name for name in grid.precisions if name.strip() and canonical_precision(formats, name) is None]
+    misspelt += [f"unknown precision {name!r}; choose from {', '.join(formats)}" for name in wrong]
     if misspelt or not possible:
         reasons = dict.fromkeys([*misspelt, *(cell["problem"] for cell in cells if cell is not None)])
         raise ScenarioError([Problem(message=reason) for reason in reasons])
@@ -94,7 +107,7 @@ def evaluate_grid(grid: Grid, catalog: Catalog, calibration: Calibration) -> lis
 
 
 def _evaluated(
-    grid: Grid, cells: Sequence[tuple[ReplicaSpec, float, float]], calibration: Calibration
+    grid: OperatingPoints, cells: Sequence[tuple[ReplicaSpec, float, float]], calibration: Calibration
 ) -> list[list[dict[str, Any]]]:
     """Return the records of replicas with their prompt and output tokens, of each one for each load.
 
@@ -111,7 +124,7 @@ def _evaluated(
     traffic = Traffic(
         input_tokens=np.array([case[1] for case in cases]),
         output_tokens=np.array([case[2] for case in cases]),
-        cached_fraction=1.0 if grid.separate_pools else grid.cached_fraction,  # a decode worker prefills nothing
+        cached_fraction=1.0 if grid.disaggregated else grid.cached_fraction,  # a decode worker prefills nothing
         burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
     )
     if grid.offline:
@@ -148,7 +161,7 @@ def _evaluated(
                 "output_tokens": output,
                 "concurrency": concurrency if np.isfinite(concurrency) else None,
                 "running_sequences": running,
-                "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) and not grid.separate_pools else None,
+                "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) and not grid.disaggregated else None,
                 "tpot_ms": tpot_s / MILLISECOND,
                 "tokens_per_s_per_user": 1.0 / tpot_s if running > 0 else 0.0,
                 "output_tokens_per_s_per_gpu": rate,
@@ -163,9 +176,9 @@ def _evaluated(
     return [records[first : first + len(loads)] for first in range(0, len(records), len(loads))]
 
 
-def _check(grid: Grid) -> None:
+def _check(grid: OperatingPoints) -> None:
     """Refuse numbers no case can have, all at once."""
-    problems = []
+    checks = []
     for name, numbers in (
         ("--input", grid.input_tokens),
         ("--output", grid.output_tokens),
@@ -173,48 +186,23 @@ def _check(grid: Grid) -> None:
         ("--slo-ttft-ms", [grid.ttft_objective_s]),
         ("--slo-tpot-ms", [grid.tpot_objective_s]),
     ):
-        wrong = [number for number in numbers if not number > 0]
-        problems += [Problem(path=name, message=f"must be above zero, not {number:g}") for number in wrong]
-    if not 0.0 <= grid.cached_fraction <= 1.0:
-        problems.append(Problem(path="--cached", message=f"must lie between 0 and 1, not {grid.cached_fraction:g}"))
-    for name, number in (("--attention-dp", grid.attention_data_parallel), ("--max-sequences", grid.max_sequences)):
-        if number is not None and number < 1:
-            problems.append(Problem(path=name, message=f"must be at least 1, not {number}"))
-    if grid.drafted_tokens < 0 or not 1.0 <= grid.accepted_tokens <= grid.drafted_tokens + 1.0:
-        message = f"a step that checks {grid.drafted_tokens} drafts yields 1 to {grid.drafted_tokens + 1} tokens"
-        problems.append(Problem(path="--accepted", message=f"{message}, not {grid.accepted_tokens:g}"))
-    if grid.separate_pools and (grid.offline or grid.ttft_objective_s < np.inf or grid.cached_fraction > 0.0):
-        message = "a decode worker has no prompts: leave out --offline, --slo-ttft-ms and --cached"
-        problems.append(Problem(path="--separate-pools", message=message))
-    raise_all(problems)
-
-
-def _unknown_names(grid: Grid, catalog: Catalog) -> list[str]:
-    """Say which names are misspelt: those are no cases."""
-    problems = []
-    names = [(find_model, name) for name in grid.models] + [(find_part, name) for name in grid.accelerators]
-    for look, name in names:
-        try:
-            look(name, catalog)
-        except CannotPredictError as error:
-            problems.append(str(error))
-    formats = formats_of(catalog)
-    wrong = [name for name in grid.precisions if name.strip() and canonical_precision(formats, name) is None]
-    return problems + [f"unknown precision {name!r}; choose from {', '.join(formats)}" for name in wrong]
+        checks += [(not number > 0, name, f"must be above zero, not {number:g}") for number in numbers]
+    cached, drafted, accepted = grid.cached_fraction, grid.drafted_tokens, grid.mean_acceptance_length
+    checks.append((not 0.0 <= cached <= 1.0, "--cached", f"must lie between 0 and 1, not {cached:g}"))
+    for name, count in (("--attention-dp", grid.attention_data_parallel), ("--max-sequences", grid.max_sequences)):
+        checks.append((count is not None and count < 1, name, f"must be at least 1, not {count}"))
+    message = f"a step that checks {drafted} drafts yields 1 to {drafted + 1} tokens, not {accepted:g}"
+    checks.append((drafted < 0 or not 1.0 <= accepted <= drafted + 1.0, "--accepted", message))
+    has_prompts = grid.offline or grid.ttft_objective_s < np.inf or cached > 0.0
+    message = "a decode worker has no prompts: leave out --offline, --slo-ttft-ms and --cached"
+    raise_wrong(*checks, (grid.disaggregated and has_prompts, "--disaggregated", message))
 
 
 def _spec(
-    grid: Grid,
-    model: str,
-    accelerator: str,
-    engine: str,
-    precision_name: str,
-    degree: int | None,
-    catalog: Catalog,
-    context_tokens: float,
-    longest_tokens: float,
+    grid: OperatingPoints, names: _Names, catalog: Catalog, context_tokens: float, longest_tokens: float
 ) -> ReplicaSpec:
     """Resolve one combination of names; an open degree is the fewest that hold the grid's longest context, if any."""
+    model, accelerator, engine, precision_name, degree = names
     shape, part = find_model(model, catalog), find_part(accelerator, catalog)
     precision = find_precision(precision_name, part, shape)
     if degree is None:
@@ -246,7 +234,7 @@ def _spec(
         expert_parallel=groups > 1,
         max_sequences=grid.max_sequences,
         drafted_tokens=grid.drafted_tokens,
-        accepted_tokens=grid.accepted_tokens,
+        mean_acceptance_length=grid.mean_acceptance_length,
     )
 
 

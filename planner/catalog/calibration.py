@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from planner.catalog.entries import FOLDER, Fraction
 from planner.errors import Problem, raise_all
 from planner.files import write_file
-from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration, Spread
+from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration, ClassSpread
 from planner.validation import Strict, validate
 from planner.yaml_io import MAX_BYTES, document_from, read_bytes
 
@@ -88,8 +88,8 @@ class OwnRows(Strict):
     """The same after it."""
 
 
-class PromisedRow(Strict):
-    """A measured throughput within a promise, and the simulation's, request by request."""
+class SloRow(Strict):
+    """A measured throughput within a SLO target, and the simulation's, request by request."""
 
     run: str
     """Model, accelerator, precision and scenario."""
@@ -104,7 +104,7 @@ class ByRequest(Strict):
 
     first_token: dict[str, Errors]
     """Time to first token of clients: of the rows fitted to, and leaving out one setting, layout or campaign."""
-    promised: tuple[PromisedRow, ...]
+    within_slo: tuple[SloRow, ...]
     """Server and Interactive runs."""
 
 
@@ -148,7 +148,7 @@ class CalibrationFile(Strict):
             engine_log_deviation=self.engines,
             vendor_log_deviation=self.vendors,
             group_log_effect=self.groups,
-            spread={name: Spread(**spread.model_dump()) for name, spread in self.spread.items()},
+            spread={name: ClassSpread(**spread.model_dump()) for name, spread in self.spread.items()},
             measured_on=self.measured_on,
             first_token_log_effect=self.first_token,
             group_log_sigma={name: group.sigma for name, group in self.own.groups.items()} if self.own else {},
@@ -165,17 +165,10 @@ def calibration_from(raw: bytes, path: str) -> CalibrationFile:
     """Read the bytes of a calibration file, each once; ``path`` is what messages call it."""
     file = validate(CalibrationFile, document_from(raw, path))
     tables = {"common": file.common, **file.engines, **file.vendors}
-    problems = [
-        Problem(file=path, path=f"common.{name}", message="is required and is not there")
-        for name in NAMES
-        if name not in file.common
-    ]
-    problems += [
-        Problem(file=path, path=f"{table}.{name}", message="is not a coefficient")
-        for table, names in tables.items()
-        for name in names
-        if name not in NAMES
-    ]
+    missing = [f"common.{name}" for name in NAMES if name not in file.common]
+    unknown = [f"{table}.{name}" for table, names in tables.items() for name in names if name not in NAMES]
+    problems = [Problem(file=path, path=place, message="is required and is not there") for place in missing]
+    problems += [Problem(file=path, path=place, message="is not a coefficient") for place in unknown]
     raise_all(problems)
     return file
 

@@ -73,7 +73,7 @@ class Range(Strict):
         return self
 
 
-GROUPS = ("dense_tflops", "dialects", "incidents", "maturity")
+GROUPS = ("dense_tflops", "incidents", "maturity")
 """Keys of an entry that hold no value but further values by name."""
 NESTED = ("incidents", "maturity")
 """Those of them whose values hold values by name once more."""
@@ -101,9 +101,7 @@ class Entry(Strict):
     @model_validator(mode="before")
     @classmethod
     def _spread_provenance(cls, raw: Any) -> Any:
-        if not isinstance(raw, dict):
-            return raw
-        return with_provenance(raw)
+        return with_provenance(raw) if isinstance(raw, dict) else raw
 
     def facts(self) -> Iterator[tuple[str, Sourced[Any] | Range, str | None]]:
         """Yield each value that is there: its key (``dense_tflops.fp8``), the value with its provenance, its unit."""
@@ -129,8 +127,8 @@ class Accelerator(Entry):
     """Peak memory bandwidth."""
     dense_tflops: dict[str, Sourced[PositiveFloat]]
     """Peak dense rate, without sparsity, by precision; one that the part cannot compute in is absent."""
-    dialects: dict[str, Sourced[str]] = Field(default_factory=dict)
-    """Which encoding the part computes in, for a precision that has several dialects."""
+    fp8_format: Sourced[Literal["ocp", "fnuz"]] | None = None
+    """Encoding of eight-bit floats that it computes in; absent where it has none."""
     tdp_w: Sourced[PositiveFloat]
     """Board power limit."""
     idle_w: Sourced[PositiveFloat]
@@ -149,7 +147,7 @@ class Accelerator(Entry):
     """Nameplate power of one server."""
     available: Sourced[datetime.date]
     """First volume systems."""
-    unit_price_usd: Sourced[NonNegative] | None = None
+    accelerator_price_usd: Sourced[NonNegative] | None = None
     """Purchase price of one accelerator; absent where no source names one."""
     host_usd_per_accelerator: Sourced[NonNegative] | None = None
     """Server around it (chassis, CPUs, memory, NICs), per accelerator."""
@@ -251,8 +249,6 @@ class Precision(Entry):
     """Whether all models fall back or only those published in this precision; absent: published."""
     wider: Sourced[str] | None = None
     """The next wider precision, which an answer to wrong numerics serves in; absent for the widest."""
-    known_dialects: Sourced[tuple[str, ...]] | None = None
-    """Encodings under this name that do not mix; absent: one."""
     aliases: Sourced[tuple[str, ...]] | None = None
     """Other spellings in tables of measurements, in lower case without hyphens."""
     role: Sourced[Literal["activations", "default"]] | None = None

@@ -11,27 +11,10 @@ from typing import Any
 
 from pydantic import Field
 
-from planner.catalog.entries import (
-    FOLDER,
-    GROUPS,
-    NESTED,
-    Accelerator,
-    Entry,
-    FailureCause,
-    IncidentKind,
-    Model,
-    Precision,
-    Range,
-    Source,
-    Sourced,
-    Stack,
-    StackIncident,
-    Tariff,
-    Vendor,
-    with_provenance,
-)
+from planner.catalog import entries as kinds
+from planner.catalog.entries import FOLDER, GROUPS, NESTED, Entry, Range, Sourced
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.physics.model_on_part import Formats, ModelShape, NumberFormat, Part
+from planner.physics.model_on_part import AcceleratorSpec, Formats, ModelShape, NumberFormat
 from planner.units import GIB, GIGA, TB, TERA
 from planner.validation import Strict, choices, nearest, validate
 from planner.yaml_io import MAX_BYTES, Document, KeyPath, document_from, read_bytes, read_document
@@ -40,40 +23,30 @@ ASSUMPTION_SETS = ("measured", "articles-2024")
 VERSION = "2026.11"
 ENTRY_SECTIONS = ("accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents")
 _SECTIONS = (*ENTRY_SECTIONS, "priors", "sources")
-_SUCCESSORS = {
-    r"(\w+)_dense_tflops": ("dense_tflops", r"\1"),
-    r"(\w+)_dialect": ("dialects", r"\1"),
-    r"regressions_per_year": ("incidents", "regression", "per_year"),
-    r"regression_loss_fraction": ("incidents", "regression", "loss_fraction"),
-    r"wrong_numerics_per_year": ("incidents", "wrong-numerics", "per_year"),
-    r"hangs_per_year": ("incidents", "hang", "per_year"),
-    r"regression_days": ("fix_days",),
-}
-"""Keys of an entry as older overlays write them, and where their values live now."""
 
 
 class Catalog(Strict):
     """Everything the planner knows about hardware, models, software and prices, with provenance."""
 
-    accelerators: dict[str, Accelerator] = Field(default_factory=dict)
+    accelerators: dict[str, kinds.Accelerator] = Field(default_factory=dict)
     """Accelerators by name."""
-    models: dict[str, Model] = Field(default_factory=dict)
+    models: dict[str, kinds.Model] = Field(default_factory=dict)
     """Served models by name."""
-    stacks: dict[str, Stack] = Field(default_factory=dict)
+    stacks: dict[str, kinds.Stack] = Field(default_factory=dict)
     """Software stacks by platform and engine."""
-    tariffs: dict[str, Tariff] = Field(default_factory=dict)
+    tariffs: dict[str, kinds.Tariff] = Field(default_factory=dict)
     """Electricity tariffs by name."""
-    failures: dict[str, FailureCause] = Field(default_factory=dict)
+    failures: dict[str, kinds.FailureCause] = Field(default_factory=dict)
     """Why nodes fail, by cause."""
-    precisions: dict[str, Precision] = Field(default_factory=dict)
+    precisions: dict[str, kinds.Precision] = Field(default_factory=dict)
     """Number formats by name."""
-    vendors: dict[str, Vendor] = Field(default_factory=dict)
+    vendors: dict[str, kinds.Vendor] = Field(default_factory=dict)
     """Makers of accelerators by name."""
-    incidents: dict[str, IncidentKind] = Field(default_factory=dict)
+    incidents: dict[str, kinds.IncidentKind] = Field(default_factory=dict)
     """What goes wrong with software, by kind."""
     priors: dict[str, Range] = Field(default_factory=dict)
     """Low, base and high of every uncertain figure."""
-    sources: dict[str, Source] = Field(default_factory=dict)
+    sources: dict[str, kinds.Source] = Field(default_factory=dict)
     """Sources that several values share."""
 
     def entries(self) -> Iterator[tuple[str, str, Entry]]:
@@ -88,15 +61,15 @@ class Catalog(Strict):
         date = fact.date or (source.date if source else None)
         return (source.title if source else fact.source), (date.isoformat() if date else "")
 
-    def accelerator(self, name: str) -> Accelerator:
+    def accelerator(self, name: str) -> kinds.Accelerator:
         """Return the accelerator of that name."""
         return self._entry("accelerators", name)  # type: ignore[no-any-return]
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> kinds.Model:
         """Return the model of that name."""
         return self._entry("models", name)  # type: ignore[no-any-return]
 
-    def stack(self, vendor: str, engine: str) -> Stack:
+    def stack(self, vendor: str, engine: str) -> kinds.Stack:
         """Return the stack that serves with ``engine`` on the accelerators of ``vendor``."""
         for stack in self.stacks.values():
             if stack.vendor.value == vendor and stack.engine.value == engine:
@@ -104,10 +77,10 @@ class Catalog(Strict):
         engines = [stack.engine.value for stack in self.stacks.values() if stack.vendor.value == vendor]
         raise ScenarioError(f"engine {engine!r} does not run on {vendor} accelerators; choose from {choices(engines)}")
 
-    def incident(self, stack: Stack, kind: str) -> StackIncident:
+    def incident(self, stack: kinds.Stack, kind: str) -> kinds.StackIncident:
         """Return an incident kind's figures on a stack: the stack's own, else the kind's, else the stack's fix time."""
-        stated, usual = stack.incidents.get(kind) or StackIncident.model_construct(), self.incidents[kind]
-        return StackIncident.model_construct(
+        stated, usual = stack.incidents.get(kind) or kinds.StackIncident.model_construct(), self.incidents[kind]
+        return kinds.StackIncident.model_construct(
             per_year=stated.per_year or usual.per_year,
             loss_fraction=stated.loss_fraction or usual.loss_fraction,
             fix_days=stated.fix_days or usual.fix_days or stack.fix_days,
@@ -117,11 +90,11 @@ class Catalog(Strict):
         """Return the precision that activations are kept in, or that is served by default."""
         return next(name for name, entry in self.precisions.items() if entry.role and entry.role.value == role)
 
-    def vendor(self, name: str) -> Vendor:
+    def vendor(self, name: str) -> kinds.Vendor:
         """Return the maker of that name."""
         return self._entry("vendors", name)  # type: ignore[no-any-return]
 
-    def tariff(self, name: str) -> Tariff:
+    def tariff(self, name: str) -> kinds.Tariff:
         """Return the tariff of that name."""
         return self._entry("tariffs", name)  # type: ignore[no-any-return]
 
@@ -134,17 +107,11 @@ class Catalog(Strict):
 
         Its own (``resale_12m_h200``) where there are any, else its vendor's (``resale_12m_nvidia``).
         """
-        owners = (part.lower(), self.accelerator(part).vendor.value)
-        return next((dict(ages) for owner in owners if (ages := self._resale_ages.get(owner))), {})
-
-    @functools.cached_property
-    def _resale_ages(self) -> dict[str, dict[str, float]]:
-        """Resale priors and their ages in months, rising, by the part or vendor whose they are."""
-        matches = [match for name in self.priors if (match := re.fullmatch(r"resale_(\d+)m_(.+)", name))]
-        ages: dict[str, dict[str, float]] = {}
-        for match in sorted(matches, key=lambda match: float(match[1])):
-            ages.setdefault(match[2], {})[match[0]] = float(match[1])
-        return ages
+        for owner in (part.lower(), self.accelerator(part).vendor.value):
+            ages = re.compile(rf"resale_(\d+)m_{re.escape(owner)}")
+            if matches := [match for name in self.priors if (match := ages.fullmatch(name))]:
+                return {match[0]: float(match[1]) for match in sorted(matches, key=lambda match: float(match[1]))}
+        return {}
 
     def resale_fractions(self, part: str) -> dict[float, float]:
         """Return what used servers of a part fetch, as a share of new, by rising age in months."""
@@ -184,7 +151,14 @@ def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Cata
     for layer in layers:
         _lay_over(merged, layer)
     catalog = validate(Catalog, merged)
-    _check_sources(catalog, merged)
+    problems = []
+    facts = [(s, n, k, f) for s, n, entry in catalog.entries() for k, f, _ in entry.facts()]
+    facts += [("priors", name, "source", prior) for name, prior in catalog.priors.items()]
+    for section, name, key, fact in facts:  # a one-word source that is no key of the sources is a misspelt reference
+        if " " not in fact.source and fact.source not in catalog.sources:
+            message = f"source {fact.source!r} is not in sources; add it there or say it in words"
+            problems.append(merged.problem((section, name, key), message, nearest(fact.source, catalog.sources)))
+    raise_all(list(dict.fromkeys(problems)))
     _check_names(catalog, merged)
     return catalog
 
@@ -198,8 +172,8 @@ def _lay_over(base: Document, layer: Document) -> None:
         for name, entry in entries.items():
             below = base.content[section].get(name)
             if isinstance(entry, dict) and section in ENTRY_SECTIONS:
-                above = with_provenance(_with_successors(entry, (section, name), layer))
-                below = with_provenance(below) if isinstance(below, dict) else {}
+                above = kinds.with_provenance(entry)
+                below = kinds.with_provenance(below) if isinstance(below, dict) else {}
                 base.content[section][name] = _merged(below, above, GROUPS)
             else:
                 base.content[section][name] = entry
@@ -218,73 +192,30 @@ def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...
     return merged
 
 
-def _with_successors(entry: dict[str, Any], place: KeyPath, layer: Document) -> dict[str, Any]:
-    """Move what an older overlay states under a key of its own to where it lives now, and its location with it."""
-    successors = {
-        key: tuple(match.expand(part) for part in new)
-        for key in entry
-        for old, new in _SUCCESSORS.items()
-        if (match := re.fullmatch(old, key)) is not None
-    }
-    kept = {key: value for key, value in entry.items() if key not in successors}
-    for key, path in successors.items():
-        holder = kept
-        for parent in path[:-1]:
-            holder[parent] = dict(holder.get(parent) or {})
-            holder = holder[parent]
-        if path[-1] in holder:  # stated under both names: validation says that it knows only one of them
-            kept[key] = entry[key]
-            continue
-        holder[path[-1]] = entry[key]
-        old = (*place, key)
-        moved = {where: line for where, line in layer.locations.items() if where[: len(old)] == old}
-        layer.locations.update({(*place, *path, *where[len(old) :]): line for where, line in moved.items()})
-    return kept
-
-
-def _check_sources(catalog: Catalog, document: Document) -> None:
-    """Refuse a one-word source that is not a key of the sources: it is a misspelt reference."""
-    problems = []
-    facts = [(s, n, k, f) for s, n, entry in catalog.entries() for k, f, _ in entry.facts()]
-    facts += [("priors", name, "source", prior) for name, prior in catalog.priors.items()]
-    for section, name, key, fact in facts:
-        if " " not in fact.source and fact.source not in catalog.sources:
-            message = f"source {fact.source!r} is not in sources; add it there or say it in words"
-            problems.append(document.problem((section, name, key), message, nearest(fact.source, catalog.sources)))
-    raise_all(list(dict.fromkeys(problems)))
-
-
 def _check_names(catalog: Catalog, document: Document) -> None:
     """Refuse entries that name a vendor, precision or incident kind of which the catalogue knows nothing."""
+    named: list[tuple[KeyPath, str, str]] = []  # where, which name, and the section it should be in
+    for name, part in catalog.accelerators.items():
+        named.append((("accelerators", name, "vendor"), part.vendor.value, "vendors"))
+        named += [(("accelerators", name, "dense_tflops", of), of, "precisions") for of in part.dense_tflops]
+    for name, stack in catalog.stacks.items():
+        named.append((("stacks", name, "vendor"), stack.vendor.value, "vendors"))
+        named += [(("stacks", name, "incidents", kind), kind, "incidents") for kind in stack.incidents]
+    keys = ("native_precision", "shared_precision", "published_shared_precision")
+    for section in ("models", "precisions"):
+        for name, entry in getattr(catalog, section).items():
+            for key in (*keys, "wider", "falls_back_to", "published_computes_in"):
+                if (fact := getattr(entry, key, None)) is not None:
+                    names = fact.value if isinstance(fact.value, tuple) else (fact.value,)
+                    named += [((section, name, key), precision, "precisions") for precision in names]
     problems = []
-    for path, name, section in _references(catalog):
+    for path, name, section in named:
         known = getattr(catalog, section)
         if name not in known:
             hint = nearest(name, known) or f"the catalogue has {choices(known)}"
             problems.append(document.problem(path, f"unknown {section[:-1]} {name!r}", hint))
     problems += [document.problem(path, message) for path, message in _contradictions(catalog)] if not problems else []
     raise_all(problems)
-
-
-def _references(catalog: Catalog) -> Iterator[tuple[KeyPath, str, str]]:
-    """Yield where an entry names another, that name, and the section it should be in."""
-    for name, part in catalog.accelerators.items():
-        yield ("accelerators", name, "vendor"), part.vendor.value, "vendors"
-        for group in ("dense_tflops", "dialects"):
-            for precision in getattr(part, group):
-                yield ("accelerators", name, group, precision), precision, "precisions"
-    for name, stack in catalog.stacks.items():
-        yield ("stacks", name, "vendor"), stack.vendor.value, "vendors"
-        for kind in stack.incidents:
-            yield ("stacks", name, "incidents", kind), kind, "incidents"
-    shared = ("native_precision", "shared_precision", "published_shared_precision")
-    keys = (*shared, "wider", "falls_back_to", "published_computes_in")
-    for section in ("models", "precisions"):
-        for name, entry in getattr(catalog, section).items():
-            for key in keys:
-                if (fact := getattr(entry, key, None)) is not None:
-                    named = fact.value if isinstance(fact.value, tuple) else (fact.value,)
-                    yield from (((section, name, key), precision, "precisions") for precision in named)
 
 
 def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
@@ -301,11 +232,6 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
     for name, part in catalog.accelerators.items():
         if always not in part.dense_tflops:
             yield ("accelerators", name, "dense_tflops"), f"needs {always}, in which activations are kept"
-        for precision, dialect in part.dialects.items():
-            known = catalog.precisions[precision].known_dialects
-            if known is None or dialect.value not in known.value:
-                allowed = choices(known.value) if known else "none"
-                yield ("accelerators", name, "dialects", precision), f"must be one of {allowed}, not {dialect.value!r}"
     for name, stack in catalog.stacks.items():
         for kind, told in catalog.incidents.items():
             figures = catalog.incident(stack, kind)
@@ -314,23 +240,23 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
 
 
 @functools.cache
-def _workload_classes() -> dict[str, Any]:
+def _workload_presets() -> dict[str, Any]:
     """Return the shipped classes: figures that stand in for what a log or a scenario does not say."""
-    content: dict[str, Any] = read_document(FOLDER / "workload_classes.yaml").content
+    content: dict[str, Any] = read_document(FOLDER / "workload_presets.yaml").content
     return content
 
 
-def workload_class_names() -> tuple[str, ...]:
+def workload_preset_names() -> tuple[str, ...]:
     """Return the names of the shipped classes."""
-    return tuple(_workload_classes())
+    return tuple(_workload_presets())
 
 
-def workload_class(name: str) -> dict[str, Any]:
+def workload_preset(name: str) -> dict[str, Any]:
     """Return one class as field → value, without the sources; raise ScenarioError for an unknown name."""
-    classes = _workload_classes()
+    classes = _workload_presets()
     if name not in classes:
         hint = nearest(name, list(classes)) or f"classes are {choices(list(classes))}"
-        raise ScenarioError(Problem(path="class", message=f"unknown workload class {name!r}", hint=hint))
+        raise ScenarioError(Problem(path="preset", message=f"unknown workload preset {name!r}", hint=hint))
     return {field: fact["value"] for field, fact in classes[name].items()}
 
 
@@ -338,25 +264,23 @@ def formats_of(catalog: Catalog) -> Formats:
     """Turn the catalogue's precisions into what the throughput formula needs."""
     formats = {}
     for name, entry in catalog.precisions.items():
-        facts = {key: fact for key, fact, _ in entry.facts() if key != "known_dialects"}
-        stated: dict[str, Any] = {key: fact.value for key, fact in facts.items() if isinstance(fact, Sourced)}
+        stated: dict[str, Any] = {key: fact.value for key, fact, _ in entry.facts() if isinstance(fact, Sourced)}
         stated["falls_back_for_all"] = stated.pop("falls_back_for", "published") == "all"
         stated.setdefault("published_weight_bytes", entry.weight_bytes.value)
         formats[name] = NumberFormat(name=name, **stated)
     return formats
 
 
-def part_of(name: str, catalog: Catalog) -> Part:
+def part_of(name: str, catalog: Catalog) -> AcceleratorSpec:
     """Turn a catalogue accelerator into what the throughput formula needs."""
     entry = catalog.accelerator(name)
-    return Part(
+    return AcceleratorSpec(
         name=name,
         vendor=entry.vendor.value,
         hbm_bytes=entry.hbm_gb.value * GIB,
         hbm_bytes_per_s=entry.hbm_tb_per_s.value * TB,
         dense_flops_per_s={precision: rate.value * TERA for precision, rate in entry.dense_tflops.items()},
         formats=formats_of(catalog),
-        dialects={precision: dialect.value for precision, dialect in entry.dialects.items()},
         tdp_w=entry.tdp_w.value,
         link_bytes_per_s=entry.scaleup_gb_per_s.value * GIGA,
         scaleup_accelerators=entry.scaleup_accelerators.value,
@@ -381,10 +305,8 @@ _NAMES = {
 def shape_of(name: str, catalog: Catalog) -> ModelShape:
     """Turn a catalogue model into what the throughput formula needs, which has defaults for what is not stated."""
     taken = {field.name for field in dataclasses.fields(ModelShape)}
-    facts = {
-        _NAMES.get(key, key): fact.value for key, fact, _ in catalog.model(name).facts() if isinstance(fact, Sourced)
-    }
-    stated: dict[str, Any] = {key: value for key, value in facts.items() if key in taken}
+    facts = ((_NAMES.get(key, key), fact) for key, fact, _ in catalog.model(name).facts() if isinstance(fact, Sourced))
+    stated: dict[str, Any] = {key: fact.value for key, fact in facts if key in taken}
     stated.setdefault("native_precision", catalog.precision_with("activations"))
     if stated["architecture_class"] == "mixture-of-experts":
         stated["architecture_class"] = "moe"

@@ -22,9 +22,9 @@ from planner.version import __version__
 
 GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
     "From a plan to its answer": {
-        plans.size: "Find the cheapest plan that keeps its promise.",
+        plans.size: "Find the cheapest plan that meets its SLO target.",
         plans.run: "Simulate a scenario and write its report, timelines and ledger.",
-        plans.serve: "Turn a scenario's knobs on a page, and see it run again.",
+        plans.ui: "Turn a scenario's knobs on a page, and see it run again.",
         plans.compare: "Hold scenarios side by side, and say why they differ.",
         plans.sweep: "Run every combination of some values.",
         plans.montecarlo: "Say how sure the answer is, over thousands of replications.",

@@ -14,6 +14,7 @@ from planner.cli.terminal import AsJson
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import json_text, replace_synced, unwritable
 
+_START = "First day [default: after the series]."
 _MODEL = "llama-3.1-70b"  # served where none is named
 
 
@@ -27,8 +28,8 @@ def init(
     quotes: Annotated[Path | None, Option(metavar="FILE.csv", help="Vendors' quotes: part, price_usd, ...")] = None,
     workload: Annotated[str | None, Option(help="Name of the workload [default: the log's].")] = None,
     model: Annotated[str | None, Option(help=f"Served model, by its catalogue name [default: {_MODEL}].")] = None,
-    workload_class: Annotated[
-        str | None, Option("--class", help="Class that stands in for what the files cannot show [default: chat].")
+    workload_preset: Annotated[
+        str | None, Option("--preset", help="Class that stands in for what the files cannot show [default: chat].")
     ] = None,
     timezone: Annotated[str | None, Option(help="IANA zone of the users, for class shapes [default: UTC].")] = None,
     columns: Annotated[str | None, Option(metavar="ROLE=COLUMN,...", help="Of the log, as fit-traffic.")] = None,
@@ -37,10 +38,7 @@ def init(
     growth: Annotated[
         float | None, Option(metavar="SHARE", help="Growth a year, e.g. 0.4, in place of the fitted.")
     ] = None,
-    start: Annotated[
-        datetime.datetime | None,
-        Option(formats=["%Y-%m-%d"], metavar="DATE", help="First day [default: after the series]."),
-    ] = None,
+    start: Annotated[datetime.datetime | None, Option(formats=["%Y-%m-%d"], metavar="DATE", help=_START)] = None,
 ) -> None:
     """Write a commented scenario that runs, from the files you have, and beside it the schema for your editor.
 
@@ -49,15 +47,15 @@ def init(
     """
     from planner.demand.shape import zone
     from planner.onramp import first_scenario as first
-    from planner.onramp.traffic_fit import Asked, fit_files
+    from planner.onramp.traffic_fit import LogReading, fit_files
     from planner.scenario.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
 
     path, beside = Path(f"{name}.yaml"), Path(SCHEMA_FILE)
-    is_stated = any(given is not None for given in (workload, model, workload_class, timezone, requests_per_s, growth))
-    asked = Asked(
-        name=workload or (log.name.partition(".")[0] if log is not None else workload_class or "chat"),
+    is_stated = any(given is not None for given in (workload, model, workload_preset, timezone, requests_per_s, growth))
+    asked = LogReading(
+        name=workload or (log.name.partition(".")[0] if log is not None else workload_preset or "chat"),
         model=model or _MODEL,
-        workload_class=workload_class or "chat",
+        workload_preset=workload_preset or "chat",
         timezone=timezone or "UTC",
         columns=columns,
         rate_column=rate,
@@ -65,12 +63,9 @@ def init(
     )
     check_options(asked.name, asked.model, "auto", None)
     unread = [("--columns", columns, log, "--log"), ("--rate", rate, series, "--series")]
-    problems = [
-        Problem(path=option, message=f"is of no use without {needed}", hint=f"give the file with {needed}")
-        for option, stated, file, needed in unread
-        if stated is not None and file is None
-    ]
-    raise_all(problems)
+    useless = [(option, needed) for option, stated, file, needed in unread if stated is not None and file is None]
+    told = [(option, f"is of no use without {needed}", f"give the file with {needed}") for option, needed in useless]
+    raise_all([Problem(path=option, message=message, hint=hint) for option, message, hint in told])
     zone(asked.timezone)
     if beside.exists() and f'"$comment": "{WRITTEN_BY}"' not in beside.read_text(encoding="utf-8", errors="replace"):
         message = "is not a schema that planner wrote, and will not be overwritten"
@@ -102,8 +97,8 @@ def fit_traffic(
     ],
     name: Annotated[str, Option(help="Name of the workload.")] = "fitted",
     model: Annotated[str, Option(help="Served model, by its catalogue name.")] = _MODEL,
-    workload_class: Annotated[
-        str, Option("--class", help="Class that stands in for what the log cannot show.")
+    workload_preset: Annotated[
+        str, Option("--preset", help="Class that stands in for what the log cannot show.")
     ] = "chat",
     timezone: Annotated[str, Option(help="IANA zone of the users, for class shapes.")] = "UTC",
     columns: Annotated[
@@ -130,10 +125,10 @@ def fit_traffic(
     if is_series and hourly is not None:
         hint = f"name the log first: fit-traffic LOG --hourly {trace}"
         raise ScenarioError(Problem(file=str(trace), message="is an hourly series itself", hint=hint))
-    asked = fitting.Asked(
+    asked = fitting.LogReading(
         name=name,
         model=model,
-        workload_class=workload_class,
+        workload_preset=workload_preset,
         timezone=timezone,
         columns=columns,
         rate_column=series,
@@ -147,7 +142,7 @@ def fit_traffic(
         except OSError as error:
             raise unwritable(out, error, hint="") from None
     if as_json:
-        typer.echo(json_text(fitting.fit_json(fitted.heading, fitted.figures, fitted.log)), nl=False)
+        typer.echo(json_text(fitted.json()), nl=False)
         return
     rows = fitting.figure_rows(fitted.figures) + (fitting.reported_rows(fitted.log) if fitted.log else [])
     typer.echo(text_table(("figure", "fitted", "error or origin"), rows))

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 _STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
 _PROCESS = "Run a SimPy process of your own with it, e.g. rounds:weekly from rounds.py here; repeatable."
 _VARY = "Key and its values, start:stop:step (stop included) or a,b,c; repeatable, all combinations are run."
-_DRAWS = "Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out."
+_REPLICATIONS = "Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out."
+_SIZE = "Replications (tornado), trajectories (morris) or points (sobol) [default: 16, 20, 256]."
+_AT_MOST = "Replications to simulate, at most; 1,024 unless the study has other than 8 scramblings."
+_REQUESTS = "About how many requests, deferrable ones too; a larger fleet is sampled."
+_DASK = "Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."
+_ADVISE = "Find by simulation how many more nodes of one cluster meet an SLO target that is missed."
 _SAMPLES = "Write every replication to samples.csv [default: up to 100,000 rows; replications.parquet has all]."
 _METHOD = (
     "tornado: one input at a time, P10 to P90; morris: screening; sobol: shares of the variance; "
@@ -58,19 +63,12 @@ OPTIONS: dict[str, Any] = {
     ],
     "budget": Annotated[float | None, Option(metavar="USD", help="Most that may be paid for nodes.")],
     "power": Annotated[float | None, Option(metavar="KW", help="Most nameplate IT power on site.")],
-    "parts": Annotated[str | None, Option(metavar="A,B", help="Parts that may be bought, e.g. H200,B200.")],
-    "promise": Annotated[float | None, Option(metavar="SHARE", help="Share of requests in time, e.g. 0.999.")],
-    "objective": Annotated[str, Option(metavar="WHAT", help="net-present-cost, levelised or capital.")],
-    "size": Annotated[
-        int | None,
-        Option(
-            "--size",
-            "-n",
-            min=4,
-            max=1_000_000,
-            help="Replications (tornado), trajectories (morris) or points (sobol) [default: 16, 20, 256].",
-        ),
+    "accelerators": Annotated[
+        str | None, Option(metavar="A,B", help="Accelerators that may be bought, e.g. H200,B200.")
     ],
+    "slo_target": Annotated[float | None, Option(metavar="SHARE", help="Share of requests in time, e.g. 0.999.")],
+    "objective": Annotated[str, Option(metavar="WHAT", help="net-present-cost, levelised or capital.")],
+    "size": Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)],
     "until": Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)],
     "replications": Annotated[
         int, Option("--replications", "-n", min=1, max=10_000, help="Replications of the search.")
@@ -83,15 +81,12 @@ OPTIONS: dict[str, Any] = {
     "overrides": Overrides,
     "seed": Seed,
     "out": None,
-    "draws": Annotated[int, Option("--replications", "--draws", min=1, max=10_000, metavar="N", help=_DRAWS)],
+    "advise": Annotated[bool, Option("--advise", help=_ADVISE)],
     "hourly": Annotated[bool, Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")],
     "parquet": Annotated[bool, Option("--parquet", help="Also write the timelines as Parquet.")],
     "processes": Annotated[list[str] | None, Option("--process", metavar="MODULE:FUNCTION", help=_PROCESS)],
     "workers": Annotated[int | None, Option(min=1, max=1024, help="Worker processes [default: one per core].")],
-    "scheduler": Annotated[
-        str | None,
-        Option(metavar="ADDRESS", help="Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."),
-    ],
+    "scheduler": Annotated[str | None, Option(metavar="ADDRESS", help=_DASK)],
     "resume": Annotated[bool, Option("--resume", help="Continue what was interrupted; extend a finished study.")],
     "restart": Annotated[bool, Option("--restart", help="Begin anew where unfinished work lies.")],
     "yes": Annotated[bool, Option("--yes", help="Run more than 10,000 points without asking.")],
@@ -163,8 +158,9 @@ def _tell_replication(answer: Answer[RunResult], *, as_json: bool, quiet: bool, 
     terminal.show(answer.summary, text, answer.folder, as_json=as_json, quiet=quiet, more=more)
 
 
-run = command(api.run, "<name>", stages=4, more="; open report.html there")
-compare = command(api.compare, "<names>")
+_REPLICATED = Annotated[int, Option("--replications", "-n", min=1, max=10_000, metavar="N", help=_REPLICATIONS)]
+run = command(api.run, "<name>", stages=4, more="; open report.html there", replications=_REPLICATED)
+compare = command(api.compare, "<names>", replications=_REPLICATED)
 sweep = command(api.sweep, "<name>-sweep")
 size = command(api.size, "<name>-size")
 montecarlo = command(
@@ -174,16 +170,7 @@ montecarlo = command(
     about="Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them.",
     without=["method"],
     named={"size": "replications"},
-    size=Annotated[
-        int | None,
-        Option(
-            "--replications",
-            "-n",
-            min=1,
-            max=10_000_000,
-            help="Replications to simulate, at most; 1,024 unless the study has other than 8 scramblings.",
-        ),
-    ],
+    size=Annotated[int | None, Option("--replications", "-n", min=1, max=10_000_000, help=_AT_MOST)],
 )
 sensitivity = command(
     functools.partial(api.study, method="tornado"),
@@ -215,9 +202,8 @@ Folder = Annotated[Path, Argument(metavar="DIR", help="Output folder that planne
 def report(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Write report.html of an output folder anew from the files in it."""
     written = api.report(folder)
-    terminal.show_files(
-        {"report": str(written), "bytes": written.stat().st_size}, [written], as_json=as_json, quiet=quiet
-    )
+    content = {"report": str(written), "bytes": written.stat().st_size}
+    terminal.show_files(content, [written], as_json=as_json, quiet=quiet)
 
 
 def memo(folder: Folder, as_json: AsJson = False, quiet: Quiet = False) -> None:
@@ -248,12 +234,7 @@ def zoom(
     scenario: ScenarioFile,
     at: Annotated[str, Option(metavar="TIME", help="Moment to begin at, UTC, e.g. 2027-03-04T15:00.")],
     minutes: Annotated[int, Option(min=1, max=60, help="Minutes to simulate.")] = 60,
-    requests: Annotated[
-        int,
-        Option(
-            min=100, max=10_000_000, help="About how many requests, deferrable ones too; a larger fleet is sampled."
-        ),
-    ] = 100_000,
+    requests: Annotated[int, Option(min=100, max=10_000_000, help=_REQUESTS)] = 100_000,
     trace: Annotated[
         Path | None, Option(metavar="FILE", help="Replay this log (CSV, JSON lines, .gz) for one workload.")
     ] = None,
@@ -269,7 +250,7 @@ def zoom(
     from planner.answers.zoom import summary_text, write_zoom
     from planner.onramp.traffic_log import read_request_log
     from planner.output.folder import command_line
-    from planner.requests.zoom import Asked
+    from planner.requests.zoom import ZoomRequest
     from planner.requests.zoom import zoom as simulate_hour
 
     loaded = api.load(scenario, overrides or ())
@@ -280,7 +261,7 @@ def zoom(
     except ValueError:
         message = f"must be a date and time such as 2027-03-04T15:00, not {at!r}"
         raise ScenarioError(Problem(path="--at", message=message)) from None
-    asked = Asked(
+    asked = ZoomRequest(
         at=moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None),
         minutes=minutes,
         seed=seed,
@@ -311,11 +292,26 @@ def validate(
     quiet: Quiet = False,
 ) -> None:
     """Check scenario and study files without running them; list every problem of every file."""
+    from planner.plan.build import build_plan
+    from planner.plan.contradictions import hardly_meant
+    from planner.scenario.loading import kind_of
+    from planner.yaml_io import read_document
+
     problems: list[Problem] = []
     told: list[dict[str, Any]] = []
     for file in files:
         try:
-            kind, warnings, notes = _check(file, overrides or ())
+            if kind_of(read_document(file)) == "scenario":
+                loaded = api.load(file, overrides or ())
+                plan = build_plan(loaded)
+                kind, warnings, notes = "scenario", hardly_meant(loaded, plan), list(plan.notes)
+            else:
+                from planner.studies.prepare import prepare
+
+                prepared = prepare(file, overrides or ())
+                kind, warnings = "study", list(prepared.warnings)
+                plans = {base.name: build_plan(base.scenario) for base in prepared.scenarios}
+                notes = [f"{name}: {note}" for name, plan in plans.items() for note in plan.notes]
             refuse(warnings, strict=strict)
         except ScenarioError as error:
             problems += error.problems
@@ -333,35 +329,15 @@ def validate(
     raise_all(problems)
 
 
-def _check(file: Path, overrides: Sequence[str]) -> tuple[str, list[str], list[str]]:
-    """Return what a sound file is, its warnings and its notes; raise ScenarioError with all that is wrong with it."""
-    from planner.plan.build import build_plan
-    from planner.plan.contradictions import hardly_meant
-    from planner.scenario.loading import kind_of
-    from planner.yaml_io import read_document
-
-    if kind_of(read_document(file)) == "scenario":
-        scenario = api.load(file, overrides)
-        plan = build_plan(scenario)
-        return "scenario", hardly_meant(scenario, plan), list(plan.notes)
-    from planner.studies.prepare import prepare
-
-    prepared = prepare(file, overrides)
-    notes = [f"{base.name}: {note}" for base in prepared.scenarios for note in build_plan(base.scenario).notes]
-    return "study", list(prepared.warnings), notes
-
-
-def schema(
-    kind: Annotated[Literal["scenario", "study"], Option(help="What the files are.")] = "scenario",
-) -> None:
+def schema(kind: Annotated[Literal["scenario", "study"], Option(help="What the files are.")] = "scenario") -> None:
     """Print the JSON schema of a scenario or a study, for editors that complete and check YAML."""
     from planner.scenario.schema import scenario_schema, study_schema
-    from planner.studies.replicate import headline_names
+    from planner.studies.replicate import objective_names
 
-    typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(headline_names())), nl=False)
+    typer.echo(json_text(scenario_schema() if kind == "scenario" else study_schema(objective_names())), nl=False)
 
 
-def serve(
+def ui(
     scenario: ScenarioFile,
     overrides: Overrides = None,
     port: Annotated[
@@ -381,9 +357,8 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
-        raise ScenarioError(
-            "planner serve needs starlette and uvicorn: pip install 'datacenter-planner[serve]' (make run does)"
-        ) from None
+        message = "planner ui needs starlette and uvicorn: pip install 'datacenter-planner[ui]' (make run does)"
+        raise ScenarioError(message) from None
 
     desk = Desk(api.load(scenario, overrides or ()))
     listening = listen(port)

@@ -25,14 +25,8 @@ if TYPE_CHECKING:
     from planner.studies.runner import Progress, Watch
 
 ScenarioFile = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
-Overrides = Annotated[
-    list[str] | None,
-    Option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Change one value of the scenario, e.g. clusters.h200.nodes=80; repeatable, last wins.",
-    ),
-]
+_SET = "Change one value of the scenario, e.g. clusters.h200.nodes=80; repeatable, last wins."
+Overrides = Annotated[list[str] | None, Option("--set", metavar="PATH=VALUE", help=_SET)]
 Seed = Annotated[int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")]
 Strict = Annotated[
     bool, Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect.")
@@ -79,17 +73,11 @@ def tell(answer: Answer[Any], *, as_json: bool, quiet: bool, more: str = "") -> 
 
 
 def show(
-    content: Callable[[], Any],
-    text: Callable[[], str],
-    folder: Path | None,
-    *,
-    as_json: bool,
-    quiet: bool,
-    more: str = "",
+    data: Callable[[], Any], text: Callable[[], str], folder: Path | None, *, as_json: bool, quiet: bool, more: str = ""
 ) -> None:
     """Print what was found as JSON, or as text and where its files are."""
     if as_json:
-        typer.echo(json_text(content()), nl=False)
+        typer.echo(json_text(data()), nl=False)
     elif not quiet:
         typer.echo(text())
         if folder is not None:

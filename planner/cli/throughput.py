@@ -16,6 +16,11 @@ from planner.cli.terminal import AsJson, Quiet
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.files import json_text, write_file
 
+_BY_REQUEST = (
+    "Simulate request by request: the clients of rows that state a concurrency, the arrivals of "
+    "Server and Interactive rows; no others."
+)
+
 
 def throughput(
     *,
@@ -41,8 +46,8 @@ def throughput(
     ] = None,
     drafted: Annotated[int, Option(help="Speculative decoding: tokens proposed per step.")] = 0,
     accepted: Annotated[float, Option(help="Tokens that such a step yields, the certain one included.")] = 1.0,
-    separate_pools: Annotated[
-        bool, Option("--separate-pools", help="Decode workers, whose prompts are prefilled elsewhere.")
+    disaggregated: Annotated[
+        bool, Option("--disaggregated", help="Decode workers, whose prompts are prefilled elsewhere.")
     ] = False,
     calibration: Annotated[
         Path | None, Option(metavar="FILE.yaml", help="Coefficients [default: those shipped].")
@@ -56,12 +61,12 @@ def throughput(
     as_json: AsJson = False,
 ) -> None:
     """Print time to first token, time per output token and tokens/s of one case or a grid."""
-    from planner.calibration.throughput import Grid, evaluate_grid
+    from planner.calibration.throughput import OperatingPoints, evaluate_grid, pareto_chart, throughput_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
     from planner.units import MILLISECOND
 
-    grid = Grid(
+    grid = OperatingPoints(
         models=_names(model),
         accelerators=_names(accelerator),
         engines=_names(engine) or ["vllm"],
@@ -77,21 +82,17 @@ def throughput(
         attention_data_parallel=attention_dp,
         max_sequences=max_sequences,
         drafted_tokens=drafted,
-        accepted_tokens=accepted,
-        separate_pools=separate_pools,
+        mean_acceptance_length=accepted,
+        disaggregated=disaggregated,
     )
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
     if chart is not None:
-        from planner.calibration.throughput import pareto_chart
-
         pareto_chart(records, chart)
         typer.echo(f"chart written to {chart}", err=True)
     if as_json:
         typer.echo(json.dumps({"cases": records}, indent=2, allow_nan=False))
         return
-    from planner.calibration.throughput import throughput_table
-
     typer.echo(throughput_table(records))
 
 
@@ -119,14 +120,7 @@ def check_benchmarks(
         Path | None, Option(metavar="FILE.yaml", help="Coefficients to use [default: those shipped].")
     ] = None,
     worst: Annotated[int, Option(min=0, help="How many of the worst rows to print.")] = 15,
-    by_request: Annotated[
-        bool,
-        Option(
-            "--by-request",
-            help="Simulate request by request: the clients of rows that state a concurrency, the arrivals of "
-            "Server and Interactive rows; no others.",
-        ),
-    ] = False,
+    by_request: Annotated[bool, Option("--by-request", help=_BY_REQUEST)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
@@ -137,14 +131,12 @@ def check_benchmarks(
     from planner.catalog.load import load_catalog
 
     frame = read_benchmarks(table)
-    coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
+    coefficients, how = read_calibration(calibration or SHIPPED_CALIBRATION).calibration(), []
     if by_request:
         from planner.calibration.predictions import predict_by_request, rows_by_request
 
-        frame = rows_by_request(frame)
-        checked = check_table(frame, load_catalog(), coefficients, predict_by_request)
-    else:
-        checked = check_table(frame, load_catalog(), coefficients)
+        frame, how = rows_by_request(frame), [predict_by_request]
+    checked = check_table(frame, load_catalog(), coefficients, *how)
     if as_json:
         typer.echo(json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, allow_nan=False))
     else:

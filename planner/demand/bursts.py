@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 
 from planner.arrays import Floats
-from planner.errors import Problem, raise_all
+from planner.errors import raise_wrong
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""
@@ -90,21 +90,19 @@ class Bursts:
     """Mean rate."""
     index_of_dispersion: float = DEFAULT_INDEX_OF_DISPERSION
     """Variance ÷ mean of requests per minute at that rate."""
-    follow: Literal["users", "traffic"] = "users"
+    scaling: Literal["pooled", "proportional"] = "pooled"
     """What stays at another rate: variance ÷ mean, as of many users, or the size beside the mean, as of one client."""
 
     def __post_init__(self) -> None:
-        problems = []
-        if not 0.0 < self.requests_per_s < np.inf:
-            problems.append(Problem(path="requests_per_s", message=f"must be above 0, not {self.requests_per_s}"))
-        if not 1.0 <= self.index_of_dispersion < np.inf:
-            message = f"must be at least 1 (Poisson), not {self.index_of_dispersion}"
-            problems.append(Problem(path="burst_index_of_dispersion", message=message))
-        raise_all(problems)
+        rate, index = self.requests_per_s, self.index_of_dispersion
+        raise_wrong(
+            (not 0.0 < rate < np.inf, "requests_per_s", f"must be above 0, not {rate}"),
+            (not 1.0 <= index < np.inf, "burst_index_of_dispersion", f"must be at least 1 (Poisson), not {index}"),
+        )
 
     def at(self, requests_per_s: float) -> Bursts:
         """Return the bursts of an hour at another rate."""
-        return self if self.follow == "traffic" else replace(self, requests_per_s=requests_per_s)
+        return self if self.scaling == "proportional" else replace(self, requests_per_s=requests_per_s)
 
     @property
     def minute_rate_cv(self) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
 from planner.demand.shape import Horizon, Shape, shape_factor, weekly_profile
-from planner.errors import Problem, ScenarioError, raise_all
+from planner.errors import Problem, ScenarioError, raise_all, raise_wrong
 from planner.units import HOURS_PER_WEEK, HOURS_PER_YEAR
 
 
@@ -51,14 +51,13 @@ class SCurveGrowth:
     """k: 10–90% of a full logistic takes 4.4 / k years."""
 
     def __post_init__(self) -> None:
-        problems = []
-        if not (np.isfinite(self.ceiling_multiple) and self.ceiling_multiple >= 0.0):
-            problems.append(f"ceiling_multiple must be a number of at least 0, not {self.ceiling_multiple}")
-        if not (np.isfinite(self.midpoint_years) and self.midpoint_years > 0.0):
-            problems.append(f"midpoint_years must be above 0, not {self.midpoint_years}")
-        if not (np.isfinite(self.steepness_per_year) and self.steepness_per_year > 0.0):
-            problems.append(f"steepness_per_year must be above 0, not {self.steepness_per_year}")
-        _raise_all("s-curve growth", problems)
+        at, most, middle = "s-curve growth", self.ceiling_multiple, self.midpoint_years
+        steepness = self.steepness_per_year
+        raise_wrong(
+            (not 0.0 <= most < np.inf, at, f"ceiling_multiple must be a number of at least 0, not {most}"),
+            (not 0.0 < middle < np.inf, at, f"midpoint_years must be above 0, not {middle}"),
+            (not 0.0 < steepness < np.inf, at, f"steepness_per_year must be above 0, not {steepness}"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +69,11 @@ class StepGrowth:
 
     def __post_init__(self) -> None:
         hours_h = [hour for hour, _ in self.steps]
-        problems = [
-            f"step at hour {h}: factor must be at least 0, not {f}" for h, f in self.steps if not 0 <= f < np.inf
-        ]
+        wrong = [(hour, factor) for hour, factor in self.steps if not 0 <= factor < np.inf]
+        problems = [f"step at hour {hour}: factor must be at least 0, not {factor}" for hour, factor in wrong]
         problems += [f"two steps at hour {hour}" for hour in sorted({h for h in hours_h if hours_h.count(h) > 1})]
         problems += ["a step's hour is not a number"] if not np.all(np.isfinite(hours_h)) else []
-        _raise_all("step growth", problems)
+        raise_all([Problem(path="step growth", message=message) for message in problems])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +88,14 @@ class TableGrowth:
     def __post_init__(self) -> None:
         problems = []
         if len(self.hours_h) != len(self.factors) or not self.hours_h:
-            problems.append(
-                f"needs as many factors as hours, at least one: {len(self.factors)} and {len(self.hours_h)}"
-            )
+            counts = f"{len(self.factors)} and {len(self.hours_h)}"
+            problems.append(f"needs as many factors as hours, at least one: {counts}")
         hours, factors = np.array(self.hours_h, dtype=np.float64), np.array(self.factors, dtype=np.float64)
         falls = np.flatnonzero(~(np.diff(hours) > 0.0))
         problems += [f"row {i + 2}: hour {self.hours_h[i + 1]} does not come after {self.hours_h[i]}" for i in falls]
         bad = np.flatnonzero(~((factors >= 0.0) & (factors < np.inf)))
         problems += [f"row {i + 1}: factor must be at least 0, not {self.factors[i]}" for i in bad]
-        _raise_all("growth table", problems)
+        raise_all([Problem(path="growth table", message=message) for message in problems])
 
 
 Growth: TypeAlias = CompoundGrowth | SCurveGrowth | StepGrowth | TableGrowth
@@ -110,8 +107,13 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
     match growth:
         case CompoundGrowth(per_year=per_year):
             return np.asarray(np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64)
-        case SCurveGrowth():
-            return _s_curve(growth, time_h / HOURS_PER_YEAR)
+        case SCurveGrowth(midpoint_years=middle):
+            # What is left of the rise, (exp(k t_mid) − 1) / (exp(k t_mid) − 2 + exp(kt)), with both sides divided by
+            # exp(k t_mid), so that a steep or late curve does not overflow; beyond exp(700) nothing is left.
+            k = max(growth.steepness_per_year, math.log(2.0) / middle)
+            tail, late = math.exp(-k * middle), np.minimum(k * (time_h / HOURS_PER_YEAR - middle), 700.0)
+            left = (1.0 - tail) / (1.0 - 2.0 * tail + np.exp(late))
+            return np.asarray(1.0 + (growth.ceiling_multiple - 1.0) * (1.0 - left), dtype=np.float64)
         case StepGrowth(steps=steps):
             ordered = sorted(steps)
             level = np.array([1.0, *(factor for _, factor in ordered)])
@@ -126,25 +128,6 @@ def hourly_growth(growth: Growth, hours: int) -> Floats:
         days = growth_multiplier(growth, np.arange(0.0, hours, 24.0))
         return np.outer(days, growth_multiplier(growth, np.arange(24) + 0.5)).reshape(-1)[:hours]
     return growth_multiplier(growth, np.arange(hours) + 0.5)
-
-
-def _s_curve(growth: SCurveGrowth, time_years: Floats) -> Floats:
-    """Return the logistic multiplier.
-
-    What is left of the rise, (exp(k t_mid) − 1) / (exp(k t_mid) − 2 + exp(kt)), with both sides divided by
-    exp(k t_mid), so that a steep or late curve does not overflow; beyond exp(700) nothing is left.
-    """
-    middle = growth.midpoint_years
-    k = max(growth.steepness_per_year, math.log(2.0) / middle)
-    tail = math.exp(-k * middle)
-    left = (1.0 - tail) / (1.0 - 2.0 * tail + np.exp(np.minimum(k * (time_years - middle), 700.0)))
-    return np.asarray(1.0 + (growth.ceiling_multiple - 1.0) * (1.0 - left), dtype=np.float64)
-
-
-def _raise_all(subject: str, problems: list[str]) -> None:
-    """Raise every problem found with one kind of growth, if there is any."""
-    if problems:
-        raise ScenarioError([Problem(path=subject, message=message) for message in problems])
 
 
 LN_2 = float(np.log(2.0))
@@ -162,14 +145,11 @@ class LognormalNoise:
     """Hours in which the correlation of X falls to 1/e; 0 is independent from hour to hour."""
 
     def __post_init__(self) -> None:
-        problems = []
-        if not 0.0 <= self.sigma < 10.0:
-            problems.append(Problem(path="noise.sigma", message=f"must lie in 0..10, not {self.sigma}"))
-        if not 0.0 <= self.correlation_h < np.inf:
-            problems.append(
-                Problem(path="noise.correlation_h", message=f"must be at least 0, not {self.correlation_h}")
-            )
-        raise_all(problems)
+        lasts = self.correlation_h
+        raise_wrong(
+            (not 0.0 <= self.sigma < 10.0, "noise.sigma", f"must lie in 0..10, not {self.sigma}"),
+            (not 0.0 <= lasts < np.inf, "noise.correlation_h", f"must be at least 0, not {lasts}"),
+        )
 
     @property
     def hourly_correlation(self) -> float:
@@ -189,16 +169,14 @@ class LaunchSpike:
     """Days in which the excess falls to 1/e."""
 
     def __post_init__(self) -> None:
-        problems = []
-        if not 0.0 <= self.multiple < np.inf:
-            problems.append(Problem(path="event.multiple", message=f"must be at least 0, not {self.multiple}"))
-        if not 0.0 < self.decay_days < np.inf:
-            problems.append(Problem(path="event.decay_days", message=f"must be above 0, not {self.decay_days}"))
-        raise_all(problems)
+        raise_wrong(
+            (not 0.0 <= self.multiple < np.inf, "event.multiple", f"must be at least 0, not {self.multiple}"),
+            (not 0.0 < self.decay_days < np.inf, "event.decay_days", f"must be above 0, not {self.decay_days}"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tenant:
+class TenantStream:
     """A large client as an on/off stream: exponential on and off times, a fixed share of the long-run mean."""
 
     name: str
@@ -211,17 +189,12 @@ class Tenant:
     """Mean hours it is silent."""
 
     def __post_init__(self) -> None:
-        path = f"tenants.{self.name}"
-        problems = []
-        if not 0.0 <= self.share_fraction <= 1.0:
-            problems.append(
-                Problem(path=f"{path}.share_fraction", message=f"must lie in 0..1, not {self.share_fraction}")
-            )
-        if not 0.0 < self.mean_on_h < np.inf:
-            problems.append(Problem(path=f"{path}.mean_on_h", message=f"must be above 0, not {self.mean_on_h}"))
-        if not 0.0 <= self.mean_off_h < np.inf:
-            problems.append(Problem(path=f"{path}.mean_off_h", message=f"must be at least 0, not {self.mean_off_h}"))
-        raise_all(problems)
+        path, share, on_h, off_h = f"tenants.{self.name}", self.share_fraction, self.mean_on_h, self.mean_off_h
+        raise_wrong(
+            (not 0.0 <= share <= 1.0, f"{path}.share_fraction", f"must lie in 0..1, not {share}"),
+            (not 0.0 < on_h < np.inf, f"{path}.mean_on_h", f"must be above 0, not {on_h}"),
+            (not 0.0 <= off_h < np.inf, f"{path}.mean_off_h", f"must be at least 0, not {off_h}"),
+        )
 
     @property
     def on_fraction(self) -> float:
@@ -257,7 +230,8 @@ def _autoregress(innovations: Floats, phi: float, scale: float = 1.0) -> Floats:
         innovations = np.concatenate([innovations, np.zeros(blocks * _BLOCK_HOURS - hours)])
     rows = innovations.reshape(blocks, _BLOCK_HOURS)
     if blocks > 1:
-        block_ends = _autoregress(_times(rows, _powers_to_the_end(phi)), phi**_BLOCK_HOURS)
+        left = np.ascontiguousarray(_powers(phi, 1.0)[:, -1])  # what each hour of a block leaves at its end, φ^(23−i)
+        block_ends = _autoregress(_times(rows, left), phi**_BLOCK_HOURS)
         rows[1:, 0] += phi * block_ends[:-1]
     return _times(rows, _powers(phi, scale)).reshape(-1)[:hours]
 
@@ -279,12 +253,6 @@ def _powers(phi: float, scale: float) -> Floats:
     return np.where(lag >= 0, scale * phi ** np.maximum(lag, 0), 0.0)
 
 
-@lru_cache(maxsize=256)
-def _powers_to_the_end(phi: float) -> Floats:
-    """Return φ^(23−i), what each hour of a block leaves at its end, shape (24,), contiguous for speed."""
-    return np.ascontiguousarray(_powers(phi, 1.0)[:, -1])
-
-
 def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> Floats:
     """Return the product of all launch spikes, each averaged over its hour exactly, shape (hours,)."""
     factor = np.ones(hours)
@@ -296,7 +264,7 @@ def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> Floats:
     return factor
 
 
-def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generator) -> Floats:
+def tenant_on_fraction(tenant: TenantStream, hours: int, generator: np.random.Generator) -> Floats:
     """Return the part of each hour a tenant is on, shape (hours,), starting in its stationary state.
 
     Exponential times have no memory, so the state at the start is on with probability on / (on + off) and the first
@@ -305,7 +273,13 @@ def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generato
     if tenant.mean_off_h == 0.0:
         return np.ones(hours)
     starts_on = bool(generator.random() < tenant.on_fraction)
-    switches_h = _switch_times_h(tenant, hours, starts_on, generator)
+    means_h = np.array([tenant.mean_on_h, tenant.mean_off_h] if starts_on else [tenant.mean_off_h, tenant.mean_on_h])
+    expected = hours / means_h.sum()
+    switches_h = np.zeros(1)
+    while switches_h[-1] < hours:  # in blocks of an even number of exponentials
+        periods_h = generator.standard_exponential((int(expected + 6.0 * np.sqrt(expected) + 8.0), 2)) * means_h
+        switches_h = np.append(switches_h, switches_h[-1] + np.cumsum(periods_h.reshape(-1)))
+    switches_h = switches_h[1:][switches_h[1:] < hours]
     sign = np.where(np.arange(switches_h.size) % 2 == int(not starts_on), -1.0, 1.0)
     hour = switches_h.astype(np.int64)
     past = (switches_h - hour) * sign
@@ -314,22 +288,6 @@ def tenant_on_fraction(tenant: Tenant, hours: int, generator: np.random.Generato
     change[0] += starts_on
     np.cumsum(change, out=change)
     return np.clip(change, 0.0, 1.0, out=change)[:hours]  # clipped for the last bit that rounding leaves
-
-
-def _switch_times_h(tenant: Tenant, hours: int, starts_on: bool, generator: np.random.Generator) -> Floats:
-    """Return when a tenant switches within the horizon, in blocks of an even number of exponentials."""
-    means_h = np.array([tenant.mean_on_h, tenant.mean_off_h] if starts_on else [tenant.mean_off_h, tenant.mean_on_h])
-    expected = hours / means_h.sum()
-    block = int(expected + 6.0 * np.sqrt(expected) + 8.0)
-    times_h: list[Floats] = []
-    reached_h = 0.0
-    while reached_h < hours:
-        periods_h = generator.standard_exponential((block, 2)) * means_h
-        block_h = reached_h + np.cumsum(periods_h.reshape(-1))
-        reached_h = float(block_h[-1])
-        times_h.append(block_h)
-    all_h = np.concatenate(times_h)
-    return all_h[all_h < hours]
 
 
 Streams: TypeAlias = "Callable[[str], np.random.Generator]"
@@ -352,7 +310,7 @@ class WorkloadDemand:
     """Launches on dates."""
     noise: LognormalNoise = field(default_factory=LognormalNoise)
     """Hour-to-hour noise."""
-    tenants: tuple[Tenant, ...] = ()
+    tenants: tuple[TenantStream, ...] = ()
     """Large clients, each with its share of the mean."""
     launch_h: float = 0.0
     """When there is first anything to ask for; no request comes before."""
@@ -366,8 +324,7 @@ class WorkloadDemand:
             problems.append(f"the tenants' shares add up to {shares:g}, more than the whole")
         names = [tenant.name for tenant in self.tenants]
         problems += [f"two tenants named {name!r}" for name in sorted(set(names)) if names.count(name) > 1]
-        if problems:
-            raise ScenarioError([Problem(path=f"workloads.{self.name}", message=text) for text in problems])
+        raise_all([Problem(path=f"workloads.{self.name}", message=text) for text in problems])
 
 
 class Rates(NamedTuple):
@@ -390,7 +347,7 @@ class DemandPlan:
     """The same times exp(−σ²/2), so that the noise of median 1 restores the mean, shape (workloads, hours)."""
     noises: tuple[LognormalNoise, ...]
     """Per workload."""
-    tenants: tuple[tuple[Tenant, ...], ...]
+    tenants: tuple[tuple[TenantStream, ...], ...]
     """Per workload."""
 
     @property
@@ -413,8 +370,7 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
     """Compile workloads over a horizon."""
     names = tuple(workload.name for workload in workloads)
     twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ScenarioError([Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice])
+    raise_all([Problem(path="workloads", message=f"two workloads named {name!r}") for name in twice])
     expected = np.empty((len(names), horizon.hours))
     for index, workload in enumerate(workloads):
         expected[index] = shape_factor(workload.shape, horizon)
@@ -447,19 +403,14 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
             row *= base
         else:
             row[:] = base
-        if tenants:
-            row *= _tenant_factor(tenants, name, plan.hours, streams)
+        if tenants:  # 1 − Σ share + Σ share · on(t) / P(on), of mean 1
+            factor = np.full(plan.hours, 1.0 - sum(tenant.share_fraction for tenant in tenants))
+            for tenant in tenants:
+                on = tenant_on_fraction(tenant, plan.hours, streams(f"demand/{name}/tenant/{tenant.name}"))
+                on *= tenant.share_fraction / tenant.on_fraction
+                factor += on
+            row *= factor
     return requests_per_s.T
-
-
-def _tenant_factor(tenants: tuple[Tenant, ...], workload: str, hours: int, streams: Streams) -> Floats:
-    """Return 1 − Σ share + Σ share · on(t) / P(on), mean 1, shape (hours,)."""
-    factor = np.full(hours, 1.0 - sum(tenant.share_fraction for tenant in tenants))
-    for tenant in tenants:
-        on = tenant_on_fraction(tenant, hours, streams(f"demand/{workload}/tenant/{tenant.name}"))
-        on *= tenant.share_fraction / tenant.on_fraction
-        factor += on
-    return factor
 
 
 def _read_only(array: Floats) -> Floats:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.errors import Problem, ScenarioError, raise_all
+from planner.errors import Problem, ScenarioError, raise_all, raise_wrong
 from planner.units import DAYS_PER_YEAR
 
 HOURS_PER_WEEK = 168
@@ -87,15 +87,11 @@ def zone(name: str) -> ZoneInfo:
             raise ValueError(name)
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ScenarioError(f"no time zone {name!r}{_nearest_zone(name)}") from None
+        from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
 
-
-def _nearest_zone(name: str) -> str:
-    """Return a hint naming the nearest IANA key, or where the names are to be found."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
-
-    near = get_close_matches(name, zone_names(), n=1)
-    return f"; did you mean {near[0]!r}?" if near else "; names are as in 'Europe/Berlin' or 'UTC'"
+        near = get_close_matches(name, zone_names(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "names are as in 'Europe/Berlin' or 'UTC'"
+        raise ScenarioError(f"no time zone {name!r}; {hint}") from None
 
 
 def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
@@ -153,7 +149,7 @@ _DAY = np.arange(24, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Season:
+class SeasonalWave:
     """A yearly wave: 1 + amplitude · cos(2π (day − peak_day) / 365.25)."""
 
     amplitude_fraction: float = 0.0
@@ -174,7 +170,7 @@ class Shape:
     """168 factors, Monday 00:00 local time first, of mean 1 (see :func:`normalised_profile`)."""
     timezone: str = "UTC"
     """IANA name of the zone whose wall clock the users live by."""
-    season: Season = field(default_factory=Season)
+    season: SeasonalWave = field(default_factory=SeasonalWave)
     """The yearly wave."""
     holidays: tuple[tuple[date, float], ...] = ()
     """(local date, factor on that day); not renormalised: a holiday's requests are gone, not moved."""
@@ -184,14 +180,11 @@ def normalised_profile(factors: Floats | tuple[float, ...] | list[float]) -> tup
     """Return a user's 168 hourly factors scaled to mean 1, or say what is wrong with them."""
     profile = np.asarray(factors, dtype=np.float64)
     if profile.shape != (HOURS_PER_WEEK,):
-        raise ScenarioError(
-            f"a weekly profile has {HOURS_PER_WEEK} factors, Monday 00:00 first; this has {profile.size}"
-        )
+        wanted = f"a weekly profile has {HOURS_PER_WEEK} factors, Monday 00:00 first"
+        raise ScenarioError(f"{wanted}; this has {profile.size}")
     bad = np.flatnonzero(~(np.isfinite(profile) & (profile >= 0.0)))
-    problems = [
-        Problem(path="weekly_profile", line=int(i) + 1, message=f"factor must be at least 0, not {profile[i]}")
-        for i in bad
-    ]
+    messages = {int(i) + 1: f"factor must be at least 0, not {profile[i]}" for i in bad}
+    problems = [Problem(path="weekly_profile", line=line, message=told) for line, told in messages.items()]
     if not problems and profile.sum() == 0.0:
         problems = [Problem(path="weekly_profile", message="all 168 factors are zero")]
     raise_all(problems)
@@ -214,7 +207,13 @@ def weekly_profile(
     """
     weekday = 7.0 / (5.0 + 2.0 * weekend_fraction)
     levels = np.repeat([weekday, weekday * weekend_fraction], [5, 2])
-    _check_weekly(peak_to_mean, weekend_fraction, trough_to_mean, peak_hour)
+    trough, weekend = trough_to_mean, weekend_fraction
+    raise_wrong(
+        (not 0.0 <= weekend < np.inf, "weekend_fraction", f"must be at least 0, not {weekend}"),
+        (not 1.0 <= peak_to_mean < np.inf, "peak_to_mean", f"must be at least 1, not {peak_to_mean}"),
+        (trough is not None and not 0.0 <= trough <= 1.0, "trough_to_mean", f"must lie in 0..1, not {trough}"),
+        (not 0 <= peak_hour <= 23, "peak_hour", f"must be an hour 0..23, not {peak_hour}"),
+    )
     high = peak_to_mean / levels.max()
     if high < 1.0 - 1e-12 or high > 24.0:
         raise ScenarioError(
@@ -250,20 +249,6 @@ def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
         factor *= by_day[day]
     factor.flags.writeable = False
     return factor
-
-
-def _check_weekly(peak: float, weekend: float, trough: float | None, peak_hour: int) -> None:
-    """Raise every problem with the numbers a weekly shape is derived from."""
-    problems = []
-    if not (np.isfinite(weekend) and weekend >= 0.0):
-        problems.append(Problem(path="weekend_fraction", message=f"must be at least 0, not {weekend}"))
-    if not (np.isfinite(peak) and peak >= 1.0):
-        problems.append(Problem(path="peak_to_mean", message=f"must be at least 1, not {peak}"))
-    if trough is not None and not 0.0 <= trough <= 1.0:
-        problems.append(Problem(path="trough_to_mean", message=f"must lie in 0..1, not {trough}"))
-    if not 0 <= peak_hour <= 23:
-        problems.append(Problem(path="peak_hour", message=f"must be an hour 0..23, not {peak_hour}"))
-    raise_all(problems)
 
 
 def _von_mises_day(angle: Floats, high: float) -> Floats:

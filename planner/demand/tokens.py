@@ -143,10 +143,8 @@ def _pieces(lengths: LengthDistribution) -> tuple[_Piece, ...]:
         low = (log(lengths.shortest_tokens) - first) / rise
     if lengths.longest_tokens < inf and end > 0.0:
         high = (log(lengths.longest_tokens) - last) / end
-    pieces = [
-        (max(edges[place], low), min(edges[place + 1], high), level, slope)
-        for place, (level, slope) in enumerate(lines)
-    ]
+    spans = zip(pairwise(edges), lines, strict=True)
+    pieces = [(max(begin, low), min(end, high), *line) for (begin, end), line in spans]
     if low > -inf:
         pieces.append((-inf, low, log(lengths.shortest_tokens), 0.0))
     if high < inf:
@@ -166,19 +164,16 @@ def _piece_moment(piece: _Piece, order: int) -> float:
     def below(score: float) -> float:
         if score == -inf:
             return 0.0
-        return exp(order * (level + slope * score) - 0.5 * score**2) / sqrt(2.0 * pi) * _mills(shift - score)
+        far = shift - score  # above 0, where Mills' ratio far out is its asymptotic series
+        mills = (1.0 - far**-2 + 3.0 * far**-4) / far
+        if far < 25.0:
+            mills = erfc(far / sqrt(2.0)) * sqrt(pi / 2.0) * exp(0.5 * far**2)
+        return exp(order * (level + slope * score) - 0.5 * score**2) / sqrt(2.0 * pi) * mills
 
     if high < shift:
         return below(high) - below(low)
     tails = [0.5 * erfc((score - shift) / sqrt(2.0)) for score in (low, high)]  # 1 − Φ
     return exp(order * level + 0.5 * shift**2) * (tails[0] - tails[1])
-
-
-def _mills(score: float) -> float:
-    """Return (1 − Φ) / φ at a score above 0; far out by its asymptotic series."""
-    if score < 25.0:
-        return erfc(score / sqrt(2.0)) * sqrt(pi / 2.0) * exp(0.5 * score**2)
-    return (1.0 - score**-2 + 3.0 * score**-4) / score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Floats
+from planner.arrays import Floats, Ints
 from planner.elementwise import distinct, in_hours
 from planner.engine.hourly import Route, serving
 from planner.engine.linear import maximise
@@ -42,7 +41,7 @@ class Steps:
     penalty: Floats
     """What a node-equivalent of work counts against a plan that serves no more."""
 
-    def of(self, clusters: NDArray[np.intp]) -> Steps:
+    def of(self, clusters: Ints) -> Steps:
         """Return the steps of some clusters."""
         return Steps(width=self.width[clusters], kw=self.kw[clusters], penalty=self.penalty[clusters])
 
@@ -93,10 +92,10 @@ class Demand:
     """For each, whose turn it is: all work of a lower level goes before any of a higher."""
     requests: Floats
     """Shape (workloads, some hours); ``PLENTY`` where as much as possible is asked for."""
-    hours: NDArray[np.intp]
+    hours: Ints
     """Within the window, shape (some hours,)."""
 
-    def only(self, which: NDArray[np.intp]) -> Demand:
+    def only(self, which: Ints) -> Demand:
         """Return what is wanted in some of the hours."""
         return replace(self, requests=in_hours(self.requests, which), hours=self.hours[which])
 
@@ -120,7 +119,7 @@ def allocate(
         among = np.full(len(rates), -1)
         among[which] = np.arange(which.size)
         hours = np.flatnonzero(among[program] >= 0)
-        programs = _programs(rates[which], tokens[which], demand.levels, steps, (clusters, workloads))
+        programs = _Programs(rates[which], tokens[which], demand.levels, steps, (clusters, workloads))
         if hours.size == demand.hours.size:
             return programs.solve(nodes, demand.requests, allowed_kw, program)
         power = None if allowed_kw is None else allowed_kw[hours]
@@ -131,7 +130,7 @@ def allocate(
     return given
 
 
-def _speeds(routes: Sequence[Route], demand: Demand, on: NDArray[np.intp]) -> tuple[NDArray[np.intp], Floats, Floats]:
+def _speeds(routes: Sequence[Route], demand: Demand, on: Ints) -> tuple[Ints, Floats, Floats]:
     """Return the program of each hour, the rates of each, shape (programs, clusters, workloads), and tokens a request.
 
     A program is a stretch of hours in which neither changes; most have no series at all, but one figure for all hours.
@@ -154,28 +153,23 @@ def _speeds(routes: Sequence[Route], demand: Demand, on: NDArray[np.intp]) -> tu
     return np.cumsum(changed) - 1, table, size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Programs:
     """Linear programs in which the same clusters and the same workloads are alike, and count as one."""
 
-    clusters: Floats
-    """1 where a cluster belongs to a group, shape (groups, clusters)."""
-    workloads: Floats
-    """The same for workloads, shape (groups, workloads)."""
-    rates: Floats
-    """Requests per node and hour, shape (programs, groups of clusters, groups of workloads); 0 where none is served."""
-    tokens: Floats
-    """Of a request, shape (programs, groups of workloads)."""
-    levels: NDArray[np.intp]
-    """Of each group of workloads."""
-    steps: Steps
-    """Of each group of clusters."""
-    on: NDArray[np.intp]
-    """The group of clusters of each pair that may be served, shape (pairs,)."""
-    of: NDArray[np.intp]
-    """Its group of workloads, shape (pairs,)."""
+    def __init__(
+        self, rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps, alike: tuple[Ints, Ints]
+    ) -> None:
+        """Put together what is alike."""
+        (self.clusters, first), (self.workloads, of) = map(_members, alike)
+        """1 where a cluster, or a workload, belongs to a group, shape (groups, members)."""
+        self.rates = rates[:, first][:, :, of]
+        """Requests per node and hour, shape (programs, groups of clusters, groups of workloads); 0 where none is."""
+        self.tokens, self.levels, self.steps = tokens[:, of], np.asarray(levels)[of], steps.of(first)
+        """Of a request, shape (programs, groups of workloads); of each group of workloads; of each of clusters."""
+        self.on, self.of = np.nonzero(self.rates.any(axis=0))
+        """The group of clusters, and of workloads, of each pair that may be served, shape (pairs,)."""
 
-    def solve(self, nodes: Floats, requests: Floats, allowed_kw: Floats | None, program: NDArray[np.intp]) -> Floats:
+    def solve(self, nodes: Floats, requests: Floats, allowed_kw: Floats | None, program: Ints) -> Floats:
         """Return the node-equivalents by cluster, workload and hour."""
         best = self.rates.max(axis=1)
         group_nodes, group_requests = _totals(self.clusters, nodes), _totals(self.workloads, requests)
@@ -193,30 +187,21 @@ class _Programs:
         matrices = self._matrices(best, None if allowed_kw is None else unit_kw)
         demand_rows = range(self.steps.width.size, self.steps.width.size + len(demand))
         objectives = self._objectives(best, slice(demand_rows.start, demand_rows.stop), matrices)
+        # An insatiable group of workloads fills every cluster it is offered. It must come after all others, which
+        # are met in full whatever it loses, and gain wherever it is offered room.
         filled: list[tuple[int, int]] = []
-        met = list(demand_rows)
-        for kind in self._insatiable(group_requests) if allowed_kw is None else ():
-            filled = [(int(self.on[pair]), int(pair)) for pair in np.flatnonzero(self.of == kind)]
-            met.remove(demand_rows[kind])
+        met, insatiable = list(demand_rows), np.flatnonzero((group_requests >= PLENTY).all(axis=1))
+        if allowed_kw is None and insatiable.size == 1:
+            pairs = np.flatnonzero(self.of == insatiable)
+            comes_last = (np.delete(self.levels, insatiable) < self.levels[insatiable]).all()
+            if comes_last and (self.rates[:, self.on[pairs], insatiable] > 0.0).all():
+                filled = [(int(self.on[pair]), int(pair)) for pair in pairs]
+                met.remove(demand_rows[int(insatiable[0])])
         solution = maximise(matrices, objectives, met, shares, program, filled)
         given = np.zeros((*self.rates.shape[1:], nodes.shape[1]))
         for c, w, nodes_given in zip(self.on.tolist(), self.of.tolist(), solution, strict=False):  # steps come after
             np.multiply(nodes_given, scale, out=given[c, w])
-        return self._shared(given, nodes, requests)
-
-    def _insatiable(self, requests: Floats) -> list[int]:
-        """Return the group of workloads that fills every cluster it is offered, if there is one; none where it cannot.
-
-        It must come after all others, which are met in full whatever it loses, and gain wherever it is offered room.
-        """
-        rows = np.flatnonzero((requests >= PLENTY).all(axis=1)).tolist()
-        if len(rows) != 1 or (np.delete(self.levels, rows) >= self.levels[rows]).any():
-            return []
-        rates = self.rates[:, :, rows[0]]
-        return rows if (rates[:, self.on[self.of == rows[0]]] > 0.0).all() else []
-
-    def _shared(self, given: Floats, nodes: Floats, requests: Floats) -> Floats:
-        """Share what groups give and get: clusters by their nodes, workloads by their demand."""
+        # What groups give and get is shared: clusters by their nodes, workloads by their demand.
         groups, kinds = self.clusters.argmax(axis=0), self.workloads.argmax(axis=0)
         if (groups.size, kinds.size) != given.shape[:2]:
             given = given[np.ix_(groups, kinds)]
@@ -272,16 +257,13 @@ class _Programs:
         """
         tokens, kw = np.log(self.tokens), np.log(np.maximum(self.steps.kw, _NONE))
         rates = np.log(np.maximum(self.rates, _NONE))
-        pairs = (
-            3.0 * rates[:, self.on, self.of] + 5.0 * kw[self.on, 0] + 7.0 * tokens[:, self.of] + self.levels[self.of]
-        )
+        pairs = 3.0 * rates[:, self.on, self.of] + 5.0 * kw[self.on, 0] + 7.0 * tokens[:, self.of]
+        pairs += self.levels[self.of]
         steps = 3.0 * rates.mean(axis=2)[:, None, :] + 5.0 * kw.T[1:]
         return np.asarray(2.0 + np.cos(np.hstack((pairs, steps.reshape(len(rates), -1)))))
 
 
-def _patterns(
-    rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]]:
+def _patterns(rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps) -> Iterator[tuple[Ints, Ints, Ints]]:
     """Yield the first that each cluster and each workload is alike to, and the programs in which it is so.
 
     Clusters are alike that have the same steps and serve every workload at the same rate; workloads, that have the same
@@ -301,26 +283,7 @@ def _patterns(
         yield first[: rates.shape[1]], first[rates.shape[1] :], np.flatnonzero(pattern.ravel() == number)
 
 
-def _programs(
-    rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps, alike: tuple[NDArray[np.intp], NDArray[np.intp]]
-) -> _Programs:
-    """Put together what is alike."""
-    (clusters, first), (workloads, of) = _members(alike[0]), _members(alike[1])
-    rates = rates[:, first][:, :, of]
-    pairs = np.nonzero(rates.any(axis=0))
-    return _Programs(
-        clusters=clusters,
-        workloads=workloads,
-        rates=rates,
-        tokens=tokens[:, of],
-        levels=np.asarray(levels)[of],
-        steps=steps.of(first),
-        on=pairs[0],
-        of=pairs[1],
-    )
-
-
-def _members(alike: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
+def _members(alike: Ints) -> tuple[Floats, Ints]:
     """Return 1 for a member of a group, shape (groups, members), and the first member of each."""
     first = distinct(alike)
     return (alike == first[:, None]).astype(np.float64), first

@@ -59,11 +59,6 @@ class Room:
     used: Floats
     """Nodes at work, updated by routing."""
 
-    @staticmethod
-    def empty(usable: Floats, preferred_utilisation: float) -> Room:
-        """Return the room of clusters on which nothing runs yet."""
-        return Room(usable=usable, preferred_utilisation=preferred_utilisation, used=np.zeros_like(usable))
-
     def preferred(self, cluster: int, hours: Hours) -> Floats:
         """Return the nodes of a cluster that are filled in order, shape (some hours,)."""
         return part_of(self.usable[cluster], hours) * self.preferred_utilisation
@@ -104,7 +99,8 @@ class Router:
         self.plan, self.window = plan, window
         self.routes = routes_of(plan, window) if routes is None else routes
         shape = (len(plan.workloads), window.nodes.shape[1])
-        self.room = Room.empty(window.nodes, plan.preferred_utilisation)
+        used = np.zeros_like(window.nodes)
+        self.room = Room(usable=window.nodes, preferred_utilisation=plan.preferred_utilisation, used=used)
         pairs = [(c, w) for w, route in enumerate(self.routes) for c in sorted(route.order)]
         self.served = dict(zip(pairs, np.zeros((len(pairs), shape[1])), strict=True))
         """Requests by cluster and workload, where it may go there, shape (hours,)."""
@@ -224,8 +220,7 @@ class Router:
             self._defer(order[: place + 1], at_once=False)
 
         def tokens(requests: Floats) -> float:  # at their mean length of the first month
-            waiting = order[urgent:]
-            return float(sum(requests[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in waiting))
+            return float(sum(requests[w].sum() * self.plan.workloads[w].tokens_per_request[0] for w in order[urgent:]))
 
         if at_once is None or not (lost := tokens(self.shed)):
             return
@@ -317,16 +312,13 @@ class Router:
             for place, other in enumerate(which[:-1]):
                 if c in self.routes[other].order:
                     tenants[place] |= not_closed & (in_hours(self.served[c, other], hours) > 0.0)
-        improvable: Ints = hours[~(full & (tenants.sum(axis=0) <= 1))]
-        return improvable
+        return np.asarray(hours[~(full & (tenants.sum(axis=0) <= 1))])
 
     def _evenly_lit(self, hours: Ints) -> Ints:
         """Return some hours less those dark in part in which a provider carries what comes in the dark."""
         if self.window.lit_fraction is None or not self.window.carried_requests:
             return hours
-        lit = self.window.lit_fraction[hours]
-        even: Ints = hours[(lit == 0.0) | (lit == 1.0)]
-        return even
+        return np.asarray(hours[np.isin(self.window.lit_fraction[hours], (0.0, 1.0))])
 
     def _is_undone(self, index: int, hours: Ints) -> Bools:
         """Say whether a workload was shed for want of room in some hours."""
@@ -465,7 +457,8 @@ def with_carried(plan: Plan, window: WindowInput, routes: Sequence[Route] | None
         return window
     routes = routes_of(plan, window) if routes is None else routes
     dark = 1.0 - window.lit_fraction
-    room = Room.empty(window.nodes * (1.0 - plan.on_site)[:, None] * dark, 1.0)
+    alone = window.nodes * (1.0 - plan.on_site)[:, None] * dark
+    room = Room(usable=alone, preferred_utilisation=1.0, used=np.zeros_like(alone))
     carried: dict[tuple[int, int], Floats] = {}
     for w in plan.by_priority:
         if not plan.workloads[w].deadline_h:
@@ -485,8 +478,8 @@ def allowed_loads(plan: Plan, requests: Floats) -> Floats:
     cells = round(LOAD_CELLS / MOST_LOAD)
 
     def kept(missed: Floats) -> Floats:
-        in_time = np.minimum.accumulate(missed[..., : cells + 1] <= 1.0 - plan.promise.in_time_fraction, axis=-1)
-        return np.asarray((in_time.sum(axis=-1) - 1) / cells)
+        attainment = np.minimum.accumulate(missed[..., : cells + 1] <= 1.0 - plan.slo_target.attainment, axis=-1)
+        return np.asarray((attainment.sum(axis=-1) - 1) / cells)
 
     by_pair = kept(plan.late_tables + plan.refused_tables)
     by_pair[:, [w for w, workload in enumerate(plan.workloads) if workload.deadline_h]] = 1.0
@@ -523,17 +516,7 @@ def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
             tokens = workload.tokens_per_request.take(months)
             if np.any(table[list(workload.cluster_order), w] <= 0.0):
                 outgrown = np.all(table[:, w] <= 0.0, axis=0).take(months)
-        routes.append(
-            Route(
-                tiers=workload.cluster_tiers,
-                rates=rates,
-                tokens_per_request=tokens,
-                rented=workload.rented_tiers,
-                allowed=None if not workload.rented_tiers else any_wait if workload.deadline_h else waits,
-                outgrown=outgrown,
-            )
-        )
+        rented, allowed = workload.rented_tiers, any_wait if workload.deadline_h else waits
+        where = (workload.cluster_tiers, rates, tokens, rented, allowed if rented else None, outgrown)
+        routes.append(Route(*where))
     return routes
-
-
-_FEW = 0.25  # below this share of hours, working on the hours alone is cheaper than on whole arrays

@@ -6,12 +6,13 @@ meanwhile; without one the whole horizon is a single window. Results do not depe
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,15 +86,11 @@ class Simulation:
         self.env.process(site_outages(self.env, plan, self.log, streams))
         self.months: list[MonthFigures] = []
         if isinstance(self.shop, RepairShopProcess):
-            self._start(started, self.shop, streams)
+            shared = RunContext(plan=plan, shop=self.shop, supply=self.supply, log=self.log, months=self.months)
+            for name, process in started.items():  # each has random numbers of its own
+                world = SimulationContext(self.env, name, streams(f"process/{name}"), shared)
+                self.env.process(guarded(process, world))
         self.demand_requests = _demand_requests(plan.demand, streams)
-
-    def _start(self, processes: Mapping[str, Process], shop: RepairShopProcess, streams: Streams) -> None:
-        """Set processes going, each with random numbers of its own."""
-        shared = RunContext(plan=self.plan, shop=shop, supply=self.supply, log=self.log, months=self.months)
-        for name, process in processes.items():
-            world = SimulationContext(self.env, name, streams(f"process/{name}"), shared)
-            self.env.process(guarded(process, world))
 
     def run(self, window_edges_h: Sequence[int]) -> Run:
         """Run all windows between the given hours, the last being the end of the horizon.
@@ -113,8 +110,7 @@ class Simulation:
             self.histories.take_up(last)
             for begin, end, sizes in self._parts(first, last):
                 speed, incidents = self.histories.speeds(begin, end)
-                lit = self._lit_fraction(begin, end)
-                machines = self._node_hours(begin, end, lit)
+                lit, machines = self._node_hours(begin, end)
                 inputs.append(
                     WindowInput(
                         first_hour=begin,
@@ -132,15 +128,17 @@ class Simulation:
                 windows.append(evaluate_window(self.plan, inputs[-1]))
                 waiting = windows[-1].waiting_requests
                 node_hours.append(machines)
-            if self.watched:
-                self._close_months(last, windows, node_hours, review)
-        return Run(
-            inputs=tuple(inputs),
-            windows=tuple(windows),
-            node_hours=tuple(node_hours),
-            log=self.log,
-            shop=self.shop,
-        )
+            edges = self.plan.month_edges_h
+            ended = range(len(self.months), int(np.searchsorted(edges, last, side="right")) - 1)
+            if not self.watched or not ended:
+                continue
+            begun = next(n for n, w in enumerate(windows) if w.first_hour + w.nodes.shape[1] > edges[ended.start])
+            for figures in _figures(self.plan, ended, windows[begun:], node_hours[begun:]):
+                self.months.append(figures)
+                if review is not None:
+                    review.close_month(figures)
+        done = (tuple(inputs), tuple(windows), tuple(node_hours))
+        return Run(inputs=done[0], windows=done[1], node_hours=done[2], log=self.log, shop=self.shop)
 
     def _end(self, first: int, window_edges_h: Sequence[int], review: Review | None) -> int:
         """Return where the window ends that begins in an hour."""
@@ -164,42 +162,24 @@ class Simulation:
             (first + begin, first + end, tuple(which[:, begin].tolist())) for begin, end in itertools.pairwise(edges)
         ]
 
-    def _close_months(
-        self, end_h: int, windows: list[WindowResult], node_hours: list[NodeHours], review: Review | None
-    ) -> None:
-        """Sum up the months that have ended, and let the review look at each."""
-        edges = self.plan.month_edges_h
-        finished = range(len(self.months), int(np.searchsorted(edges, end_h, side="right")) - 1)
-        if not finished:
-            return
-        begun = next(n for n, w in enumerate(windows) if w.first_hour + w.nodes.shape[1] > edges[finished.start])
-        for figures in _figures(self.plan, finished, windows[begun:], node_hours[begun:]):
-            self.months.append(figures)
-            if review is not None:
-                review.close_month(figures)
+    def _node_hours(self, first: int, last: int) -> tuple[Floats | None, NodeHours]:
+        """Return the share of each hour in which the site has power, None where it always has, and nodes by hour.
 
-    def _node_hours(self, first: int, last: int, lit: Floats | None) -> NodeHours:
-        """Return nodes by hour in a part of the window, each averaged over its hour."""
+        Of a part of the window, each averaged over its hour.
+        """
         known = self.histories
         present, failed = (
             np.stack([course.by_hour(first, last) for course in courses]) for courses in (known.present, known.failed)
         )
         np.maximum(failed, 0.0, out=failed)
         np.minimum(failed, present, out=failed)
-        healthy = present - failed
-        dark = np.zeros(present.shape)
-        if lit is not None:
+        lit, healthy, dark = None, present - failed, np.zeros(present.shape)
+        if events := [event for event in self.log.site if event.start_h < last and event.end_h > first]:
+            times = np.array([time_h for event in events for time_h in event])  # outages follow one another
+            lit = steps_by_hour(times, np.tile([0.0, 1.0], len(events)), first, last - first)
             np.multiply(healthy, 1.0 - lit, out=dark, where=self.plan.on_site[:, None] > 0.0)
             healthy -= dark
-        return NodeHours(present=present, failed=failed, dark=dark, healthy=healthy)
-
-    def _lit_fraction(self, first: int, last: int) -> Floats | None:
-        """Return the share of each hour in which the site has power; None where it always has."""
-        events = [event for event in self.log.site if event.start_h < last and event.end_h > first]
-        if not events:
-            return None
-        times = np.array([time_h for event in events for time_h in event])  # outages follow one another
-        return steps_by_hour(times, np.tile([0.0, 1.0], len(events)), first, last - first)
+        return lit, NodeHours(present=present, failed=failed, dark=dark, healthy=healthy)
 
 
 def _figures(
@@ -238,7 +218,7 @@ def _figures(
     figures = (
         quantities.utilisation(busy, quantities.in_service(present, failed)),
         quantities.shed_share(lost, asked),
-        1.0 - quantities.in_time(missed.sum(axis=1), settled.sum(axis=1)),
+        1.0 - quantities.attainment(missed.sum(axis=1), settled.sum(axis=1)),
     )
     # A month without machines or requests gives no reason to act: nothing to divide by counts as nothing.
     for utilisation, shed_fraction, missed_fraction in zip(*(np.nan_to_num(f).tolist() for f in figures), strict=True):
@@ -343,7 +323,19 @@ class Histories:
 
     def __init__(self, plan: Plan, log: ChangeLog, shop: RepairShop | RepairShopProcess) -> None:
         self.log, self.shop = log, shop
-        self.twins = _twins(plan)
+        self.twins: dict[Pair, Pair] = {}
+        """For each cluster and workload the first that shares its history of speed. Clusters of one stack and workloads
+        of one model do, but for precision, for the roofline and the date of the first image, which decide what releases
+        gain, and for bring-ups, which each part has of its own."""
+        first: dict[tuple[str, str, int, str, float, tuple[float, ...]], Pair] = {}
+        for w, workload in enumerate(plan.workloads):
+            for c in workload.cluster_order:
+                cluster, wide = plan.clusters[c], float(plan.software.wide_precision_factor[c, w])
+                apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
+                ends = (float(plan.software.roofline_log_gain[c, w]), float(plan.software.dated_log_gain[c, w]))
+                course = (*ends, plan.software.clock_h[c])
+                key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
+                self.twins[c, w] = first.setdefault(key, (c, w))
         self._speeds = {twin: _Speed() for twin in self.twins.values()}
         self.present, self.failed = ([Course(0.0) for _ in plan.clusters] for _ in range(2))
         """By cluster, nodes delivered and not retired, and those out of service for a hardware fault."""
@@ -362,12 +354,6 @@ class Histories:
 
     def take_up(self, until_h: float) -> None:
         """Begin a window with all that happens before its end, which has to be known by now."""
-        self._take_up_software(until_h)
-        self._take_up_changes(until_h)
-        self._take_up_outages(until_h)
-        self._until_h = until_h
-
-    def _take_up_software(self, until_h: float) -> None:
         self._software += self.log.software[self._read_software :]
         self._read_software = len(self.log.software)
         steps: dict[Pair, list[Step]] = {twin: [] for twin in self._speeds}
@@ -379,34 +365,31 @@ class Histories:
         self._software = [event for event in self._software if event.time_h >= until_h]
         for twin, speed in self._speeds.items():
             speed.go_on(steps[twin])
-
-    def _take_up_changes(self, until_h: float) -> None:
         self._changes += self.log.changes[self._read_changes :]
         self._read_changes = len(self.log.changes)
-        due = sorted(change for change in self._changes if change.time_h < until_h)
+        changes = sorted(change for change in self._changes if change.time_h < until_h)
         self._changes = [change for change in self._changes if change.time_h >= until_h]
         for index, (course, per_node) in enumerate(zip(self.present, self._per_node.tolist(), strict=True)):
-            here = [change for change in due if change.cluster == index]
-            nodes = itertools.accumulate((change.accelerators / per_node for change in here), initial=course.level)
-            course.go_on([change.time_h for change in here], list(nodes)[1:])
-
-    def _take_up_outages(self, until_h: float) -> None:
-        """Take up when those outages begin and end that are new, or had not ended."""
+            moves = [change for change in changes if change.cluster == index]
+            counts = itertools.accumulate((change.accelerators / per_node for change in moves), initial=course.level)
+            course.go_on([change.time_h for change in moves], list(counts)[1:])
+        # When those outages begin and end that are new, or had not ended.
         rows = self._open + self.shop.rows[self._outages :]
         self._outages = len(self.shop.rows)
         cluster = np.array([row.claim.cluster for row in rows], dtype=np.intp)
         times_h = np.array([row.start_h for row in rows] + [row.end_h for row in rows])
         np.minimum(times_h, np.tile(self._retire_h[cluster], 2), out=times_h)
         self._open = [row for row, end_h in zip(rows, times_h[len(rows) :].tolist(), strict=True) if end_h >= until_h]
-        due = np.flatnonzero((times_h >= self._until_h) & (times_h < until_h))
-        due = due[np.argsort(times_h[due], kind="stable")]
+        ends = np.flatnonzero((times_h >= self._until_h) & (times_h < until_h))
+        ends = ends[np.argsort(times_h[ends], kind="stable")]
         groups = np.array([row.groups for row in rows], dtype=np.intp)
         nodes = groups * self._per_group[cluster] / self._per_node[cluster]
-        times_h, owner, deltas = times_h[due], np.tile(cluster, 2)[due], np.concatenate((nodes, -nodes))[due]
+        times_h, owner, deltas = times_h[ends], np.tile(cluster, 2)[ends], np.concatenate((nodes, -nodes))[ends]
         for index, course in enumerate(self.failed):
             here = np.flatnonzero(owner == index)
             levels = np.cumsum(np.concatenate(([course.level], deltas[here])))
             course.go_on(times_h[here], levels[1:])
+        self._until_h = until_h
 
     def speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, SpeedLoss]]:
         """Return speed against day one, and what open incidents take of it, where there is any of either.
@@ -420,25 +403,6 @@ class Histories:
             {pair: speed[twin] for pair, twin in self.twins.items() if twin in speed},
             {pair: slow for pair, twin in self.twins.items() if (slow := slowed.get(twin)) is not None},
         )
-
-
-def _twins(plan: Plan) -> dict[Pair, Pair]:
-    """Return for each cluster and workload the first that shares its history of speed.
-
-    Clusters of one stack and workloads of one model do, but for precision, for the roofline and the date of the first
-    image, which decide what releases gain, and for bring-ups, which each part has of its own.
-    """
-    first: dict[tuple[str, str, int, str, float, tuple[float, ...]], Pair] = {}
-    twins: dict[Pair, Pair] = {}
-    for w, workload in enumerate(plan.workloads):
-        for c in workload.cluster_order:
-            cluster, wide = plan.clusters[c], float(plan.software.wide_precision_factor[c, w])
-            apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
-            ends = (float(plan.software.roofline_log_gain[c, w]), float(plan.software.dated_log_gain[c, w]))
-            course = (*ends, plan.software.clock_h[c])
-            key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
-            twins[c, w] = first.setdefault(key, (c, w))
-    return twins
 
 
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD, _M_ARENA_MAX = -3, -1, -8  # malloc.h of glibc
@@ -467,23 +431,14 @@ def keep_memory() -> bool:
     asked = ((_M_MMAP_THRESHOLD, 2**30), (_M_TRIM_THRESHOLD, _LARGEST), (_M_ARENA_MAX, 1))
     if not all(options(*option) for option in asked):
         return False
-    _ask_for_huge_pages(library)
-    return True
-
-
-def _ask_for_huge_pages(library: ctypes.CDLL) -> None:
-    """Have what the C library will hand out next come from the system in pages of 2 MB, where it has them.
-
-    So a replication fetches its memory in tens of steps and not in thousands, a fork's too, and the processor knows
-    the addresses of all of it: that takes a thirtieth off its time. The array is let go at once, and its place kept.
-    """
-    try:
+    # What it will hand out next comes in pages of 2 MB: a replication, a fork's too, fetches its memory in tens of
+    # steps and not in thousands, which takes a thirtieth off its time. The array is let go at once, and its place kept.
+    with contextlib.suppress(MemoryError):  # a system that promises no more than it has
         place = np.empty(_HUGE_BYTES, dtype=np.uint8)
-    except MemoryError:  # a system that promises no more than it has
-        return
-    begin = -(-place.ctypes.data // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
-    size = place.ctypes.data + _HUGE_BYTES - begin
-    library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _MADV_HUGEPAGE)  # one that has none says so
+        begin = -(-place.ctypes.data // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+        size = place.ctypes.data + _HUGE_BYTES - begin
+        library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), _MADV_HUGEPAGE)  # one that has none says so
+    return True
 
 
 def fetch_memory(size_bytes: int) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
@@ -42,12 +43,7 @@ class Failures:
 
 
 def draw_failures(
-    plan: ReliabilityPlan,
-    cluster: ClusterPlan,
-    start_h: Floats,
-    first_node: int,
-    end_h: float,
-    draw: np.random.Generator,
+    plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, draw: Generator
 ) -> Failures:
     """Draw every failure of nodes that enter service at ``start_h`` (shape (nodes,)) until the horizon's end.
 
@@ -74,24 +70,31 @@ def draw_failures(
             node[part] = np.minimum(np.searchsorted(running, place[part] * running[-1], side="right"), nodes - 1)
     age[:steady_count] = moment[:steady_count] * exposure[node[:steady_count]]
     age[steady_count:] = -tau * np.log1p(-moment[steady_count:] * reached[node[steady_count:]])
-    severity, cause, group = _marks(plan, cluster, kind, heal)
+    rates = np.array([cause.per_node_h for cause in plan.causes])
+    edges = np.cumsum(rates) / rates.sum() if rates.sum() > 0 else np.ones(len(plan.causes))
+    cause = np.minimum(np.searchsorted(edges, kind, side="right"), len(plan.causes) - 1)
+    soft = np.array([c.soft_fraction for c in plan.causes])[cause]
+    medium = soft + np.array([c.medium_fraction for c in plan.causes])[cause]
+    severity = np.where(heal < soft, SOFT, np.where(heal < medium, MEDIUM, HARD)).astype(np.int64)
+    # The fraction left over of the number that picked the cause picks the group.
+    groups = cluster.accelerators_per_node // cluster.group_accelerators
+    takes_node = np.array([c.whole_node for c in plan.causes])[cause] | (groups == 1)
+    below = np.where(cause > 0, edges[cause - 1], 0.0)
+    within = np.clip((kind - below) / np.maximum(edges[cause] - below, 1e-300), 0.0, 1.0 - 1e-12)
+    # Repairs are lognormal, with each severity's mean and the common coefficient of variation.
+    sigma = np.sqrt(np.log1p(plan.repair_cv**2))
     return Failures(
         time_h=start_h[node] + age,
         node=node + first_node,
-        group=group,
-        cause=cause,
+        group=np.where(takes_node, -1, (within * groups).astype(np.int64)),
+        cause=cause.astype(np.int64),
         severity=severity,
-        repair_h=_repair_h(plan, severity, spread),
+        repair_h=np.array(plan.repair_h)[severity] * np.exp(sigma * spread - 0.5 * sigma**2),
     )
 
 
 def draw_interruptions(
-    plan: ReliabilityPlan,
-    cluster: ClusterPlan,
-    start_h: Floats,
-    first_node: int,
-    end_h: float,
-    draw: np.random.Generator,
+    plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, draw: Generator
 ) -> Failures:
     """Draw when spot nodes are taken back: a Poisson process for each, exponential times until another stands in.
 
@@ -110,29 +113,3 @@ def draw_interruptions(
         severity=np.full(node.size, SOFT),
         repair_h=draw.exponential(rent.interruption_h, node.size),
     )
-
-
-def _marks(
-    plan: ReliabilityPlan, cluster: ClusterPlan, kind: Floats, heal: Floats
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return severity, cause and group from uniform numbers; the fraction left over picks the group."""
-    rates = np.array([cause.per_node_h for cause in plan.causes])
-    edges = np.cumsum(rates) / rates.sum() if rates.sum() > 0 else np.ones(len(plan.causes))
-    cause = np.minimum(np.searchsorted(edges, kind, side="right"), len(plan.causes) - 1)
-    soft = np.array([c.soft_fraction for c in plan.causes])[cause]
-    medium = soft + np.array([c.medium_fraction for c in plan.causes])[cause]
-    severity = np.where(heal < soft, SOFT, np.where(heal < medium, MEDIUM, HARD))
-    groups = cluster.accelerators_per_node // cluster.group_accelerators
-    takes_node = np.array([c.whole_node for c in plan.causes])[cause] | (groups == 1)
-    below = np.where(cause > 0, edges[cause - 1], 0.0)
-    width = np.maximum(edges[cause] - below, 1e-300)
-    within = np.clip((kind - below) / width, 0.0, 1.0 - 1e-12)
-    group = np.where(takes_node, -1, (within * groups).astype(np.int64))
-    return severity.astype(np.int64), cause.astype(np.int64), group
-
-
-def _repair_h(plan: ReliabilityPlan, severity: NDArray[np.int64], standard: Floats) -> Floats:
-    """Return lognormal repair times with each severity's mean and the common coefficient of variation."""
-    sigma = np.sqrt(np.log1p(plan.repair_cv**2))
-    times: Floats = np.array(plan.repair_h)[severity] * np.exp(sigma * standard - 0.5 * sigma**2)
-    return times

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import Hours, part_of, safe_denominator
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
@@ -145,7 +144,7 @@ class WindowResult:
         return self.replicas[:, -1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """Where one workload may go and how fast it is served there."""
 
@@ -160,7 +159,7 @@ class Route:
     allowed: Floats | None = None
     """Share of their nodes up to which the others' waits allow it, shape (clusters, hours or 1); None where none is
     rented."""
-    outgrown: NDArray[np.bool_] | None = None
+    outgrown: Bools | None = None
     """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
     divisors: Mapping[int, Floats] = field(init=False)
     """By cluster, the rates to divide by: infinity in place of zero, for where nothing is served nothing works."""
@@ -198,7 +197,7 @@ class Route:
         return requests / (rate if rate.size == 1 else part_of(rate, hours))
 
 
-def serving(routes: Sequence[Route], workloads: Sequence[int]) -> NDArray[np.intp]:
+def serving(routes: Sequence[Route], workloads: Sequence[int]) -> Ints:
     """Return the clusters that serve any of some workloads, in their order."""
     return np.array(sorted({cluster for workload in workloads for cluster in routes[workload].order}), dtype=np.intp)
 
@@ -256,7 +255,7 @@ class Residence:
     """Most at once, whole."""
     held_node_h: Floats
     """Node-hours that may serve it: of its replicas, or of the cluster where any share of it may."""
-    load_node_h: Floats
+    weight_load_node_h: Floats
     """Node-hours in which weights were loaded."""
 
 
@@ -270,10 +269,8 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     served, nodes, busy, placed, loading = (
         _hourly(windows, name) for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
     )
-    deployments, size = (
-        placement.deployments,
-        np.array([deployment.nodes_per_replica for deployment in placement.deployments]),
-    )
+    deployments = placement.deployments
+    size = np.array([deployment.nodes_per_replica for deployment in deployments])
     replicas, held, load = (np.zeros((size.size, plan.hours)) for _ in range(3))
     rates = np.moveaxis(plan.requests_per_node_h, 2, 0)
     for c, whole_replicas in enumerate(placement.placed):
@@ -294,7 +291,7 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     return Residence(
         replicas=np.maximum.reduceat(replicas, starts, axis=1).T,
         held_node_h=np.add.reduceat(held, starts, axis=1).T,
-        load_node_h=np.add.reduceat(load, starts, axis=1).T,
+        weight_load_node_h=np.add.reduceat(load, starts, axis=1).T,
     )
 
 

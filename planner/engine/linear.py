@@ -12,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import in_hours
 
-Indices = NDArray[np.intp]
 _TOLERANCE = 1e-9  # matrices, objectives and right-hand sides are scaled to about 1
 _MOST_CELLS = 2**21  # of tableaus held at once: 16 MB
 _STEPS_PER_ROW = 100  # a program takes a few; more would be a circle that rounding has closed
@@ -28,7 +26,7 @@ def maximise(
     objectives: Floats,
     met: Sequence[int],
     limits: Floats,
-    program: Indices,
+    program: Ints,
     filled: Sequence[tuple[int, int]] = (),
 ) -> Floats:
     """Return x ≥ 0 with A x ≤ b that maximises the first objective, then the second, and so on; shape (n, hours).
@@ -61,7 +59,7 @@ def maximise(
     return solution[:columns]
 
 
-def _fill(tableaus: Floats, bases: Indices, filled: Indices, levels: Floats, program: Indices) -> None:
+def _fill(tableaus: Floats, bases: Ints, filled: Ints, levels: Floats, program: Ints) -> None:
     """Fill some rows, each by the column beside it in ``filled``, of shape (rows, 2).
 
     No column has a part in two of them, so they can enter all at once.
@@ -79,7 +77,7 @@ def _fill(tableaus: Floats, bases: Indices, filled: Indices, levels: Floats, pro
         levels[row] = level
 
 
-def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, program: Indices) -> None:
+def _meet(tableaus: Floats, bases: Ints, met: Ints, levels: Floats, program: Ints) -> None:
     """Meet some rows in full, each by the column that does so at the least cost, or by its slack where none can."""
     programs, rows = np.arange(len(bases))[:, None], bases.shape[1]
     columns = slice(tableaus.shape[2] - rows)
@@ -99,7 +97,7 @@ def _meet(tableaus: Floats, bases: Indices, met: Indices, levels: Floats, progra
     bases[:, met] = np.where(can, entering, bases[:, met])
 
 
-def _mend(tableaus: Floats, bases: Indices, group: Indices, levels: Floats, solution: Floats) -> None:
+def _mend(tableaus: Floats, bases: Ints, group: Ints, levels: Floats, solution: Floats) -> None:
     """Take dual simplex steps until no row is overfilled; write what the columns come to, shape (n + m, hours).
 
     ``tableaus`` has shape (groups, m + levels, n + m), ``bases`` (groups, m) and ``levels``, what the basic columns
@@ -135,19 +133,19 @@ def _mend(tableaus: Floats, bases: Indices, group: Indices, levels: Floats, solu
     _write(solution, hours, bases[group], levels)
 
 
-def _write(solution: Floats, hours: Indices, bases: Indices, levels: Floats) -> None:
+def _write(solution: Floats, hours: Ints, bases: Ints, levels: Floats) -> None:
     """Write what the basic columns of some hours come to; ``bases`` has shape (some hours, m)."""
     solution[bases.T, hours] = np.maximum(levels, 0.0)
 
 
-def _first(holds: NDArray[np.bool_]) -> Indices:
+def _first(holds: Bools) -> Ints:
     """Return the first row in which each column is true; numpy's own argmax along rows takes ten times as long."""
     rank = np.arange(len(holds), 0, -1).astype(np.min_scalar_type(len(holds)))
-    highest: Indices = np.max(holds * rank[:, None], axis=0).astype(np.intp)
+    highest: Ints = np.max(holds * rank[:, None], axis=0).astype(np.intp)
     return len(holds) - highest
 
 
-def _cheapest(per_column: Floats, gains: Floats, able: NDArray[np.bool_]) -> Indices:
+def _cheapest(per_column: Floats, gains: Floats, able: Bools) -> Ints:
     """Return the column that is able to mend a row at the least loss a unit, one objective after the other.
 
     ``per_column`` is what a unit of a column mends, shape (..., columns), and ``gains`` what it gains, shape (...,
@@ -163,7 +161,7 @@ def _cheapest(per_column: Floats, gains: Floats, able: NDArray[np.bool_]) -> Ind
     return np.asarray(able.argmax(axis=-1), dtype=np.intp)
 
 
-def _pivot(tableaus: Floats, place: tuple[Indices, Indices], levels: Floats, leaving: Floats, group: Indices) -> Floats:
+def _pivot(tableaus: Floats, place: tuple[Ints, Ints], levels: Floats, leaving: Floats, group: Ints) -> Floats:
     """Put a column in a row's place, one of each for each tableau; return the levels after it, shape (m, hours).
 
     ``leaving`` is the level of that row in each hour.

@@ -111,7 +111,7 @@ class Purchase(NamedTuple):
     time_h: float
     cluster: int
     nodes: int
-    prices_usd: tuple[float, float, float, float]
+    prices_usd: tuple[float, ...]
     """Price of a node: accelerators, host, network, storage."""
     placed_h: float = math.inf
     """When it was ordered, where its order says how it is paid; infinity where it is paid on delivery."""

@@ -55,10 +55,10 @@ def powered_nodes(plan: Plan, used: Floats, nodes: Floats, before: Floats | None
     that draws no less, and in hours at the power cap, which parks nodes itself. What an hour needs beyond those that
     were on is woken in it, and serves once it is awake: on − wake time · woken.
     """
-    parking = plan.site.parking
-    assert parking is not None
+    idle_power_down = plan.site.idle_power_down
+    assert idle_power_down is not None
     serves = np.any(plan.requests_per_node_h > 0.0, axis=(1, 2))[:, None]
-    on = np.minimum(np.maximum(np.ceil(used * (1.0 + parking.headroom_fraction) - _NONE), serves), nodes)
+    on = np.minimum(np.maximum(np.ceil(used * (1.0 + idle_power_down.headroom_fraction) - _NONE), serves), nodes)
     all_on_kw = it_kw(plan, used, nodes)
     on = np.where(parked_kw(plan, used, nodes, on) < all_on_kw, on, nodes)
     on[:, capped] = nodes[:, capped]
@@ -70,13 +70,13 @@ def powered_nodes(plan: Plan, used: Floats, nodes: Floats, before: Floats | None
     # A node that was repaired or delivered was not parked, and has nothing to wake from.
     woken = np.clip(on - on_before, 0.0, parked_before)
     last = np.stack((on[:, -1], parked[:, -1]))
-    return PoweredNodes(on=on, serving=on - parking.wake_h * woken, woken=woken, last=last)
+    return PoweredNodes(on=on, serving=on - idle_power_down.wake_h * woken, woken=woken, last=last)
 
 
 def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:
     """Return IT power by cluster with only some nodes on: on·kW(u / on) + (nodes − on)·parked; shape as ``nodes``."""
-    assert plan.site.parking is not None
-    return it_kw(plan, used, on) + (nodes - on) * plan.site.parking.parked_kw
+    assert plan.site.idle_power_down is not None
+    return it_kw(plan, used, on) + (nodes - on) * plan.site.idle_power_down.parked_kw
 
 
 def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floats, Floats]:

@@ -74,13 +74,11 @@ class SimulationContext:
     @property
     def last_month(self) -> Load | None:
         """How the last finished month went; None in the first."""
-        figures = self._run.months[-1] if self._run.months else None
-        if figures is None:
+        if not self._run.months:
             return None
-        by_cluster = dict(zip(self.clusters, figures.utilisation, strict=True))
-        return Load(
-            utilisation=by_cluster, shed_fraction=figures.shed_fraction, missed_fraction=figures.missed_fraction
-        )
+        month = self._run.months[-1]
+        by_cluster = dict(zip(self.clusters, month.utilisation, strict=True))
+        return Load(utilisation=by_cluster, shed_fraction=month.shed_fraction, missed_fraction=month.missed_fraction)
 
     @property
     def crews(self) -> Pool:
@@ -111,7 +109,7 @@ class SimulationContext:
         """Wait until fewer nodes of a cluster are down than its reserve, as planned work does: ``yield from`` it."""
         index, shop, plan = self._index(cluster), self._run.shop, self._run.plan.reliability
         while shop.nodes_down[index] >= (plan.reserve(shop.count(index)) if reserve is None else reserve):
-            yield shop.next_back(index)
+            yield shop.back[index]
 
     def take_out(self, cluster: str, nodes: Sequence[int], cause: str, kind: str = "") -> list[Claim]:
         """Take nodes out of service, whatever else keeps them down; hand the answer to :meth:`bring_back`."""
@@ -193,16 +191,12 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
             except StopIteration:
                 return
     except Exception as error:
-        raise ScenarioError(_blame(process, world, error)) from error
-
-
-def _blame(process: Process, world: SimulationContext, error: Exception) -> Problem:
-    """Say which process failed, on which line of it, at which hour."""
-    file = getattr(getattr(process, "__code__", None), "co_filename", None)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    line = frames[-1].lineno if frames else getattr(getattr(process, "__code__", None), "co_firstlineno", None)
-    what = str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
-    return Problem(file=file, line=line, message=f"process {world.name} failed at hour {world.now_h:g}: {what}")
+        code = getattr(process, "__code__", None)
+        file, line = getattr(code, "co_filename", None), getattr(code, "co_firstlineno", None)
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        what = str(error) if isinstance(error, PlannerError) else f"{type(error).__name__}: {error}"
+        message = f"process {world.name} failed at hour {world.now_h:g}: {what}"
+        raise ScenarioError(Problem(file=file, line=frames[-1].lineno if frames else line, message=message)) from error
 
 
 def load_process(named: str) -> Process:
@@ -288,13 +282,8 @@ def rollouts(world: SimulationContext, work: PlannedWork, reserve: int | None = 
         number += 1
         yield world.timeout(max(0.0, number * work.every_h - world.now_h))
         begun_h = world.now_h
-        yield simpy.AllOf(
-            world.env,
-            [
-                world.env.process(_drain(world, cluster, world.nodes(cluster), cause, work.length_h, reserve))
-                for cluster in world.on_site
-            ],
-        )
+        drains = [_drain(world, name, world.nodes(name), cause, work.length_h, reserve) for name in world.on_site]
+        yield simpy.AllOf(world.env, [world.env.process(drain) for drain in drains])
         world.note(f"round {number} done after {(world.now_h - begun_h) / HOURS_PER_DAY:.1f} days")
 
 

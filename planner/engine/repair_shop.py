@@ -36,45 +36,6 @@ DOMAIN, PLANNED = "domain", "planned"
 """What stands for the severity of a repair where a domain failed, and where nodes are drained for planned work."""
 
 
-class Staffing:
-    """How many crews and spares the nodes on site need, and from when; a provider mends its machines itself."""
-
-    def __init__(self, plan: ReliabilityPlan, clusters: Sequence[ClusterPlan]) -> None:
-        self.plan = plan
-        self.clusters = clusters
-        self.on_site = [0] * len(clusters)
-        """Nodes of each cluster that are there, or known to be on their way into service."""
-
-    @property
-    def accelerators(self) -> int:
-        """Accelerators on site."""
-        nodes = zip(self.on_site, self.clusters, strict=True)
-        return sum(count * cluster.accelerators_per_node for count, cluster in nodes if not cluster.is_hosted)
-
-    def crews(self) -> int:
-        """Return the crews for the accelerators on site."""
-        return self.plan.crews.number(self.accelerators)
-
-    def crews_from(self, cluster: int, service_h: Floats) -> list[float]:
-        """Return when each crew begins that nodes need which enter service at these times, rising."""
-        there, size = self.accelerators, self.clusters[cluster].accelerators_per_node
-        if self.clusters[cluster].is_hosted:
-            return []
-        return _from(service_h, lambda more: self.plan.crews.number(there + more * size))
-
-    def spares_from(self, cluster: int, service_h: Floats) -> list[float]:
-        """Return when each spare is in stock that nodes need which enter service at these times, rising."""
-        there, size = self.on_site[cluster], self.clusters[cluster].accelerators_per_node
-        return _from(service_h, lambda more: self.plan.spares.number((there + more) * size, there + more))
-
-
-def _from(service_h: Floats, needed: Callable[[int], int]) -> list[float]:
-    """Return the hour at which the node enters service that makes one more needed, for each further one."""
-    wanted = range(needed(0) + 1, needed(service_h.size) + 1)
-    # Needs rise with nodes, so the node is found by halving: a few steps for each of thousands of nodes.
-    return [float(service_h[bisect_left(range(1, service_h.size), count, key=needed)]) for count in wanted]
-
-
 @dataclass(eq=False, slots=True)
 class Claim:
     """What keeps groups of accelerators down: a failure until it is repaired, or a process until it is done."""
@@ -116,7 +77,8 @@ class _Book:
         self.clusters = clusters
         self.causes = [cause.name for cause in plan.causes]
         self.hosted = [cluster.is_hosted for cluster in clusters]
-        self.staff = Staffing(plan, clusters)
+        self.on_site = [0] * len(clusters)
+        """Nodes of each cluster that are there, or known to be on their way into service."""
         self.rows: list[OutageRow] = []
         self.broken: list[tuple[float, int, int]] = []
         """When a part broke, in which cluster and node."""
@@ -124,6 +86,31 @@ class _Book:
     def now_h(self) -> float:
         """Return until when the shop has worked."""
         raise NotImplementedError
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators on site; a provider mends its machines itself."""
+        nodes = zip(self.on_site, self.clusters, strict=True)
+        return sum(count * cluster.accelerators_per_node for count, cluster in nodes if not cluster.is_hosted)
+
+    def staff(self, cluster: int, service_h: Floats) -> tuple[list[float], list[float]]:
+        """Return when each crew begins, and each spare is in stock, that nodes need which enter service then, rising.
+
+        Each comes with the node that makes one more needed.
+        """
+        there, here, size = self.on_site[cluster], self.accelerators, self.clusters[cluster].accelerators_per_node
+        mended = 0 if self.hosted[cluster] else size
+
+        def comes(needed: Callable[[int], int]) -> list[float]:
+            wanted = range(needed(0) + 1, needed(service_h.size) + 1)
+            # Needs rise with nodes, so the node is found by halving: a few steps for each of thousands of nodes.
+            return [float(service_h[bisect_left(range(1, service_h.size), count, key=needed)]) for count in wanted]
+
+        self.on_site[cluster] += service_h.size
+        return (
+            comes(lambda more: self.plan.crews.number(here + more * mended)),
+            comes(lambda more: self.plan.spares.number((there + more) * size, there + more)),
+        )
 
     def groups_of(self, cluster: int) -> int:
         """Return the groups of accelerators on each node of a cluster."""
@@ -207,12 +194,10 @@ class RepairShop(_Book):
     def admit(self, cluster: int, service_h: Floats) -> int:
         """Take in nodes of a cluster that enter service at these times, rising; return the index of the first."""
         first = len(self.node_up[cluster])
-        for time_h in self.staff.crews_from(cluster, service_h):
-            heapq.heappush(self.crews, time_h)
-        for time_h in self.staff.spares_from(cluster, service_h):
-            heapq.heappush(self.spares[cluster], time_h)
-        self._promise_anew(cluster)
-        self.staff.on_site[cluster] += service_h.size
+        for heap, times in zip((self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True):
+            for time_h in times:
+                heapq.heappush(heap, time_h)
+        self._reserve_anew(cluster)
         self._next_h = 0.0
         self.node_up[cluster] += [0.0] * service_h.size
         self.group_up[cluster] += [[0.0] * self.groups_of(cluster) for _ in range(service_h.size)]
@@ -239,7 +224,12 @@ class RepairShop(_Book):
                 continue  # what is down cannot fail again
             claim, needs = self.fail(cluster, time_h, node, group, cause, severity)
             claim.failed_h, claim.repair_h, back_h = time_h, repair_h, time_h + repair_h
-            ready_h = time_h if needs != HARD else self._part_ready_h(cluster, time_h)
+            ready_h = time_h
+            if needs == HARD:
+                # A part from stock, or the next that comes; its replacement is ordered now. Who fails later gets a part
+                # that comes later, so the one that comes next can be promised at once.
+                stock, ready_h = self.spares[cluster], time_h + self.plan.rma_h
+                ready_h = max(heapq.heapreplace(stock, ready_h), time_h) if stock else ready_h
             # With a queue a crew may be free, but then it is not this one's turn.
             if needs == SOFT or (ready_h <= time_h and not self._for_crews and self.crews[0] <= time_h):
                 claim.begin_h = time_h
@@ -269,15 +259,7 @@ class RepairShop(_Book):
         self._begin_until(end_h)
         self.worked_h = end_h
 
-    def _part_ready_h(self, cluster: int, time_h: float) -> float:
-        """Take a part from stock, or the next that comes; a replacement is ordered the moment one is needed.
-
-        Who fails later gets a part that comes later, so the one that comes next can be promised at once.
-        """
-        stock, back_h = self.spares[cluster], time_h + self.plan.rma_h
-        return max(heapq.heapreplace(stock, back_h), time_h) if stock else back_h
-
-    def _promise_anew(self, cluster: int) -> None:
+    def _reserve_anew(self, cluster: int) -> None:
         """Hand new spares to those who wait longest, where they come before the parts they were promised."""
         stock, jobs = self.spares[cluster], [entry for entry in self._for_parts if entry[2].cluster == cluster]
         for ready_h, _, _ in jobs:
@@ -329,8 +311,8 @@ class RepairShop(_Book):
         def leaves(claim: Claim) -> bool:
             return claim.cluster == cluster and first <= claim.node < last
 
-        self.staff.on_site[cluster] -= last - first
-        for _ in range(len(self.crews) - max(1, self.staff.crews())):
+        self.on_site[cluster] -= last - first
+        for _ in range(len(self.crews) - max(1, self.plan.crews.number(self.accelerators))):
             heapq.heappop(self.crews)  # the one with least to do
         self._expected = [
             (c, failures if c != cluster else failures.where((failures.node < first) | (failures.node >= last)))
@@ -345,7 +327,7 @@ class RepairShop(_Book):
         self._for_parts = [entry for entry in self._for_parts if not leaves(entry[2])]
         self._for_crews = [entry for entry in self._for_crews if not leaves(entry[2])]
         heapq.heapify(self._for_crews)
-        self._promise_anew(cluster)
+        self._reserve_anew(cluster)
         self._next_h = 0.0
 
 
@@ -408,7 +390,7 @@ class RepairShopProcess(_Book):
         """Claims on each node."""
         self.nodes_down = [0] * len(clusters)
         """Nodes of each cluster on which there is one."""
-        self._back = [env.event() for _ in clusters]
+        self.back = [env.event() for _ in clusters]
         """What happens when the next node of a cluster comes back."""
 
     def now_h(self) -> float:
@@ -418,15 +400,11 @@ class RepairShopProcess(_Book):
     def admit(self, cluster: int, service_h: Floats) -> int:
         """Take in nodes of a cluster that enter service at these times, rising; return the index of the first."""
         first = len(self.service_h[cluster])
-        for pool, times in (
-            (self.crews, self.staff.crews_from(cluster, service_h)),
-            (self.spares[cluster], self.staff.spares_from(cluster, service_h)),
-        ):
+        for pool, times in zip((self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True):
             for time_h in times:
                 self.env.process(self._give_at(pool, time_h - self.env.now))
         self.service_h[cluster] += service_h.tolist()
         self.entered_h[cluster] = sorted(self.service_h[cluster])
-        self.staff.on_site[cluster] += service_h.size
         return first
 
     def _give_at(self, pool: Pool, after_h: float) -> Steps:
@@ -503,13 +481,9 @@ class RepairShopProcess(_Book):
         self.claims[claim.cluster, claim.node] -= 1
         if not self.claims[claim.cluster, claim.node]:
             self.nodes_down[claim.cluster] -= 1
-            if self._back[claim.cluster].callbacks:  # somebody waits for it
-                self._back[claim.cluster].succeed()
-                self._back[claim.cluster] = self.env.event()
-
-    def next_back(self, cluster: int) -> simpy.Event:
-        """Return an event that happens when a node of a cluster comes back."""
-        return self._back[cluster]
+            if self.back[claim.cluster].callbacks:  # somebody waits for it
+                self.back[claim.cluster].succeed()
+                self.back[claim.cluster] = self.env.event()
 
     def hold(self, cluster: int, node: int, cause: str, severity: str = "") -> Claim:
         """Take a node out of service until :meth:`release`; it does not fail meanwhile."""
@@ -541,9 +515,9 @@ class RepairShopProcess(_Book):
 
     def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:  # noqa: ARG002 - as the kernel's
         """End what keeps nodes down that leave for good, and its place in any queue; crews that they needed go too."""
-        before = self.staff.crews()
-        self.staff.on_site[cluster] -= last - first
-        self.crews.leave(before - max(1, self.staff.crews()))
+        before = self.plan.crews.number(self.accelerators)
+        self.on_site[cluster] -= last - first
+        self.crews.leave(before - max(1, self.plan.crews.number(self.accelerators)))
         self.retired[cluster] = last
         for node in range(first, last):
             keys = [key for key in self._keys(cluster, node) if key in self.held]

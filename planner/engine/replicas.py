@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import Hours, in_hours, maximum, part_of, safe_denominator
 from planner.engine.dispatch import routes_of, with_carried
 from planner.engine.hourly import Route, Slowdown, WindowInput, WindowResult
@@ -45,7 +44,9 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
         incidents={(pool, pair[1]): window.incidents[pair] for pool, pair in pairs if pair in window.incidents},
     )
     standing = whole_nodes(plan, window)
-    share = _serving_share(window.nodes, standing)
+    # What serves of those; 1 where there are none: nothing is placed there, at whatever speed it would be served.
+    share = window.nodes / safe_denominator(standing)
+    share.reshape(-1)[np.flatnonzero(standing <= 0.0)] = 1.0
     routes = routes_of(placement.pools, window)
     replicas = _placed(plan, placement, window, routes, standing, share)
     nodes, loading = _pool_nodes(placement, window, replicas, share)
@@ -145,16 +146,6 @@ def whole_nodes(plan: Plan, window: WindowInput) -> Floats:
     return np.ceil(nodes - ROUNDING)
 
 
-def _serving_share(nodes: Floats, standing: Floats) -> Floats:
-    """Return what serves of the nodes among which replicas are placed, shape (clusters, hours); 1 where there are none.
-
-    Nothing is placed on no nodes, at whatever speed it would be served there.
-    """
-    share = nodes / safe_denominator(standing)
-    share.reshape(-1)[np.flatnonzero(standing <= 0.0)] = 1.0
-    return share
-
-
 def _placed(
     plan: Plan, placement: Placement, window: WindowInput, routes: Sequence[Route], standing: Floats, share: Floats
 ) -> Floats:
@@ -166,10 +157,18 @@ def _placed(
     lit = () if window.lit_fraction is None else (window.lit_fraction,)
     first, stretch = _stretches(window.nodes, *(series[None] for series in (months, *lit, *speeds.values())))
     review = in_hours(placement.review_requests, months)
-    own_work = HourlyReplacement(placement, _rates(placement, routes, share), standing, came, review)
-    reviewed = own_work.at_review(first)
-    replicas = in_hours(reviewed.replicas, stretch)
-    site = reviewed.without_work(own_work.rates, stretch, standing)
+    rates = {}
+    for w, route in enumerate(routes):
+        for pool, by in route.divisors.items():
+            rate, there = route.rates[pool], share[placement.pool_cluster[pool]]
+            served = rate * there
+            rates[w, pool] = (served, served if by is rate else by * there)
+    own_work = HourlyReplacement(placement, rates, standing, came, review)
+    site = own_work.at_review(first)
+    replicas = in_hours(site.replicas, stretch)
+    # The same in all hours, with no work yet. What is left is of clusters on which any share of a replica will do: no
+    # other is asked for it.
+    site.rates, site.spare, site.left = rates, in_hours(site.replicas * site.size[:, None], stretch), standing.copy()
     left = sum((site.take(w, came[w], add=False) for w in plan.by_priority), start=np.zeros(standing.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
     lacking = own_work.place(short, replicas)
@@ -183,18 +182,7 @@ def _placed(
     return own_work.moved(replicas, site.spare, window.replicas_before, np.flatnonzero(may_lose[:-1]))
 
 
-def _rates(placement: Placement, routes: Sequence[Route], share: Floats) -> Rates:
-    """Return the rates of all workloads in the pools that serve them."""
-    rates = {}
-    for w, route in enumerate(routes):
-        for pool, by in route.divisors.items():
-            rate, there = route.rates[pool], share[placement.pool_cluster[pool]]
-            served = rate * there
-            rates[w, pool] = (served, served if by is rate else by * there)
-    return rates
-
-
-def _stretches(*series: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _stretches(*series: Floats) -> tuple[Ints, Ints]:
     """Return the hours in which any of some series of shape (n, hours or 1) changes, and the change each hour is after.
 
     Failures and releases move what is placed at a review a few times a day: it need not be placed anew each hour.
@@ -302,7 +290,7 @@ class HourlyReplacement:
         held[:, losing] = best
         return held
 
-    def _is_less(self, left: Floats, than: Floats) -> NDArray[np.bool_]:
+    def _is_less(self, left: Floats, than: Floats) -> Bools:
         """Say in which hours less is left of a workload, and no more of others of its priority or one before it.
 
         Shape (workloads, hours) each. So nobody makes way for others of his own priority.
@@ -348,7 +336,7 @@ class ReplicaPacking:
     """Clusters on which replicas are being placed, in some hours of a window."""
 
     def __init__(
-        self, placement: Placement, rates: Rates, standing: Floats, hours: NDArray[np.intp], *, loads: bool = False
+        self, placement: Placement, rates: Rates, standing: Floats, hours: Ints, *, loads: bool = False
     ) -> None:
         """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
         self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
@@ -368,13 +356,6 @@ class ReplicaPacking:
         self.replicas = np.zeros((len(placement.deployments), standing.shape[1]))
         self.spare = np.zeros_like(self.replicas)
         """Of the replicas placed, the nodes for which there is no work yet."""
-
-    def without_work(self, rates: Rates, hours: NDArray[np.intp], standing: Floats) -> ReplicaPacking:
-        """Return the replicas placed, those of an hour in many hours, with no work yet; nothing is to be added."""
-        emptied = copy.copy(self)
-        emptied.rates, emptied.spare = rates, in_hours(self.replicas * self.size[:, None], hours)
-        emptied.left = standing.copy()  # of clusters on which any share of a replica will do: no other is asked for it
-        return emptied
 
     def with_room(self, replicas: Floats) -> ReplicaPacking:
         """Write down what is placed; return the hours in which a further replica may fit, to go on with those alone."""
@@ -420,31 +401,25 @@ class ReplicaPacking:
         """
         left = np.empty_like(requests)
         for level in self.levels:
-            for w in sorted(level, key=self._nodes_each):
-                self._seat(w, requests[w])
+            nodes_each: dict[int, float] = {}  # that its smallest replica takes for each workload it serves
+            for w in level:
+                held = [self.placement.deployments[d] for _, d in self.pools[w] if d is not None]
+                shares = [one.min_nodes / len(one.workloads) for one in held if w in one.workloads]
+                nodes_each[w] = min(shares, default=0.0)
+            for w in sorted(level, key=nodes_each.__getitem__):
+                holders = [(pool, d) for pool, d in self.pools[w] if d is not None]
+                if len(holders) < len(self.pools[w]):
+                    continue  # it can do with a share of a cluster
+                wanted = requests[w] > 0.0  # and none is there that serves it
+                for _, d in holders:
+                    wanted &= self.replicas[d] < 1.0
+                for pool, d in holders:
+                    if w in self.members[d] and wanted.any():
+                        self._add(self.placement.pool_cluster[pool], d, wanted.astype(np.float64))
+                        wanted &= self.replicas[d] < 1.0
             for w in level:
                 left[w] = self.take(w, requests[w], add=True)
         return left
-
-    def _nodes_each(self, w: int) -> float:
-        """Return the nodes that a workload's smallest replica takes for each workload it serves."""
-        held = [self.placement.deployments[d] for _, d in self.pools[w] if d is not None]
-        holders = [deployment for deployment in held if w in deployment.workloads]
-        return min((deployment.least_nodes / len(deployment.workloads) for deployment in holders), default=0.0)
-
-    def _seat(self, w: int, requests: Floats) -> None:
-        """Place one replica for a workload in hours in which it is wanted and none is there that serves it."""
-        wanted = requests > 0.0
-        for _, d in self.pools[w]:
-            if d is None:
-                return  # it can do with a share of a cluster
-            wanted &= self.replicas[d] < 1.0
-        for pool, d in self.pools[w]:
-            if d is not None and w in self.members[d]:
-                if not wanted.any():
-                    return
-                self._add(self.placement.pool_cluster[pool], d, wanted.astype(np.float64))
-                wanted &= self.replicas[d] < 1.0
 
     def _fitting(self, c: int, d: int, hours: Hours = slice(None)) -> Floats:
         """Return how many more replicas of a deployment find room, shape (hours,)."""
@@ -517,7 +492,9 @@ class ReplicaPacking:
             empty = np.flatnonzero(total <= 0.0)
             if empty.size:
                 for row, d in zip(held, there, strict=True):
-                    row[empty] = self._asked(d, requests, empty)
+                    pool = self.placement.pool_deployment.index(d)
+                    for w in (w for w in self.members[d] if (w, pool) in self.rates):
+                        row[empty] += in_hours(requests[w], empty) / in_hours(self.rates[w, pool][1], empty)
                 total = held.sum(axis=0)
             share = held / safe_denominator(total)
             for d, offered in zip(there, share * self.left[c], strict=True):
@@ -530,16 +507,8 @@ class ReplicaPacking:
             for d in there:
                 self._add(c, d, self._fitting(c, d))
 
-    def _asked(self, d: int, requests: Floats, hours: NDArray[np.intp]) -> Floats:
-        """Return the nodes of a deployment that the work of its workloads would take in some hours, shape (hours,)."""
-        pool, asked = self.placement.pool_deployment.index(d), np.zeros(hours.size)
-        for w in self.members[d]:
-            if (w, pool) in self.rates:
-                asked += in_hours(requests[w], hours) / in_hours(self.rates[w, pool][1], hours)
-        return asked
 
-
-def rates_in(rates: Rates, hours: NDArray[np.intp]) -> Rates:
+def rates_in(rates: Rates, hours: Ints) -> Rates:
     """Return the rates of some of the hours."""
     some = {pair: in_hours(rate, hours) for pair, (rate, _) in rates.items()}
     return {pair: (some[pair], some[pair] if by is rate else in_hours(by, hours)) for pair, (rate, by) in rates.items()}

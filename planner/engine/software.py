@@ -89,7 +89,7 @@ class IncidentProcess:
         drawn once; z is drawn anew, so a poor release is over with the next. None passes the best there will be. Where
         a cluster's first image is dated, r counts from the calibration's measurements, and what that image has is off.
         """
-        pairs = self._pairs(stack, None)
+        pairs, software = self._pairs(stack, None), self.plan.software
         delay_h = stack.release_delay_h
         if not pairs or delay_h is None:
             return
@@ -106,74 +106,50 @@ class IncidentProcess:
                 out_h[time_h] = "release"
                 time_h += interval_h * (0.5 + draw.random())
         levels, taken = dict.fromkeys(pairs, 0.0), dict[tuple[str, float], float]()
-        clocks_h = sorted(set(self.plan.software.clock_h))
+        clocks_h = sorted(set(software.clock_h))
         for time_h, kind in sorted(out_h.items()):
             if kind == "release":
                 noise = draw.standard_normal(len(course)).tolist()
                 for name, z in zip(course, noise, strict=True):
-                    gain, constant_h = course[name]
+                    most, constant_h = course[name]
                     for clock_h in clocks_h:
-                        reached = matured(gain, constant_h, clock_h + time_h) + stack.release_sigma * z
-                        taken[name, clock_h] = min(gain, reached)
-            self._take(stack, (time_h, kind), levels, taken)
-
-    def _take(
-        self,
-        stack: StackPlan,
-        release: tuple[float, str],
-        levels: dict[tuple[int, int], float],
-        taken: dict[tuple[str, float], float],
-    ) -> None:
-        """Bring every model of a stack to the level of a release, from when it is taken on."""
-        out_h, kind = release
-        taken_h = out_h + (stack.release_delay_h or 0.0)
-        software, changes = self.plan.software, dict[str, list[tuple[tuple[int, int], float]]]()
-        if taken_h >= self.plan.hours:
-            return
-        for (c, w), before in levels.items():
-            model = self.plan.workloads[w].model
-            steps = sum(s.log_gain for s in stack.steps if s.time_h <= out_h and s.model in ("", model))
-            dated = float(software.dated_log_gain[c, w])
-            reached = taken.get((software.architectures[w], software.clock_h[c]), dated) - dated
-            level = min(reached + steps, float(software.roofline_log_gain[c, w]))
-            levels[c, w] = level
-            self.releases.setdefault(stack.name, {}).setdefault((c, w), []).append((taken_h, level - before))
-            changes.setdefault(model, []).append(((c, w), level - before))
-        for moved in changes.values():
-            pairs, factors = zip(*moved, strict=True)
-            self.log.software.append(SoftwareEvent(taken_h, pairs, factors, kind, -1))
-
-    def _last_gain(self, stack: StackPlan, pair: tuple[int, int]) -> float:
-        """Return what the newest release gained on a cluster and workload, in the logarithm of speed."""
-        taken = self.releases.get(stack.name, {}).get(pair, [])
-        count = bisect_right(taken, (float(self.env.now), math.inf))
-        return taken[count - 1][1] if count else 0.0
+                        reached = matured(most, constant_h, clock_h + time_h) + stack.release_sigma * z
+                        taken[name, clock_h] = min(most, reached)
+            taken_h, changes = time_h + delay_h, dict[str, list[tuple[Pair, float]]]()
+            if taken_h >= self.plan.hours:
+                continue
+            for (c, w), before in levels.items():
+                model = self.plan.workloads[w].model
+                steps = sum(s.log_gain for s in stack.steps if s.time_h <= time_h and s.model in ("", model))
+                dated = float(software.dated_log_gain[c, w])
+                reached = taken.get((software.architectures[w], software.clock_h[c]), dated) - dated
+                levels[c, w] = min(reached + steps, float(software.roofline_log_gain[c, w]))
+                gain = levels[c, w] - before
+                self.releases.setdefault(stack.name, {}).setdefault((c, w), []).append((taken_h, gain))
+                changes.setdefault(model, []).append(((c, w), gain))
+            for moved in changes.values():
+                which, factors = zip(*moved, strict=True)
+                self.log.software.append(SoftwareEvent(taken_h, which, factors, kind, -1))
 
     def _schedule_incidents(self, stack: StackPlan, model: str) -> None:
         """Draw every incident of a stack and model in one block and start each at its time."""
         pairs = self._pairs(stack, model)
         if not pairs or sum(incident.per_year for incident in stack.incidents) <= 0:
             return
-        draw = self.streams(f"software/{stack.name}/{model}")
-        for incident in stack.incidents:
-            count = draw.poisson(incident.per_year * self.plan.hours / HOURS_PER_YEAR)
-            times_h = sorted((draw.random(count) * self.plan.hours).tolist())
-            self._start_incidents(stack, pairs, incident, times_h, draw)
-        young = self.streams(f"software/{stack.name}/{model}/young")
-        for incident in stack.incidents:
-            times_h = self._youth(stack, pairs, incident.per_year, young)
-            self._start_incidents(stack, pairs, incident, times_h, young)
-
-    def _start_incidents(
-        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, times_h: list[float], draw: np.random.Generator
-    ) -> None:
-        """Draw what each of some incidents takes and how long its fix, and start it at its time."""
-        for time_h in times_h:
-            loss = min(_MOST_LOST, incident.loss.lognormal(draw))  # drawn even where it is certain or unused
-            fix_days = incident.fix_days.lognormal(draw)
-            work_h = incident.difficulty(fix_days) * self.plan.software.engineer_h
-            vendor_h = fix_days * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
-            self.env.process(self._incident(stack, pairs, incident, (time_h, loss, work_h, vendor_h)))
+        for young in (False, True):  # those of any model, then what a new one has beyond them
+            draw = self.streams(f"software/{stack.name}/{model}{'/young' if young else ''}")
+            for incident in stack.incidents:
+                if young:
+                    times_h = self._youth(stack, pairs, incident.per_year, draw)
+                else:
+                    count = draw.poisson(incident.per_year * self.plan.hours / HOURS_PER_YEAR)
+                    times_h = sorted((draw.random(count) * self.plan.hours).tolist())
+                for time_h in times_h:
+                    loss = min(_MOST_LOST, incident.loss.lognormal(draw))  # drawn even where it is certain or unused
+                    fix_days = incident.fix_days.lognormal(draw)
+                    work_h = incident.difficulty(fix_days) * self.plan.software.engineer_h
+                    vendor_h = fix_days * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
+                    self.env.process(self._incident(stack, pairs, incident, (time_h, loss, work_h, vendor_h)))
 
     def _youth(self, stack: StackPlan, pairs: Pairs, per_year: float, draw: np.random.Generator) -> list[float]:
         """Draw the times of the incidents that a new model has beyond those of an old one.
@@ -211,16 +187,16 @@ class IncidentProcess:
         """Return what an incident does to the logarithm of speed."""
         if not incident.falsifies:
             return (math.log1p(-loss),) * len(pairs)
-        wide = self.plan.software.wide_precision_factor
-        return tuple(
-            -max(self._last_gain(stack, (c, w)), 0.0) if math.isnan(wide[c, w]) else math.log(max(wide[c, w], 0.05))
-            for c, w in pairs
-        )
-
-    def _engineers(self, team: TeamPlan) -> int:
-        """Return how many engineers a team has now, by the accelerators that are on site."""
-        there = (c.accelerators for c in self.log.changes if c.cluster in team.clusters and c.time_h <= self.env.now)
-        return team.engineers.number(sum(there))
+        factors = []
+        for pair in pairs:
+            wide = self.plan.software.wide_precision_factor[pair]
+            if math.isnan(wide):  # without a wider precision it takes what the newest release has gained
+                taken = self.releases.get(stack.name, {}).get(pair, [])
+                count = bisect_right(taken, (float(self.env.now), math.inf))
+                factors.append(-max(taken[count - 1][1] if count else 0.0, 0.0))
+            else:
+                factors.append(math.log(max(wide, 0.05)))
+        return tuple(factors)
 
     def _mended_after_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
         """Return the hours until something is mended: min(wait + hours of work / engineers, the vendor's time).
@@ -230,7 +206,8 @@ class IncidentProcess:
         work on it frees them. Without engineers the vendor mends alone.
         """
         team, now_h = self.plan.software.teams[stack.team], float(self.env.now)
-        engineers = self._engineers(team)
+        there = (c.accelerators for c in self.log.changes if c.cluster in team.clusters and c.time_h <= now_h)
+        engineers = team.engineers.number(sum(there))
         if not engineers:
             return vendor_h
         begin_h = max(now_h, self.free_h[stack.team])

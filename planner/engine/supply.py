@@ -11,7 +11,7 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import simpy
@@ -24,18 +24,9 @@ from planner.plan.plan import ClusterPlan, Plan, RulePlan
 from planner.units import HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]
-Prices = tuple[float, float, float, float]
+Prices = tuple[float, ...]
 _SAME_KW = 1e-6
 """A milliwatt: ten nodes of 10.2 kW fit into 102 kW, however the floats round."""
-
-
-class _WaitingNode(NamedTuple):
-    """A node that has no power yet."""
-
-    cluster: int
-    purchase: int
-    ready_h: float
-    """When it is commissioned."""
 
 
 class Supply:
@@ -54,8 +45,8 @@ class Supply:
         """By part: happens when its first nodes are in service."""
         self.free_kw = 0.0
         """Energised and given to no node, where power comes in blocks."""
-        self.waiting: list[_WaitingNode] = []
-        """Nodes without power, in the order in which they asked for it."""
+        self.waiting: list[tuple[int, int, float]] = []
+        """Nodes without power, in the order in which they asked for it: cluster, purchase, when commissioned."""
         self.batches = [0] * len(plan.clusters)
         self.in_service = [0] * len(plan.clusters)
         self.retired = [0] * len(plan.clusters)
@@ -79,7 +70,7 @@ class Supply:
             self._ask_for_power(index, purchase, np.full(cluster.nodes, self.env.now))
             return
         draw = self.streams(f"supply/{cluster.name}")
-        arrival_h = order.placed_h + order.lead_h + order.slip_h.draw(draw)
+        arrival_h = order.placed_h + order.lead_h + order.slip_h.triangular(draw)
         shares = np.diff(np.linspace(0, cluster.nodes, order.deliveries + 1).round().astype(int))
         for shipment, nodes in enumerate(shares.tolist()):
             came_h = arrival_h + shipment * order.interval_h
@@ -127,7 +118,7 @@ class Supply:
     def _ask_for_power(self, index: int, purchase: int, ready_h: Floats) -> None:
         """Let nodes serve from when they are commissioned, or have them wait where the site's power comes in blocks."""
         if self.plan.site.block_h.size and not self.plan.clusters[index].is_hosted:
-            self.waiting += [_WaitingNode(index, purchase, time_h) for time_h in ready_h.tolist()]
+            self.waiting += [(index, purchase, time_h) for time_h in ready_h.tolist()]
             self._energise()
         else:
             self._serve(index, purchase, ready_h)
@@ -136,15 +127,15 @@ class Supply:
         """Give free power to waiting nodes, first come first served; one too large for what is free is passed over."""
         waiting, powered = self.waiting, dict[tuple[int, int], list[float]]()
         self.waiting = []
-        for node in waiting:
-            cluster = self.plan.clusters[node.cluster]
+        for index, purchase, ready_h in waiting:
+            cluster = self.plan.clusters[index]
             if self.env.now >= cluster.retire_h:
                 continue
             if cluster.nameplate_kw > self.free_kw + _SAME_KW:
-                self.waiting.append(node)
+                self.waiting.append((index, purchase, ready_h))
                 continue
             self.free_kw -= cluster.nameplate_kw
-            powered.setdefault((node.cluster, node.purchase), []).append(max(float(self.env.now), node.ready_h))
+            powered.setdefault((index, purchase), []).append(max(float(self.env.now), ready_h))
         for (index, purchase), times in powered.items():
             self._serve(index, purchase, np.sort(times))
 
@@ -256,7 +247,13 @@ class Review:
     def _held(self, rule: RulePlan) -> int:
         """Return for how many of the last months a rule has held in a row, at most as many as it asks for."""
         recent = self.history[: -rule.months - 1 : -1]
-        return next((number for number, past in enumerate(recent) if not self._holds(rule, past)), len(recent))
+        what, _, how = rule.when.rpartition("_")
+        for number, past in enumerate(recent):
+            share = past.shed_fraction if what == "shed" else past.missed_fraction
+            share = past.utilisation[rule.watched] if what == "utilisation" else share
+            if not (share < rule.threshold if how == "below" else share > rule.threshold):
+                return number
+        return len(recent)
 
     def unmoved_until_h(self) -> float:
         """Return until when no review to come can change the fleet, whatever the months until then show.
@@ -269,55 +266,30 @@ class Review:
         month, edges_h = len(self.history), self.plan.month_edges_h
         retirements_h = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
         for acted, rule in zip(self.acted, self.plan.expansion.rules, strict=True):
-            if not self._may_act(rule):
-                continue
+            retires = rule.when == "utilisation_below"
+            to_retire = self.supply.retired[rule.cluster] < self.ordered[rule.cluster]
             soonest = month + max(1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month)
-            if soonest < edges_h.size:
-                retirements_h.append(
-                    float(edges_h[soonest]) + (0.0 if rule.when == "utilisation_below" else rule.lead_h)
-                )
+            if soonest < edges_h.size and (to_retire if retires else self._may_buy(rule)):
+                retirements_h.append(float(edges_h[soonest]) + (0.0 if retires else rule.lead_h))
         return min(retirements_h, default=math.inf)
 
-    @staticmethod
-    def _holds(rule: RulePlan, figures: MonthFigures) -> bool:
-        match rule.when:
-            case "utilisation_above":
-                return figures.utilisation[rule.watched] > rule.threshold
-            case "utilisation_below":
-                return figures.utilisation[rule.watched] < rule.threshold
-            case "shed_above":
-                return figures.shed_fraction > rule.threshold
-            case _:
-                return figures.missed_fraction > rule.threshold
+    def _may_buy(self, rule: RulePlan) -> int:
+        """Return the nodes that a rule may buy by its own limit and the site's power; 0 for none.
 
-    def _has_power(self, index: int, more: int) -> bool:
-        """Say whether the site can run all its nodes and some more at full load, and has blocks for their nameplate.
-
-        Nodes that only lower clocks would make room for are not bought: they add their cost and next to no work. What
-        is at a provider's takes none of it.
+        The site must be able to run all its nodes and these at full load, and have blocks for their nameplate: nodes
+        that only lower clocks would make room for add their cost and next to no work. What is at a provider's takes
+        none of it.
         """
-        site, clusters = self.plan.site, self.plan.clusters
-        if clusters[index].is_hosted:
-            return True
         nodes = [owned - gone for owned, gone in zip(self.ordered, self.supply.retired, strict=True)]
-        nodes[index] += more
-        here = [(count, cluster) for count, cluster in zip(nodes, clusters, strict=True) if not cluster.is_hosted]
+        more, site = int(min(rule.nodes, rule.max_nodes - nodes[rule.cluster])), self.plan.site
+        if more <= 0 or self.plan.clusters[rule.cluster].is_hosted:
+            return max(more, 0)
+        nodes[rule.cluster] += more
+        here = [(n, cluster) for n, cluster in zip(nodes, self.plan.clusters, strict=True) if not cluster.is_hosted]
         full_kw = sum(count * cluster.node_power.full_kw for count, cluster in here)
         nameplate_kw = sum(count * cluster.nameplate_kw for count, cluster in here)
-        within = nameplate_kw <= self.plan.expansion.power_envelope_kw and full_kw <= site.most_it_kw
-        return within and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1])
-
-    def _may_act(self, rule: RulePlan) -> bool:
-        """Say whether there is anything for a rule to do, should it hold: nodes to retire, or to buy."""
-        if rule.when == "utilisation_below":
-            return self.supply.retired[rule.cluster] < self.ordered[rule.cluster]
-        return self._may_buy(rule) > 0
-
-    def _may_buy(self, rule: RulePlan) -> int:
-        """Return the nodes that a rule may buy by its own limit and the site's power; 0 for none."""
-        there = self.ordered[rule.cluster] - self.supply.retired[rule.cluster]
-        nodes = int(min(rule.nodes, rule.most_nodes - there))
-        return nodes if nodes > 0 and self._has_power(rule.cluster, nodes) else 0
+        within = nameplate_kw <= self.plan.expansion.it_power_cap_kw and full_kw <= site.most_it_kw
+        return more if within and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1]) else 0
 
     def _act(self, rule: RulePlan, now_h: float) -> bool:
         if rule.when == "utilisation_below":

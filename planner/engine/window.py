@@ -136,7 +136,7 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         capacity = window.nodes.copy()
         capacity[:, over], _ = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
     on = window.nodes
-    parked = powered_nodes(plan, used, on, window.awake_before, over) if plan.site.parking is not None else None
+    parked = powered_nodes(plan, used, on, window.awake_before, over) if plan.site.idle_power_down is not None else None
     if parked is not None:
         on, capacity = parked.on, np.minimum(capacity, parked.serving)
     full = _overload(router)

@@ -46,21 +46,21 @@ from planner.units import MILLION
 MAXIMUM_CAUSES = 10
 """2^causes evaluations are made: 1,024 at most."""
 CAUSES = {
-    "price": ("price_usd",),
+    "hardware_cost": ("hardware_cost_usd",),
     "throughput": ("throughput_tokens", "throughput_output_tokens"),
     "power": ("power_usd",),
     "software": ("undragged_fraction",),
-    "failures": ("available_fraction", "failures_usd"),
+    "availability": ("available_fraction", "availability_usd"),
     "utilisation": ("utilised_fraction", "utilisation_usd"),
     "people": ("people_usd",),
 }
 """The factors each cause switches: what yields, and the money of the accounts that name the cause."""
 CAUSE_MEANINGS = {
-    "price": "Depreciation, capital, rent, upkeep, insurance, property tax, licences of an accelerator-hour on site.",
+    "hardware_cost": "Depreciation, capital, rent, upkeep, insurance, property tax and licences of an hour on site.",
     "throughput": "Tokens an accelerator yields in an hour at full speed and full load, in the plan's mix of work.",
     "power": "Energy, cooling, demand charge, space and carbon of an accelerator-hour on site.",
     "software": "Share of working hours not lost to open software incidents.",
-    "failures": "Share of hours on site in which an accelerator is in service, and the cost of spares and parts.",
+    "availability": "Share of hours on site in which an accelerator is in service, and the cost of spares and parts.",
     "utilisation": "Share of hours in service that are worked, and the cost of work missed (credits, burst rental).",
     "people": "Engineers, operations staff and support contracts of an accelerator-hour on site.",
 }
@@ -70,10 +70,10 @@ CAUSE_MEANINGS = {
 class Factors:
     """What an accelerator-hour on site costs and yields in one run."""
 
-    price_usd: float
+    hardware_cost_usd: float
     power_usd: float
     people_usd: float
-    failures_usd: float
+    availability_usd: float
     """Spares and parts."""
     utilisation_usd: float
     """Work missed: credits, burst rental."""
@@ -86,7 +86,7 @@ class Factors:
 
     def usd_per_million_tokens(self, *, output_only: bool = False) -> float:
         """Return the cost per million tokens that these factors give."""
-        spent = self.price_usd + self.power_usd + self.people_usd + self.failures_usd + self.utilisation_usd
+        spent = self.hardware_cost_usd + self.power_usd + self.people_usd + self.availability_usd + self.utilisation_usd
         tokens = self.throughput_output_tokens if output_only else self.throughput_tokens
         yielded = self.available_fraction * self.utilised_fraction * self.undragged_fraction * tokens
         return spent / yielded * MILLION
@@ -101,10 +101,9 @@ def bridge(baseline: Factors, other: Factors, *, output_only: bool = False) -> d
 
     parts = shapley_bridge(list(CAUSES), cost)
     ends = [plan.usd_per_million_tokens(output_only=output_only) for plan in (baseline, other)]
-    if not math.isclose(sum(parts.values()), ends[1] - ends[0], rel_tol=1e-9, abs_tol=1e-9):
-        raise ConservationError(
-            f"a bridge's parts sum to {sum(parts.values()):.12g}, the difference is {ends[1] - ends[0]:.12g}"
-        )
+    total, apart = sum(parts.values()), ends[1] - ends[0]
+    if not math.isclose(total, apart, rel_tol=1e-9, abs_tol=1e-9):
+        raise ConservationError(f"a bridge's parts sum to {total:.12g}, the difference is {apart:.12g}")
     return parts
 
 
@@ -118,11 +117,8 @@ def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], fl
         message = f"a bridge needs 1 to {MAXIMUM_CAUSES} causes, each named once, not {len(causes)}"
         raise ScenarioError(Problem(path="bridge", message=message))
     count = len(causes)
-    figures = {
-        frozenset(chosen): measure(frozenset(chosen))
-        for size in range(count + 1)
-        for chosen in combinations(causes, size)
-    }
+    sets = [frozenset(chosen) for size in range(count + 1) for chosen in combinations(causes, size)]
+    figures = {chosen: measure(chosen) for chosen in sets}
     explained = dict.fromkeys(causes, 0.0)
     for cause in causes:
         for others, figure in figures.items():
@@ -221,10 +217,8 @@ def dollar_bridge(baseline: Spending, other: Spending, policy_cents: int) -> dic
         return float(f["tokens"] * (f["machines_per_token"] * f["hours"] * hourly + f["missed_usd_per_token"]))
 
     for plan, switched in ((baseline, frozenset()), (other, frozenset(PLAN_CAUSES))):
-        if not math.isclose(usd(switched) * 100, plan.cents, rel_tol=1e-9, abs_tol=1.0):
-            raise ConservationError(
-                f"the factors of a plan's cost give {usd(switched):.2f} USD, not {plan.cents / 100}"
-            )
+        if not math.isclose((answer := usd(switched)) * 100, plan.cents, rel_tol=1e-9, abs_tol=1.0):
+            raise ConservationError(f"the factors of a plan's cost give {answer:.2f} USD, not {plan.cents / 100}")
     parts = shapley_bridge([cause for cause in PLAN_CAUSES if cause != "policy"], lambda switched: 100 * usd(switched))
     in_cents = to_the_cent(parts, other.cents - baseline.cents) | {"policy": policy_cents}
     return {cause: in_cents.get(cause, 0) for cause in PLAN_CAUSES}
@@ -257,39 +251,28 @@ def account_variance(
     horizon, ``quantities`` the fleet's in the same months, planned and actual, as far as they were seen.
     """
     budget, actual = cents
+    drivers, unexplained = DRIVERS[account], _without_nothing({"unexplained": actual - budget})
     if account in ON_A_DATE:
-        return _of_a_purchase(budget, actual, planned_cents, quantities.get(ARRIVED))
-    drivers = DRIVERS[account]
+        arrived = quantities.get(ARRIVED, (0.0, 0.0))
+        if budget and arrived[0] <= 0:
+            return unexplained
+        # Machines that have arrived, over those planned by now, are what the budget would have paid for by now; the
+        # rest is their price. Where the plan has nothing yet, all that it holds for later came early.
+        early = int(math.copysign(min(abs(actual), abs(planned_cents)), actual))
+        timing = round(budget * (arrived[1] / arrived[0] - 1.0)) if budget else early
+        return _without_nothing({"timing": timing, "price": actual - budget - timing})
     known = [name for name in drivers if name in quantities and min(quantities[name]) > 0]
     if not known or known[0] != drivers[0] or not budget or not actual:
-        return _without_nothing({"unexplained": actual - budget})
+        return unexplained
     ends = [(1.0, 1.0), *(quantities[name] for name in known), (float(budget), float(actual))]
     factors = [(after[0] / before[0], after[1] / before[1]) for before, after in pairwise(ends)]
-    causes = [
-        "volume",
-        *(["efficiency"] if len(known) > 1 else []),
-        "price" if known == list(drivers) else "unexplained",
-    ]
+    last = "price" if known == list(drivers) else "unexplained"
+    causes = ["volume", "efficiency", last] if len(known) > 1 else ["volume", last]
 
     def amount(switched: frozenset[str]) -> float:
         return math.prod(pair[cause in switched] for cause, pair in zip(causes, factors, strict=True))
 
     return to_the_cent(shapley_bridge(causes, amount), actual - budget)
-
-
-def _of_a_purchase(budget: int, actual: int, planned_cents: int, arrived: tuple[float, float] | None) -> dict[str, int]:
-    """Return timing and price of what is bought on a date.
-
-    Machines that have arrived, over those planned by now, are what the budget would have paid for by now; the rest is
-    their price. Where the plan has nothing yet, all that it holds for later came early.
-    """
-    if not budget:
-        timing = int(math.copysign(min(abs(actual), abs(planned_cents)), actual))
-    elif arrived is not None and arrived[0] > 0:
-        timing = round(budget * (arrived[1] / arrived[0] - 1.0))
-    else:
-        return _without_nothing({"unexplained": actual - budget})
-    return _without_nothing({"timing": timing, "price": actual - budget - timing})
 
 
 def to_the_cent(parts: Mapping[str, float], total_cents: int) -> dict[str, int]:

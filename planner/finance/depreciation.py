@@ -84,45 +84,21 @@ def make_cohorts(
     declining_factor: ArrayLike = STRAIGHT_LINE,
     disposal: tuple[ArrayLike, ArrayLike] = (NEVER, 0.0),
     acquired_months: ArrayLike | None = None,
-    restated: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Cohorts:
     """Return cohorts from numbers or arrays, each spread to shape (cohorts,), or say all that is wrong.
 
     ``disposal`` is (month coordinate of retirement, proceeds in dollars); without ``acquired_months`` a cohort is paid
-    on the day it enters service. ``restated`` is (book value in dollars, month coordinate at which it holds) for
-    what is written off from there; without it from cost, from service on.
+    on the day it enters service. It is written off from cost, from service on. Refused are negative prices, lives
+    without a month, residuals above cost, and what happens before its purchase.
     """
     acquired = in_service_months if acquired_months is None else acquired_months
-    basis = (cost_usd, in_service_months) if restated is None else restated
-    columns = np.broadcast_arrays(
-        *(
-            np.atleast_1d(np.asarray(column, dtype=np.float64))
-            for column in (
-                cost_usd,
-                residual_usd,
-                in_service_months,
-                life_months,
-                declining_factor,
-                *disposal,
-                acquired,
-                *basis,
-            )
-        )
-    )
-    names = tuple(Cohorts.__dataclass_fields__)
-    cohorts = Cohorts(**dict(zip(names, columns, strict=True)))
-    _require_valid(cohorts)
-    return cohorts
-
-
-def _require_valid(cohorts: Cohorts) -> None:
-    """Refuse negative prices, lives without a month, residuals above cost, and what happens before its purchase."""
+    stated = [cost_usd, residual_usd, in_service_months, life_months, declining_factor, *disposal, acquired]
+    stated += [cost_usd, in_service_months]
+    columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in stated))
+    cohorts = Cohorts(**dict(zip(Cohorts.__dataclass_fields__, columns, strict=True)))
     problems: list[Problem | None] = []
-    for row in range(cohorts.count):
+    for row, (cost, residual, *_) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
         path = f"cohorts[{row}]"
-        cost, residual, basis = (
-            float(column[row]) for column in (cohorts.cost_usd, cohorts.residual_usd, cohorts.basis_usd)
-        )
         problems += [
             refusals.not_negative(f"{path}.cost_usd", cost),
             refusals.not_negative(f"{path}.residual_usd", residual),
@@ -131,9 +107,6 @@ def _require_valid(cohorts: Cohorts) -> None:
             refusals.not_negative(f"{path}.declining_factor", float(cohorts.declining_factor[row])),
             refusals.not_negative(f"{path}.proceeds_usd", float(cohorts.proceeds_usd[row])),
         ]
-        if not residual <= basis <= cost and residual <= cost:
-            message = f"a book value of {basis:,.2f} is not between the residual {residual:,.2f} and cost {cost:,.2f}"
-            problems.append(Problem(path=f"{path}.basis_usd", message=message))
         if residual > cost >= 0:
             message = f"a residual of {residual:,.2f} is above the cost of {cost:,.2f}"
             problems.append(Problem(path=f"{path}.residual_usd", message=message))
@@ -142,21 +115,7 @@ def _require_valid(cohorts: Cohorts) -> None:
                 message = f"the cohort is {name.replace('_', ' ')} before it is acquired"
                 problems.append(Problem(path=f"{path}.{name}_months", message=message))
     refusals.raise_problems(problems)
-
-
-def _declining_table(cohorts: Cohorts) -> Floats:
-    """Return cumulative depreciation in cents after each own month, shape (cohorts, longest life + 1)."""
-    basis, residual = cents(cohorts.basis_usd).astype(float), cents(cohorts.residual_usd).astype(float)
-    longest = int(cohorts.life_months.max(initial=1))
-    table = np.zeros((cohorts.count, longest + 1))
-    book = basis.copy()
-    for k in range(longest):
-        left = cohorts.life_months - k
-        straight = (book - residual) / np.maximum(left, 1)
-        declining = np.minimum(book * cohorts.declining_factor / cohorts.life_months, book - residual)
-        book = np.where(left > 0, book - np.maximum(straight, declining), residual)
-        table[:, k + 1] = basis - book
-    return table
+    return cohorts
 
 
 def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> NDArray[np.int64]:
@@ -168,7 +127,16 @@ def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> NDArray[np.int6
     straight = base * (elapsed / life)
     if not np.any(cohorts.declining_factor > 0):
         return charged_before + whole_cents(straight)
-    table = _declining_table(cohorts)
+    # Cumulative depreciation in cents after each own month, shape (cohorts, longest life + 1).
+    basis, residual = cents(cohorts.basis_usd).astype(float), cents(cohorts.residual_usd).astype(float)
+    longest = int(cohorts.life_months.max(initial=1))
+    table, book = np.zeros((cohorts.count, longest + 1)), basis.copy()
+    for k in range(longest):
+        left = cohorts.life_months - k
+        evenly = (book - residual) / np.maximum(left, 1)
+        falling = np.minimum(book * cohorts.declining_factor / cohorts.life_months, book - residual)
+        book = np.where(left > 0, book - np.maximum(evenly, falling), residual)
+        table[:, k + 1] = basis - book
     before = np.minimum(np.floor(elapsed), life - 1).astype(np.int64)
     low = np.take_along_axis(table, before, axis=1)
     high = np.take_along_axis(table, before + 1, axis=1)
@@ -313,12 +281,8 @@ class TaxRules:
 
     def __post_init__(self) -> None:
         """Refuse shares outside 0 to 1; a rate of 100% would leave nothing to plan for."""
-        refusals.raise_problems(
-            [
-                refusals.fraction("tax.rate_fraction", self.rate_fraction, below_one=True),
-                refusals.fraction("tax.bonus_fraction", self.bonus_fraction),
-            ]
-        )
+        rate = refusals.fraction("tax.rate_fraction", self.rate_fraction, below_one=True)
+        refusals.raise_problems([rate, refusals.fraction("tax.bonus_fraction", self.bonus_fraction)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,68 +297,42 @@ class TaxDeductions:
     """Deducted before the first period, shape (cohorts,)."""
 
 
-def _yearly_fractions(bonus_fraction: float, years_held: int | None) -> Floats:
-    """Return the share of cost deducted in each tax year, shape (6,), given the year of disposal, if any.
+def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -> TaxDeductions:
+    """Return tax depreciation and disposal gains of every cohort by period.
 
     Half-year convention on disposal: the year of disposal takes half of its table percentage; an asset bought
     and disposed of in one tax year takes nothing, bonus included.
     """
-    fractions = (1.0 - bonus_fraction) * MACRS_5_YEAR_HALF_YEAR
-    if years_held == 0:
-        return np.zeros_like(fractions)
-    if years_held is not None and years_held < len(fractions):
-        fractions[years_held] *= 0.5
-        fractions[years_held + 1 :] = 0.0
-    fractions[0] += bonus_fraction
-    return fractions
-
-
-def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -> TaxDeductions:
-    """Return tax depreciation and disposal gains of every cohort by period."""
-    shape = (cohorts.count, grid.period_count)
-    deduction, gain = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    periods, january = grid.period_count, grid.start.month - 1  # months from January of the start year to coordinate 0
+    deduction, gain = (np.zeros((cohorts.count, periods), dtype=np.int64) for _ in range(2))
     before = np.zeros(cohorts.count, dtype=np.int64)
     for row in range(cohorts.count):
-        deduction[row], gain[row], before[row] = _one_cohort(cohorts, row, grid, bonus_fraction)
+        served = bool(np.isfinite(cohorts.in_service_months[row]))
+        service = int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row])) + january
+        retired = cohorts.retired_months[row]
+        leaves = int(np.floor(retired)) if np.isfinite(retired) else None
+        first_year = service // MONTHS_PER_YEAR
+        fractions = (1.0 - bonus_fraction) * MACRS_5_YEAR_HALF_YEAR
+        fractions[0] += bonus_fraction
+        if leaves is not None and (held := (leaves + january) // MONTHS_PER_YEAR - first_year) < len(fractions):
+            fractions[held] *= 0.5 * (held > 0)
+            fractions[held + 1 :] = 0.0
+        # What is never placed in service deducts nothing: its basis is its cost until it is sold (Publication 946).
+        fractions *= served
+        # Months from the asset's first to its last deduction, as months since January of the start year.
+        month = np.arange(service, (first_year + len(fractions)) * MONTHS_PER_YEAR)
+        year, period = month // MONTHS_PER_YEAR - first_year, month - january
+        in_use = np.ones(month.shape, dtype=bool) if leaves is None else period <= leaves
+        months_in_year = np.bincount(year[in_use], minlength=len(fractions))
+        monthly = np.where(in_use, fractions[year] / np.maximum(months_in_year[year], 1), 0.0)
+        monthly_cents = series_cents(monthly * cohorts.cost_usd[row])
+        inside = (period >= 0) & (period < periods)
+        deduction[row, period[inside]] = monthly_cents[inside]
+        before[row] = monthly_cents[period < 0].sum()
+        if leaves is not None and 0 <= leaves < periods:
+            basis = cents(cohorts.cost_usd[row]) - monthly_cents.sum()
+            gain[row, leaves] = cents(cohorts.proceeds_usd[row]) - basis
     return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=before)
-
-
-def monthly_fractions(
-    cohorts: Cohorts, row: int, grid: MonthGrid, bonus_fraction: float
-) -> tuple[NDArray[np.int64], Floats]:
-    """Return the months in which a cohort may deduct, the first period being 0, and the share of its cost in each."""
-    january = grid.start.month - 1  # months from January of the start year to coordinate 0
-    served = bool(np.isfinite(cohorts.in_service_months[row]))
-    service = int(np.floor((cohorts.in_service_months if served else cohorts.acquired_months)[row])) + january
-    retired = cohorts.retired_months[row]
-    leaves = int(np.floor(retired)) + january if np.isfinite(retired) else None
-    first_year = service // MONTHS_PER_YEAR
-    held = None if leaves is None else leaves // MONTHS_PER_YEAR - first_year
-    # What is never placed in service deducts nothing: its basis is its cost until it is sold (Publication 946).
-    fractions = _yearly_fractions(bonus_fraction, held) * served
-    # Months from the asset's first to its last deduction, as months since January of the start year.
-    month = np.arange(service, (first_year + len(fractions)) * MONTHS_PER_YEAR)
-    year = month // MONTHS_PER_YEAR - first_year
-    in_use = np.ones(month.shape, dtype=bool) if leaves is None else month <= leaves
-    months_in_year = np.bincount(year[in_use], minlength=len(fractions))
-    return month - january, np.where(in_use, fractions[year] / np.maximum(months_in_year[year], 1), 0.0)
-
-
-def _one_cohort(
-    cohorts: Cohorts, row: int, grid: MonthGrid, bonus_fraction: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return one cohort's deductions and disposal gains, shape (periods,) each, and its deductions before them."""
-    period, fractions = monthly_fractions(cohorts, row, grid, bonus_fraction)
-    monthly_cents = series_cents(fractions * cohorts.cost_usd[row])
-    deduction = np.zeros(grid.period_count, dtype=np.int64)
-    gain = np.zeros(grid.period_count, dtype=np.int64)
-    inside = (period >= 0) & (period < grid.period_count)
-    deduction[period[inside]] = monthly_cents[inside]
-    retired = cohorts.retired_months[row]
-    if np.isfinite(retired) and 0 <= (leaves := int(np.floor(retired))) < grid.period_count:
-        basis = cents(cohorts.cost_usd[row]) - monthly_cents.sum()
-        gain[leaves] = cents(cohorts.proceeds_usd[row]) - basis
-    return deduction, gain, int(monthly_cents[period < 0].sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,11 +348,7 @@ class TaxCharge:
 
 
 def income_tax(
-    taxable_income_usd: Floats,
-    book_income_usd: Floats,
-    grid: MonthGrid,
-    rules: TaxRules,
-    end_gain_usd: float = 0.0,
+    taxable_income_usd: Floats, book_income_usd: Floats, grid: MonthGrid, rules: TaxRules, end_gain_usd: float = 0.0
 ) -> TaxCharge:
     """Return cash and deferred tax from taxable income and pre-tax book income, shape (periods,) each.
 

@@ -120,20 +120,10 @@ class Quote:
         return int(cents(float(prices @ inside)))
 
 
-def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote:
-    """Return the quote for an order date: of those that hold, the one that begins last.
-
-    An expired special offer thus falls back to the standing price list. No quote for a date is an error that
-    says which dates the quotes hold for.
-    """
-    holding = [quote for quote in quotes if quote.holds_on(order_date)]
-    if not holding:
-        spans = "; ".join(
-            f"{quote.name}: {quote.valid_from or 'any time'} to {quote.valid_until or 'any time'}" for quote in quotes
-        )
-        message = f"no quote holds on the order date {order_date}"
-        raise ScenarioError(Problem(path="quotes", message=message, hint=spans or "there are no quotes"))
-    return max(holding, key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date))
+def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote | None:
+    """Return the quote for an order date: of those that hold, the one that begins last; None where none holds."""
+    holding = (quote for quote in quotes if quote.holds_on(order_date))
+    return max(holding, key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date), default=None)
 
 
 def term_prices_usd_per_h(first_usd_per_h: float, change_per_year: float, signed_h: Floats) -> Floats:
@@ -176,39 +166,36 @@ class Amortisation(StrEnum):
 class LoanTerms:
     """What was agreed with the lender."""
 
-    share_fraction: float
+    share_fraction: float = 1.0
     """Share of each purchase that is drawn."""
     rate_per_year: float
     """Nominal: a twelfth of it is charged a month."""
     term_months: int
     """Months from draw to the last payment, grace included."""
-    grace_months: int
-    amortisation: Amortisation
-    fee_fraction: float
+    grace_months: int = 0
+    amortisation: Amortisation = Amortisation.ANNUITY
+    fee_fraction: float = 0.0
     """Share of what is drawn, kept by the lender at once."""
-    least_cover_ratio: float | None
+    least_cover_ratio: float | None = None
     """Covenant: operating cash flow over debt service of a fiscal quarter; None for none."""
     balloon_fraction: float = 0.0
     """Share of what is drawn that the last payment pays back besides its own part."""
 
     def left_fraction(self) -> Floats:
         """Return f(0) to f(n), the share of a tranche that is left after each month, shape (term_months + 1,)."""
-        left = self.balloon_fraction + (1.0 - self.balloon_fraction) * self._without_balloon()
-        left[-1] = 0.0
-        return left
-
-    def _without_balloon(self) -> Floats:
-        months = np.arange(self.term_months + 1.0)
-        paying = self.term_months - self.grace_months
+        months, paying = np.arange(self.term_months + 1.0), self.term_months - self.grace_months
         done = np.maximum(months - self.grace_months, 0.0)
         rate = self.rate_per_year / MONTHS_PER_YEAR
         if self.amortisation is Amortisation.BULLET:
-            return np.where(months < self.term_months, 1.0, 0.0)
-        if self.amortisation is Amortisation.STRAIGHT or rate == 0:
-            return np.asarray(1.0 - done / paying)
-        # (1 + i)^m − 1 without the loss of digits that a small rate brings.
-        grown: Floats = np.expm1(np.log1p(rate) * np.append(done, paying))
-        return np.asarray(1.0 - grown[:-1] / grown[-1])
+            left = np.where(months < self.term_months, 1.0, 0.0)
+        elif self.amortisation is Amortisation.STRAIGHT or rate == 0:
+            left = 1.0 - done / paying
+        else:  # (1 + i)^m − 1 without the loss of digits that a small rate brings
+            grown = np.expm1(np.log1p(rate) * np.append(done, paying))
+            left = 1.0 - grown[:-1] / grown[-1]
+        left = self.balloon_fraction + (1.0 - self.balloon_fraction) * left
+        left[-1] = 0.0
+        return np.asarray(left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,16 +258,9 @@ class LeaseTerms:
 
     def left_fraction(self) -> Floats:
         """Return the share of the debt that is left after each month, shape (term_months + 1,)."""
-        return LoanTerms(
-            share_fraction=1.0,
-            rate_per_year=self.rate_per_year,
-            term_months=self.term_months,
-            grace_months=0,
-            amortisation=Amortisation.ANNUITY,
-            fee_fraction=0.0,
-            least_cover_ratio=None,
-            balloon_fraction=self.buy_out_fraction if self.is_bought else 0.0,
-        ).left_fraction()
+        balloon = self.buy_out_fraction if self.is_bought else 0.0
+        like = LoanTerms(rate_per_year=self.rate_per_year, term_months=self.term_months, balloon_fraction=balloon)
+        return like.left_fraction()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,13 +339,3 @@ def yearly_cost_usd(
     )
     per_period = unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)
     return quantity * per_period[:, None]
-
-
-def colocation_usd(
-    provisioned_kw: Floats,
-    rent_usd_per_kw_month: float,
-    grid: MonthGrid,
-    escalator_per_year: float,
-) -> Floats:
-    """Return the rent for provisioned power, used or not, shape (periods, clusters)."""
-    return yearly_cost_usd(provisioned_kw, rent_usd_per_kw_month * MONTHS_PER_YEAR, grid, escalator_per_year)

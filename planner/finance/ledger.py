@@ -39,6 +39,7 @@ from dataclasses import dataclass, field
 from enum import Flag, StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -238,12 +239,7 @@ def codes_in(view: View) -> list[int]:
     return [ACCOUNT_CODES[account] for account in Account if view in account.views]
 
 
-CAPEX_ACCOUNTS = (
-    Account.CAPEX_ACCELERATORS,
-    Account.CAPEX_HOSTS,
-    Account.CAPEX_NETWORK,
-    Account.CAPEX_STORAGE,
-)
+CAPEX_ACCOUNTS = (Account.CAPEX_ACCELERATORS, Account.CAPEX_HOSTS, Account.CAPEX_NETWORK, Account.CAPEX_STORAGE)
 """The accounts a cohort's cost is made of, in the order of a node's prices."""
 COST_OF_SERVING_ACCOUNTS = accounts_of(Category.COST_OF_SERVING)
 OPERATING_EXPENSE_ACCOUNTS = accounts_of(Category.OPERATING_EXPENSE)
@@ -262,16 +258,8 @@ END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_
 """What would change hands on the last day if all that is owned were sold."""
 LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
 """What a lessor is paid, at the end of each month of a lease."""
-DATED_ACCOUNTS = (
-    *CAPEX_ACCOUNTS,
-    Account.RESALE,
-    *END_ACCOUNTS,
-    Account.OPENING_VALUE,
-    *LEASE_PAYMENTS,
-    Account.ORDER_PAID,
-    Account.ORDER_SETTLED,
-    Account.CAPEX_BUILDING,
-)
+_ON_A_DAY = (Account.RESALE, Account.OPENING_VALUE, Account.ORDER_PAID, Account.ORDER_SETTLED, Account.CAPEX_BUILDING)
+DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, *END_ACCOUNTS, *LEASE_PAYMENTS, *_ON_A_DAY)
 """What counts on a day of its own; all else runs through its month."""
 
 
@@ -333,32 +321,23 @@ class Ledger:
         """Number of rows."""
         return int(self.amount_cents.shape[0])
 
-    def _axis(self, dimension: Dimension) -> tuple[NDArray[np.int64], int]:
-        """Return positions along one axis of a total, and the axis length; "none" comes last."""
-        match dimension:
-            case Dimension.MONTH:
-                return self.month_index.astype(np.int64), len(self.labels.months)
-            case Dimension.CLUSTER:
-                size = len(self.labels.clusters) + 1
-                return self.cluster_index.astype(np.int64) % size, size
-            case Dimension.COHORT:
-                size = len(self.labels.cohorts) + 1
-                return self.cohort_index.astype(np.int64) % size, size
-            case Dimension.ACCOUNT:
-                return self.account_code.astype(np.int64), len(ACCOUNT_ORDER)
-
     def totals_cents(self, *dimensions: Dimension, view: View | None = None) -> NDArray[np.int64]:
         """Return exact sums by the dimensions given, one axis each, in that order; all accounts or one view.
 
         The cluster and cohort axes have one place more than there are names: the last is the whole site, or
         none.
         """
-        axes = [self._axis(dimension) for dimension in dimensions]
-        totals = np.zeros(tuple(size for _, size in axes), dtype=np.int64)
-        rows = self.rows_in(view)
+        every: dict[Dimension, tuple[NDArray[Any], int]] = {
+            Dimension.MONTH: (self.month_index, len(self.labels.months)),
+            Dimension.CLUSTER: (self.cluster_index, len(self.labels.clusters) + 1),
+            Dimension.COHORT: (self.cohort_index, len(self.labels.cohorts) + 1),
+            Dimension.ACCOUNT: (self.account_code, len(ACCOUNT_ORDER)),
+        }
+        axes, rows = [every[dimension] for dimension in dimensions], self.rows_in(view)
         if not axes:
             return np.asarray(self.amount_cents[rows].sum(), dtype=np.int64)
-        np.add.at(totals, tuple(places[rows] for places, _ in axes), self.amount_cents[rows])
+        totals = np.zeros(tuple(size for _, size in axes), dtype=np.int64)
+        np.add.at(totals, tuple(places[rows].astype(np.int64) % size for places, size in axes), self.amount_cents[rows])
         return totals
 
     def rows_in(self, view: View | None) -> Bools:
@@ -393,10 +372,9 @@ class Ledger:
         """
         table = self.totals_cents(Dimension.COHORT, Dimension.MONTH, Dimension.ACCOUNT)[:-1]
         entered = (*CAPEX_ACCOUNTS, Account.RESALE, Account.LEASE_STARTED)
-        added = table[:, :, [ACCOUNT_CODES[account] for account in entered]]
         written_off = (Account.DEPRECIATION, Account.DISPOSAL_LOSS)
-        taken = table[:, :, [ACCOUNT_CODES[account] for account in written_off]]
-        change: NDArray[np.int64] = added.sum(axis=2) - taken.sum(axis=2)
+        added, taken = (table[:, :, [ACCOUNT_CODES[one] for one in of]].sum(axis=2) for of in (entered, written_off))
+        change: NDArray[np.int64] = added - taken
         opening = np.broadcast_to(np.asarray(opening_book_cents, dtype=np.int64), change.shape[:1])
         return np.asarray(opening[:, None] + np.cumsum(change, axis=1), dtype=np.int64)
 
@@ -407,14 +385,6 @@ class Ledger:
         was posted to it, counted apart in integers without limit; the total is the same by month, cluster,
         cohort and account; no cohort is written off below zero.
         """
-        problems = [*self._index_problems()]
-        if not problems:
-            problems = [*self._total_problems(), *self._book_problems(opening_book_cents)]
-        if problems:
-            raise ConservationError("the ledger does not add up: " + "; ".join(problems))
-
-    def _index_problems(self) -> list[str]:
-        """Return what is wrong with the index columns."""
         problems = []
         columns = (
             ("month", self.month_index, 0, len(self.labels.months)),
@@ -433,27 +403,22 @@ class Ledger:
                 problems.append("rows are out of order")
             if np.any(np.diff(np.sort(keys)) == 0):
                 problems.append("a month, cluster, cohort and account occur twice")
-        return problems
-
-    def _total_problems(self) -> list[str]:
-        """Return where a grouping does not sum to what was posted."""
-        problems = []
-        by_account = self.totals_cents(Dimension.ACCOUNT)
-        for code, posted in enumerate(self.posted_cents):
-            if int(by_account[code]) != posted:
-                problems.append(f"{ACCOUNT_ORDER[code]} holds {by_account[code]} cents, {posted} were posted")
-        total = sum(self.posted_cents)
-        for dimension in Dimension:
-            summed = sum(int(amount) for amount in self.totals_cents(dimension))
-            if summed != total:
-                problems.append(f"by {dimension} the total is {summed} cents, {total} were posted")
-        return problems
-
-    def _book_problems(self, opening_book_cents: ArrayLike) -> list[str]:
-        """Return the cohorts whose book value falls below zero."""
-        book = self.book_value_cents(opening_book_cents)
-        below = np.flatnonzero((book < 0).any(axis=1))
-        return [f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)" for k in below]
+        if not problems:
+            by_account, total = self.totals_cents(Dimension.ACCOUNT).tolist(), sum(self.posted_cents)
+            for account, held, posted in zip(ACCOUNT_ORDER, by_account, self.posted_cents, strict=True):
+                if held != posted:
+                    problems.append(f"{account} holds {held} cents, {posted} were posted")
+            problems += [
+                f"by {dimension} the total is {summed} cents, {total} were posted"
+                for dimension in Dimension
+                if (summed := sum(self.totals_cents(dimension).tolist())) != total
+            ]
+            book = self.book_value_cents(opening_book_cents)
+            for k in np.flatnonzero((book < 0).any(axis=1)).tolist():
+                least = book[k].min()
+                problems.append(f"cohort {self.labels.cohorts[k]} is written off below zero ({least} cents)")
+        if problems:
+            raise ConservationError("the ledger does not add up: " + "; ".join(problems))
 
 
 def _row_keys(labels: LedgerLabels, columns: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]) -> NDArray[np.int64]:
@@ -518,23 +483,15 @@ class LedgerBuilder:
             self._cluster_places = _row_keys(self._labels, (months[:, None], clusters, NO_COHORT, 0))
         self._append(account, self._cluster_places, np.asarray(amount_cents))
 
-    def post_cohorts(
-        self, account: Account, amount_cents: NDArray[np.int64], cluster_of_cohort: NDArray[np.int64]
-    ) -> None:
-        """Post a table of shape (cohorts, months), each cohort to its cluster."""
-        cohorts, months = amount_cents.shape
-        self.post(
-            account,
-            amount_cents,
-            month=np.arange(months),
-            cluster=cluster_of_cohort[:, None],
-            cohort=np.arange(cohorts)[:, None],
-        )
+    def post_cohorts(self, account: Account, amount_cents: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
+        """Post a table of shape (cohorts, months), each cohort to the cluster that owns it."""
+        cohorts, months = (np.arange(size) for size in amount_cents.shape)
+        self.post(account, amount_cents, month=months, cluster=owner[:, None], cohort=cohorts[:, None])
 
     def build(self) -> Ledger:
         """Return the ledger: postings with the same key joined, rows by month, cluster, cohort, account."""
-        keys = np.concatenate([np.zeros(0, dtype=np.int64), *(chunk[0] for chunk in self._chunks)])
-        amounts = np.concatenate([np.zeros(0, dtype=np.int64), *(chunk[1] for chunk in self._chunks)])
+        nothing = np.zeros(0, dtype=np.int64)
+        keys, amounts = (np.concatenate(column) for column in zip((nothing, nothing), *self._chunks, strict=True))
         unique, place = np.unique(keys, return_inverse=True)
         sums = np.zeros(unique.size, dtype=np.int64)
         np.add.at(sums, place, amounts)

@@ -56,12 +56,8 @@ class MonthGrid:
     def __post_init__(self) -> None:
         """Refuse a horizon without a month in it, or one longer than fifty years."""
         if not 1 <= self.horizon_months <= MAXIMUM_HORIZON_MONTHS:
-            raise ScenarioError(
-                Problem(
-                    path="horizon_months",
-                    message=f"{self.horizon_months} is not allowed; it must be 1 to {MAXIMUM_HORIZON_MONTHS}",
-                )
-            )
+            message = f"{self.horizon_months} is not allowed; it must be 1 to {MAXIMUM_HORIZON_MONTHS}"
+            raise ScenarioError(Problem(path="horizon_months", message=message))
 
     @property
     def end(self) -> date:

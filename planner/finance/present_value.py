@@ -70,19 +70,14 @@ def internal_rates(flows_usd: ArrayLike, offset_months: ArrayLike | None = None)
     crossing.
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
-    if offset_months is None:
-        months = np.arange(flows.shape[0], dtype=np.float64)
-    else:
+    months = np.arange(flows.shape[0], dtype=np.float64)
+    if offset_months is not None:
         # What falls on one moment is one flow; otherwise a purchase and a sale of one day would look like two signs.
         months, moment = np.unique(np.asarray(offset_months, dtype=np.float64), return_inverse=True)
         flows = np.bincount(moment, weights=flows, minlength=months.size).astype(np.float64)
     if not np.diff(np.sign(flows[flows != 0])).any():
         return ()
-    return _all_rates(flows / np.abs(flows).max(), months)
-
-
-def _all_rates(flows: Floats, months: Floats) -> tuple[float, ...]:
-    """Return every yearly rate at which the value of the flows is zero, ascending."""
+    flows = flows / np.abs(flows).max()
 
     def balance(log_growth: Floats) -> Floats:
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
@@ -198,8 +193,7 @@ class CashFlows:
         turns, falls back and turns again pays back at the last turn: only then is the money safe.
         """
         running = self.running_usd * discount_factors(annual_rate, running_months(self.edge_months, self.timing))
-        dated = self.dated_usd * discount_factors(annual_rate, self.dated_months)
-        jump_months, jumps = self.dated_months, dated
+        jump_months, jumps = self.dated_months, self.dated_usd * discount_factors(annual_rate, self.dated_months)
         even = np.concatenate([[0.0], np.cumsum(running)])
         if self.timing is CashFlowTiming.MONTH_END:
             jump_months, jumps = np.concatenate([jump_months, self.edge_months[1:]]), np.concatenate([jumps, running])
@@ -208,19 +202,14 @@ class CashFlows:
         jump = np.bincount(moment[self.edge_months.size :], weights=jumps, minlength=months.size)
         after = np.interp(months, self.edge_months, even) + np.cumsum(jump)
         # Each moment twice: before its jump and after it.
-        return _last_turn(np.stack([after - jump, after], axis=1).ravel(), np.repeat(months, 2))
-
-
-def _last_turn(total_usd: Floats, months: Floats) -> float | None:
-    """Return where a broken line is last below zero, 0 if nowhere, None if it ends there."""
-    negative = np.flatnonzero(total_usd < -HALF_CENT_USD)
-    if negative.size == 0:
-        return 0.0
-    last = int(negative[-1])
-    if last == total_usd.shape[0] - 1:
-        return None
-    share = min(-total_usd[last] / (total_usd[last + 1] - total_usd[last]), 1.0)
-    return float(months[last] + share * (months[last + 1] - months[last]))
+        total, months = np.stack([after - jump, after], axis=1).ravel(), np.repeat(months, 2)
+        negative = np.flatnonzero(total < -HALF_CENT_USD)
+        if not negative.size:
+            return 0.0
+        if (last := int(negative[-1])) == total.size - 1:
+            return None
+        share = min(-total[last] / (total[last + 1] - total[last]), 1.0)
+        return float(months[last] + share * (months[last + 1] - months[last]))
 
 
 SEARCH_TURNS = 200
@@ -233,9 +222,8 @@ TINY = 1e-12
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
     """Return numerator / denominator, NaN where the denominator is zero; shapes broadcast."""
-    top, bottom = np.broadcast_arrays(
-        np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
-    )
+    both = (np.asarray(part, dtype=np.float64) for part in (numerator, denominator))
+    top, bottom = np.broadcast_arrays(*both)
     quotient = np.full(top.shape, np.nan)
     np.divide(top, bottom, out=quotient, where=bottom != 0)
     return quotient
@@ -320,12 +308,9 @@ def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_us
 
 def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> Floats:
     """Return a price that falls evenly in ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
-    refusals.raise_problems(
-        [
-            refusals.not_negative("api_price_usd_per_million_tokens", start_price_usd),
-            refusals.annual_rate("annual change of the API price", -annual_decline_fraction),
-        ]
-    )
+    below = refusals.not_negative("api_price_usd_per_million_tokens", start_price_usd)
+    change = refusals.annual_rate("annual change of the API price", -annual_decline_fraction)
+    refusals.raise_problems([below, change])
     months = np.asarray(offset_months, dtype=np.float64)
     return start_price_usd * (1.0 - annual_decline_fraction) ** (months / MONTHS_PER_YEAR)
 

@@ -45,20 +45,14 @@ def annual_rate(path: str, rate: float) -> Problem | None:
     """Say what is wrong with a yearly rate of change: at −100% nothing is left to discount or escalate."""
     if math.isfinite(rate) and rate > -1:
         return None
-    return Problem(
-        path=path,
-        message=f"a rate of {rate:.6g} a year is not allowed; it must be above -1 (-100%)",
-        hint="write 0.10 for 10% a year",
-    )
+    message = f"a rate of {rate:.6g} a year is not allowed; it must be above -1 (-100%)"
+    return Problem(path=path, message=message, hint="write 0.10 for 10% a year")
 
 
 def life_months(path: str, months: float) -> Problem | None:
     """Say what is wrong with a depreciation life: it must be 1 to 600 whole months."""
     if math.isfinite(months) and 1 <= months <= MAXIMUM_LIFE_MONTHS and months == int(months):
         return None
-    return Problem(
-        path=path,
-        message=f"a depreciation life of {months:g} months is not allowed; "
-        f"it must be a whole number from 1 to {MAXIMUM_LIFE_MONTHS}",
-        hint="36 is the default; 48, 60 and 72 are common",
-    )
+    allowed = f"a whole number from 1 to {MAXIMUM_LIFE_MONTHS}"
+    message = f"a depreciation life of {months:g} months is not allowed; it must be {allowed}"
+    return Problem(path=path, message=message, hint="36 is the default; 48, 60 and 72 are common")

@@ -28,17 +28,7 @@ import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.errors import ConservationError
-from planner.finance.ledger import (
-    ACCOUNT_ORDER,
-    LEASE_PAYMENTS,
-    Account,
-    Category,
-    Dimension,
-    Ledger,
-    Position,
-    View,
-    view_cents,
-)
+from planner.finance.ledger import ACCOUNT_ORDER, Account, Category, Dimension, Ledger, Position, View, view_cents
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import ratio
 from planner.units import MONTHS_PER_YEAR
@@ -142,16 +132,6 @@ def is_paid(account: Account) -> bool:
     return bool(account.views & (View.CASH | View.FINANCING))
 
 
-def cash_flow_section(account: Account) -> str:
-    """Return the section of the cash flow that an account belongs to: operating, investing, financing, or none."""
-    category = account.category
-    if not is_paid(account):
-        return ""
-    if View.FINANCING in account.views or category in (Category.INTEREST, Category.LENDING):
-        return "financing"
-    return "investing" if category is Category.INVESTING else "operating"
-
-
 @functools.cache
 def line_weights() -> tuple[tuple[str, ...], Cents]:
     """Return the lines that come straight from accounts, and what a posting adds to each, shape (accounts, lines).
@@ -169,9 +149,14 @@ def line_weights() -> tuple[tuple[str, ...], Cents]:
         name: [sign * (account.category is category) for account in ACCOUNT_ORDER]
         for name, (sign, category) in categories.items()
     }
-    for section in ("operating", "investing", "financing"):
-        columns[f"{section}_cash_flow_usd"] = [-(cash_flow_section(account) == section) for account in ACCOUNT_ORDER]
-    service = (Account.LOAN_INTEREST, Account.LOAN_REPAID, *LEASE_PAYMENTS)
+    sections = []  # of the cash flow; none for what does not change hands
+    for account in ACCOUNT_ORDER:
+        lent = View.FINANCING in account.views or account.category in (Category.INTEREST, Category.LENDING)
+        section = "investing" if account.category is Category.INVESTING else "operating"
+        sections.append("" if not is_paid(account) else "financing" if lent else section)
+    for name in ("operating", "investing", "financing"):
+        columns[f"{name}_cash_flow_usd"] = [-(section == name) for section in sections]
+    service = (Account.LOAN_INTEREST, Account.LOAN_REPAID, Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
     columns["debt_service_usd"] = [int(account in service) for account in ACCOUNT_ORDER]
     for line in Position:
         columns[f"{line}_usd"] = [dict(account.positions).get(line, 0) for account in ACCOUNT_ORDER]
@@ -186,17 +171,12 @@ def monthly_statements(ledger: Ledger, opening: Opening) -> Statements:
     for line in Position:
         begun = opening.position_cents.get(line, np.zeros(table.shape[1], dtype=np.int64))
         lines[f"{line}_usd"] = begun + np.cumsum(lines[f"{line}_usd"], axis=0)
-    return _tied(ledger, opening, _with_totals(lines, opening))
-
-
-def _with_totals(lines: dict[str, Cents], opening: Opening) -> dict[str, Cents]:
-    """Add subtotals, cash and equity to the lines that come from accounts."""
     lines["gross_profit_usd"] = lines["revenue_usd"] - lines["cost_of_serving_usd"]
     lines["operating_income_usd"] = lines["gross_profit_usd"] - lines["operating_expense_usd"]
     lines["net_income_usd"] = lines["operating_income_usd"] - lines["interest_usd"] - lines["tax_expense_usd"]
     flows = (lines[f"{kind}_cash_flow_usd"] for kind in ("operating", "investing", "financing"))
     lines["net_cash_flow_usd"] = np.asarray(sum(flows), dtype=np.int64)
-    cash = np.zeros(lines["revenue_usd"].shape[1], dtype=np.int64)
+    cash = np.zeros(table.shape[1], dtype=np.int64)
     cash[-1] = opening.cash_cents
     lines["cash_usd"] = cash + np.cumsum(lines["net_cash_flow_usd"], axis=0)
     lines["opening_cash_usd"] = lines["cash_usd"] - lines["net_cash_flow_usd"]
@@ -207,25 +187,19 @@ def _with_totals(lines: dict[str, Cents], opening: Opening) -> dict[str, Cents]:
     for line, amount in opening.position_cents.items():
         begun += -amount if line in LIABILITIES else amount
     lines["equity_usd"] = begun + np.cumsum(lines["net_income_usd"], axis=0)
-    return lines
-
-
-def _tied(ledger: Ledger, opening: Opening, lines: dict[str, Cents]) -> Statements:
-    """Return the statements with the fleet as last column, or raise ConservationError where they do not tie."""
     problems = []
-    if np.any(lines["assets_usd"] != lines["liabilities_usd"] + lines["equity_usd"]):
-        off = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
+    off = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
+    if off.any():
         problems.append(f"assets are off from liabilities and equity by up to {np.abs(off).max()} cents")
     by_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     flow = view_cents(by_account, View.CASH) + view_cents(by_account, View.FINANCING)
-    paid = opening.cash_cents - np.cumsum(flow)
-    if np.any(lines["cash_usd"].sum(axis=1) != paid):
+    if np.any(lines["cash_usd"].sum(axis=1) != opening.cash_cents - np.cumsum(flow)):
         problems.append("closing cash is not opening cash and the ledger's cash flow")
     if problems:
         raise ConservationError("the statements do not tie: " + "; ".join(problems))
-    table = np.stack([lines[name] for name in LINES])
-    table = np.concatenate((table, table.sum(axis=2, keepdims=True)), axis=2)
-    return Statements(periods=ledger.labels.months, lines_cents=dict(zip(LINES, table, strict=True)))
+    stacked = np.stack([lines[name] for name in LINES])
+    stacked = np.concatenate((stacked, stacked.sum(axis=2, keepdims=True)), axis=2)  # the fleet as last column
+    return Statements(periods=ledger.labels.months, lines_cents=dict(zip(LINES, stacked, strict=True)))
 
 
 def cover_ratio(statements: Statements) -> Floats:

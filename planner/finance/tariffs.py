@@ -55,11 +55,6 @@ def _named(positions: Sequence[int], names: Sequence[str]) -> str:
     return " and ".join(parts)
 
 
-def _hours(positions: Sequence[int]) -> str:
-    """Return '14:00-18:00' for hours of the day."""
-    return " and ".join(f"{a:02d}:00-{b + 1:02d}:00" for a, b in _runs(positions))
-
-
 def describe_cells(cells: Bools) -> str:
     """Return the calendar hours in words: 'Monday to Friday 14:00-18:00 in June to August'.
 
@@ -78,8 +73,9 @@ def describe_cells(cells: Bools) -> str:
             if cells[months[0], day].any():
                 days_by_hours.setdefault(cells[months[0], day].tobytes(), []).append(day)
         for days in days_by_hours.values():
-            hours = [int(hour) for hour in np.flatnonzero(cells[months[0], days[0]])]
-            words = [_named(days, WEEKDAY_NAMES), _hours(hours), f"in {in_months}" if in_months else ""]
+            spans = _runs(np.flatnonzero(cells[months[0], days[0]]).tolist())
+            hours = " and ".join(f"{a:02d}:00-{b + 1:02d}:00" for a, b in spans)
+            words = [_named(days, WEEKDAY_NAMES), hours, f"in {in_months}" if in_months else ""]
             blocks.append(" ".join(word for word in words if word))
     shown = "; ".join(blocks[:LONGEST_LIST])
     more = len(blocks) - LONGEST_LIST
@@ -136,14 +132,19 @@ class EnergyTariff:
             refusals.fraction("tariff.demand_ratchet_fraction", self.demand_ratchet_fraction),
         ]
         for window in self.windows:
-            problems += _window_problems(window)
+            path = f"tariff.windows[{window.name}]"
+            problems.append(refusals.not_negative(f"{path}.price_usd_per_kwh", window.price_usd_per_kwh))
+            if not window.months or not window.months <= ALL_MONTHS:
+                problems.append(Problem(path=f"{path}.months", message="months must be one or more of 1 to 12"))
+            if not window.weekdays or not window.weekdays <= ALL_WEEKDAYS:
+                message = "weekdays must be one or more of 0 (Monday) to 6 (Sunday)"
+                problems.append(Problem(path=f"{path}.weekdays", message=message))
+            if not (0 <= window.start_hour <= 23 and 1 <= window.end_hour <= 24):
+                problems.append(Problem(path=path, message="start_hour must be 0 to 23 and end_hour 1 to 24"))
+            elif window.start_hour == window.end_hour:
+                problems.append(Problem(path=path, message="the window is empty: start_hour equals end_hour"))
         refusals.raise_problems(problems)
-        refusals.raise_problems(self._coverage_problems())
-
-    def _coverage_problems(self) -> list[Problem | None]:
-        """Say which hours no window covers and which two windows both cover."""
         covered = np.zeros((12, 7, 24), dtype=int)
-        problems: list[Problem | None] = []
         for position, window in enumerate(self.windows):
             cells = window.cells()
             covered += cells
@@ -155,7 +156,7 @@ class EnergyTariff:
         if (covered == 0).any():
             message = f"no window covers {describe_cells(covered == 0)}"
             problems.append(Problem(path="tariff.windows", message=message, hint="every hour needs one price"))
-        return problems
+        refusals.raise_problems(problems)
 
     def price_table(self) -> Floats:
         """Return the price before escalation, shape (12 months, 7 weekdays, 24 hours)."""
@@ -163,34 +164,6 @@ class EnergyTariff:
         for window in self.windows:
             table[window.cells()] = window.price_usd_per_kwh
         return table
-
-
-def flat_tariff(
-    price_usd_per_kwh: float, *, escalator_per_year: float = 0.0, demand_charge_usd_per_kw_month: float = 0.0
-) -> EnergyTariff:
-    """Return a tariff with one energy price."""
-    return EnergyTariff(
-        windows=(TariffWindow(name="flat", price_usd_per_kwh=price_usd_per_kwh),),
-        escalator_per_year=escalator_per_year,
-        demand_charge_usd_per_kw_month=demand_charge_usd_per_kw_month,
-    )
-
-
-def _window_problems(window: TariffWindow) -> list[Problem | None]:
-    """Return what is wrong with one window alone."""
-    path = f"tariff.windows[{window.name}]"
-    problems = [refusals.not_negative(f"{path}.price_usd_per_kwh", window.price_usd_per_kwh)]
-    if not window.months or not window.months <= ALL_MONTHS:
-        problems.append(Problem(path=f"{path}.months", message="months must be one or more of 1 to 12"))
-    if not window.weekdays or not window.weekdays <= ALL_WEEKDAYS:
-        problems.append(
-            Problem(path=f"{path}.weekdays", message="weekdays must be one or more of 0 (Monday) to 6 (Sunday)")
-        )
-    if not (0 <= window.start_hour <= 23 and 1 <= window.end_hour <= 24):
-        problems.append(Problem(path=path, message="start_hour must be 0 to 23 and end_hour 1 to 24"))
-    elif window.start_hour == window.end_hour:
-        problems.append(Problem(path=path, message="the window is empty: start_hour equals end_hour"))
-    return problems
 
 
 def local_offsets_h(grid: MonthGrid, time_zone: str) -> Floats:
@@ -264,10 +237,7 @@ def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> Flo
 
 
 def embodied_kg(
-    total_kg: ArrayLike,
-    service_months: tuple[ArrayLike, ArrayLike],
-    life_months: ArrayLike,
-    edge_coordinates: Floats,
+    total_kg: ArrayLike, service_months: tuple[ArrayLike, ArrayLike], life_months: ArrayLike, edge_coordinates: Floats
 ) -> Floats:
     """Return the embodied kgCO2e charged to each period, shape (cohorts, periods).
 
@@ -276,12 +246,9 @@ def embodied_kg(
     """
     total = np.atleast_1d(np.asarray(total_kg, dtype=np.float64))[:, None]
     life = np.atleast_1d(np.asarray(life_months, dtype=np.float64))[:, None]
-    refusals.raise_problems(
-        [
-            refusals.not_negative("carbon.embodied_kg", float(total.min(initial=0.0))),
-            *(refusals.life_months("carbon.life_months", months) for months in sorted(set(life.ravel().tolist()))),
-        ]
-    )
+    below = refusals.not_negative("carbon.embodied_kg", float(total.min(initial=0.0)))
+    lives = [refusals.life_months("carbon.life_months", months) for months in sorted(set(life.ravel().tolist()))]
+    refusals.raise_problems([below, *lives])
     start, retired = (np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months)
     edges = edge_coordinates[None, :]
     charged = np.clip((edges - start) / life, 0.0, 1.0)

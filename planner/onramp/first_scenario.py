@@ -27,7 +27,7 @@ from planner.validation import nearest
 from planner.yaml_io import Location, parse_document, parse_scalar, read_bytes
 
 FLEET_COLUMNS: dict[str, str] = {
-    "part": "accelerator",
+    "accelerator": "accelerator",
     "nodes": "nodes",
     "bought": "owned.bought",
     "cost_usd": "owned.cost_usd",
@@ -39,23 +39,23 @@ FLEET_COLUMNS: dict[str, str] = {
 }
 """Columns of a list of machines owned, and the keys of a cluster they fill; what is empty is left to its default."""
 QUOTE_COLUMNS: dict[str, str] = {
-    "part": "accelerator",
-    "price_usd": "unit_price_usd",
+    "accelerator": "accelerator",
+    "price_usd": "accelerator_price_usd",
     "node_price_usd": "",
     "host_usd_per_node": "host_usd_per_node",
     "discount_fraction": "discount_fraction",
     "lead_weeks": "order.lead_weeks",
     "earliest": "order.placed",
     "latest": "",
-    "least_nodes": "",
-    "most_nodes": "",
+    "min_nodes": "",
+    "max_nodes": "",
     "engine": "engine",
     "precision": "precision",
     "vendor": "",
     "name": "",
 }
 """Columns of a list of quotes, and the keys of a cluster they fill; the others say what may be chosen, and names."""
-NEEDED = {"fleet": ("part", "nodes", "bought"), "quotes": ("part",)}
+
 MOST_ROWS = 32
 """Clusters that ``choose`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
@@ -101,12 +101,12 @@ class Files:
 
 def read_fleet(path: Path) -> tuple[Row, ...]:
     """Read machines owned, a row of equal ones a line; raise ScenarioError with file and line."""
-    return _rows(path, FLEET_COLUMNS, NEEDED["fleet"])
+    return _rows(path, FLEET_COLUMNS, ("accelerator", "nodes", "bought"))
 
 
 def read_quotes(path: Path) -> tuple[Row, ...]:
     """Read vendors' quotes of accelerators or of whole nodes, one a line; raise ScenarioError with file and line."""
-    rows, problems = _rows(path, QUOTE_COLUMNS, NEEDED["quotes"]), []
+    rows, problems = _rows(path, QUOTE_COLUMNS, ("accelerator",)), []
     for row in rows:
         of_node = "node_price_usd" in row.cells
         if of_node == ("price_usd" in row.cells) or (of_node and "host_usd_per_node" in row.cells):
@@ -129,8 +129,17 @@ def default_start(traffic: Fitted | None) -> datetime.date:
 def scenario_text(name: str, files: Files) -> str:
     """Return the commented scenario, checked; what is wrong with a list's values is said with that list's line."""
     taken: dict[str, Row] = {}
-    for row in (*files.fleet, *files.quotes):
-        taken[_cluster_name(row, taken)] = row
+    for row in (*files.fleet, *files.quotes):  # named as stated, or by part and what tells it apart from others
+        part = re.sub(r"[^a-z0-9]+", "-", str(row.cells["accelerator"]).lower()).strip("-") or "accelerator"
+        bought = row.cells.get("bought")
+        words = [part, *([str(bought)[:7]] if bought else []), *(["quote"] if row.columns is QUOTE_COLUMNS else [])]
+        called = str(row.cells.get("name") or "-".join(words))
+        if called in taken and "name" in row.cells:
+            first = taken[called].place
+            message = f"{called!r} is also the name of {first.file}:{first.line}"
+            raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="name", message=message))
+        numbered = (f"{called}-{count}" for count in range(2, MOST_ROWS * 2 + 2))
+        taken[next(free for free in (called, *numbered) if free not in taken)] = row
     quoted = {name: row for name, row in taken.items() if row.columns is QUOTE_COLUMNS}
     workloads = _workloads(files.traffic, files) if files.traffic is not None else None
     clusters = _clusters(taken, files) if taken else None
@@ -139,7 +148,7 @@ def scenario_text(name: str, files: Files) -> str:
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
         match path:
-            case ("clusters", str(cluster), *_) | ("choose", "clusters", str(cluster), *_) if cluster in taken:
+            case ("clusters", str(cluster), *_) | ("sizing", "clusters", str(cluster), *_) if cluster in taken:
                 document.locations[path] = taken[cluster].place
     scenario_from_document(document)
     return text
@@ -174,32 +183,14 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
             name: parse_scalar(re.sub("[$,]", "", word) if _GROUPED.match(word) else word)
             for name, word in words.items()
         }
-        problems += [
-            Problem(line=reader.line_num, path=name, message="is required and is not there")
-            for name in needed
-            if name not in stated
-        ]
+        told, missing = "is required and is not there", [name for name in needed if name not in stated]
+        problems += [Problem(line=reader.line_num, path=name, message=told) for name in missing]
         rows.append(Row(place=Location(str(path), reader.line_num), cells=stated, columns=columns))
     if not problems and not 1 <= len(rows) <= MOST_ROWS:
         problems.append(Problem(message=f"has {len(rows)} rows; it may have 1 to {MOST_ROWS}"))
     if problems:
         raise ScenarioError([dataclasses.replace(problem, file=str(path)) for problem in problems])
     return tuple(rows)
-
-
-def _cluster_name(row: Row, taken: Mapping[str, Row]) -> str:
-    """Return a cluster's name: as stated, or part and what tells it apart from others."""
-    part = re.sub(r"[^a-z0-9]+", "-", str(row.cells["part"]).lower()).strip("-") or "part"
-    bought = row.cells.get("bought")
-    words = [part, *([str(bought)[:7]] if bought else []), *(["quote"] if row.columns is QUOTE_COLUMNS else [])]
-    name = str(row.cells.get("name") or "-".join(words))
-    if name not in taken:
-        return name
-    if "name" in row.cells:
-        first = taken[name].place
-        message = f"{name!r} is also the name of {first.file}:{first.line}"
-        raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="name", message=message))
-    return next(f"{name}-{count}" for count in range(2, MOST_ROWS * 2 + 2) if f"{name}-{count}" not in taken)
 
 
 def _workloads(traffic: Fitted, files: Files) -> str:
@@ -214,9 +205,8 @@ def _workloads(traffic: Fitted, files: Files) -> str:
         carried = level.number * math.exp(years * math.log1p(growth.number))
         remark = f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level.remark}"
         level = dataclasses.replace(level, fitted=carried, remark=remark)
-    if growth is None:
-        remark = "ASSUMPTION: growth does not show in so little; state yours"
-        growth = Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=remark)
+    assumed = "ASSUMPTION: growth does not show in so little; state yours"
+    growth = growth or Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumed)
     figures = [level, growth, *(figure for figure in rest if figure.field != GROWTH)]
     return dataclasses.replace(traffic, figures=figures).yaml()
 
@@ -227,46 +217,37 @@ def _clusters(taken: Mapping[str, Row], files: Files) -> str:
     for name, row in taken.items():
         tree = row.cluster()
         if row.columns is QUOTE_COLUMNS:
-            least = row.cells.get("least_nodes", 0)
+            least = row.cells.get("min_nodes", 0)
             tree = {"accelerator": tree.pop("accelerator"), "nodes": least, **tree}
-            tree |= _of_node(row)
+            if (price := row.cells.get("node_price_usd")) is not None:
+                tree["accelerator_price_usd"] = price  # what is wrong is said where the cluster itself is checked
+                part = load_catalog().accelerators.get(row.cells["accelerator"])
+                if part is not None and isinstance(price, int | float):  # all is its accelerators', nothing the host's
+                    tree["accelerator_price_usd"] = round(price / part.accelerators_per_node.value, 2)
+                    tree["host_usd_per_node"] = 0
             tree["price_source"] = f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
             tree["order"] = {"placed": files.start, **tree.get("order", {})}
         kind = "quoted: planner size chooses nodes and dates" if row.columns is QUOTE_COLUMNS else "owned"
         lines += [f"  {_quoted(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"]
-        for key, value in tree.items():
-            shown = _flow(value) if isinstance(value, dict) else _quoted(value)
-            lines.append(f"    {key}: {shown}")
+        lines += [f"    {key}: {_quoted(value)}" for key, value in tree.items()]
     return "\n".join(lines) + "\n"
-
-
-def _of_node(row: Row) -> dict[str, Any]:
-    """Return the prices of a quote for whole nodes: all of it is its accelerators', and nothing the host's."""
-    price, part = row.cells.get("node_price_usd"), row.cells["part"]
-    accelerators = load_catalog().accelerators
-    if not isinstance(price, int | float) or part not in accelerators:
-        return {} if price is None else {"unit_price_usd": price}  # said where the cluster itself is checked
-    return {
-        "unit_price_usd": round(price / accelerators[part].accelerators_per_node.value, 2),
-        "host_usd_per_node": 0,
-    }
 
 
 def _choose(quoted: Mapping[str, Row], files: Files) -> str:
     """Return what ``planner size`` may choose: of each quote the days of an order, and how many nodes."""
     lines = [
         "",
-        "promise:                   # what planner size must keep, at least cost",
-        "  in_time: 0.99            # of each workload's requests, in every month",
-        "  in_replications: 0.8     # a long outage of the site breaks one in eleven, whatever is bought",
+        "slo_target:                # what planner size must meet, at least cost",
+        "  attainment: 0.99         # of each workload's requests, in every month",
+        "  confidence: 0.8          # a long outage of the site breaks one in eleven, whatever is bought",
         "",
-        "choose:                    # what planner size may buy, and when it may be ordered",
+        "sizing:                    # what planner size may buy, and when it may be ordered",
         "  clusters:",
     ]
     for name, row in quoted.items():
         choice: dict[str, Any] = {"dates": order_dates(row, files.start, files.horizon_months)}
-        choice |= {key: row.cells[key] for key in ("least_nodes", "most_nodes") if key in row.cells}
-        lines.append(f"    {_quoted(name)}: {_flow(choice)}")
+        choice |= {key: row.cells[key] for key in ("min_nodes", "max_nodes") if key in row.cells}
+        lines.append(f"    {_quoted(name)}: {_quoted(choice)}")
     return "\n".join([*lines, "  # budget_usd: 50e6", "  # power_kw: 3000", ""])
 
 
@@ -283,18 +264,14 @@ def order_dates(row: Row, start: datetime.date, horizon_months: int) -> list[dat
     if not isinstance(latest, datetime.date) or latest < first:
         message = f"must be a date, YYYY-MM-DD, not before the earliest, {first}; it is {latest}"
         raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="latest", message=message))
-    steps = range(0, horizon_months, MONTHS_BETWEEN_ORDERS)
-    dates = [add_months(first, months) for months in steps]
+    dates = [add_months(first, months) for months in range(0, horizon_months, MONTHS_BETWEEN_ORDERS)]
     return [day for day in dates if day <= min(latest, end)] or [first]
 
 
-def _flow(tree: Mapping[str, Any]) -> str:
-    """Write a mapping on one line of YAML."""
-    return "{" + ", ".join(f"{key}: {_quoted(value)}" for key, value in tree.items()) + "}"
-
-
 def _quoted(value: Any) -> str:
-    """Write a value so that YAML reads the same again."""
+    """Write a value on one line so that YAML reads the same again."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_quoted(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_quoted, value)) + "]"
     if not isinstance(value, str):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Floats, Ints
-from planner.catalog.load import workload_class as class_figures
+from planner.catalog.load import workload_preset as class_figures
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import Problem, ScenarioError
@@ -123,13 +123,17 @@ def fit_traffic(log: RequestLog) -> TrafficFit:
     duration_s = float(log.times_s[-1] - log.times_s[0])
     if duration_s <= 0.0:
         raise ScenarioError(f"all {requests} requests carry the same time, so no rate can be fitted")
-    dispersion = dispersion_error = interarrival_cv = rate = rate_error = None
+    dispersion = dispersion_error = interarrival_cv = rate = rate_error = shape = None
     if log.one_clock:
         dispersion, dispersion_error = index_of_dispersion(log.times_s)
         gaps_s = np.diff(log.times_s)
         interarrival_cv = float(gaps_s.std() / gaps_s.mean())
         rate = (requests - 1) / duration_s
         rate_error = float(np.sqrt((dispersion or 1.0) / requests))
+        first_hour = int(np.ceil(log.times_s[0] / 3600.0))  # whole hours alone have a shape
+        counts = np.bincount(np.maximum((log.times_s // 3600.0).astype(np.int64) - first_hour, -1) + 1)[1:-1]
+        week_hour = (first_hour + _EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK if log.has_date else None
+        shape = fit_hourly_shape(counts.astype(np.float64), week_hour)
     largest = clients = None
     if log.clients is not None:
         counts = np.bincount(log.clients)
@@ -145,7 +149,7 @@ def fit_traffic(log: RequestLog) -> TrafficFit:
         index_of_dispersion=dispersion,
         index_of_dispersion_error=dispersion_error,
         interarrival_cv=interarrival_cv,
-        shape=_shape_of_log(log) if log.one_clock else None,
+        shape=shape,
         prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
         largest_client_fraction=largest,
         clients=clients,
@@ -166,7 +170,10 @@ def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
         quantiles = dict(zip(taken, np.quantile(lengths, taken).tolist(), strict=True))
         distribution = LengthDistribution.from_quantiles(quantiles)
         fitted = distribution.at_scores(scores)
-        gaps = _gaps(lengths, shares, fitted)
+        # Lengths are whole tokens and many alike: a share is met between those below and those up to its length.
+        below = np.searchsorted(lengths, np.floor(fitted), side="left") / lengths.size
+        up_to = np.searchsorted(lengths, np.ceil(fitted), side="right") / lengths.size
+        gaps = np.maximum(np.maximum(below - shares, shares - up_to), 0.0)
         is_mean_met = abs(distribution.mean_tokens / lengths.mean() - 1.0) < MEAN_ERROR_FRACTION
         if (is_mean_met and gaps.max() < LARGEST_GAP) or len(taken) >= _MOST_QUANTILES:
             break
@@ -236,48 +243,26 @@ def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit 
     if rates.size < HOURS_FOR_DAILY_SHAPE or not np.any(rates > 0.0):
         return None
     hour = ((first_hour_of_week or 0) + np.arange(rates.size)) % HOURS_PER_WEEK
-    if rates.size < HOURS_PER_WEEK:
-        return _daily_shape(rates, None, None)
-    profile = _mean_by(rates, hour, HOURS_PER_WEEK)
-    profile /= profile.mean()
-    sigma, correlation_h = _residual_noise(rates, profile[hour])
-    if first_hour_of_week is None:
-        return _daily_shape(rates, sigma, correlation_h)
+    sigma = correlation_h = None
+    if is_week := rates.size >= HOURS_PER_WEEK:
+        profile = _relative(rates, hour, HOURS_PER_WEEK)
+        sigma, correlation_h = _residual_noise(rates, profile[hour])
+    if not (has_week := is_week and first_hour_of_week is not None):  # the mean day alone, from the first row
+        profile = _relative(rates, np.arange(rates.size) % 24, 24)
     return ShapeFit(
         peak_to_mean=float(profile.max()),
         trough_to_mean=float(profile.min()),
-        weekend_fraction=float(profile[120:].mean() / profile[:120].mean()),
-        weekly_profile=tuple(profile.tolist()),
+        weekend_fraction=float(profile[120:].mean() / profile[:120].mean()) if has_week else None,
+        weekly_profile=tuple(profile.tolist()) if has_week else None,
         noise_sigma=sigma,
         noise_correlation_h=correlation_h,
     )
 
 
-def _daily_shape(rates: Floats, sigma: float | None, correlation_h: float | None) -> ShapeFit:
-    """Fit the mean day alone, counted from the first row."""
-    by_hour = _mean_by(rates, np.arange(rates.size) % 24, 24)
-    relative = by_hour / by_hour.mean()
-    return ShapeFit(
-        peak_to_mean=float(relative.max()),
-        trough_to_mean=float(relative.min()),
-        weekend_fraction=None,
-        weekly_profile=None,
-        noise_sigma=sigma,
-        noise_correlation_h=correlation_h,
-    )
-
-
-def _shape_of_log(log: RequestLog) -> ShapeFit | None:
-    """Fit the shape to a log's whole hours."""
-    first_hour = int(np.ceil(log.times_s[0] / 3600.0))
-    counts = np.bincount(np.maximum((log.times_s // 3600.0).astype(np.int64) - first_hour, -1) + 1)[1:-1]
-    week_hour = (first_hour + _EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK if log.has_date else None
-    return fit_hourly_shape(counts.astype(np.float64), week_hour)
-
-
-def _mean_by(numbers: Floats, group: Ints, groups: int) -> Floats:
-    """Return the mean of each group, shape (groups,)."""
-    return np.bincount(group, weights=numbers, minlength=groups) / np.bincount(group, minlength=groups)
+def _relative(numbers: Floats, group: Ints, groups: int) -> Floats:
+    """Return the mean of each group over the mean of all groups, shape (groups,)."""
+    means = np.bincount(group, weights=numbers, minlength=groups) / np.bincount(group, minlength=groups)
+    return np.asarray(means / means.mean())
 
 
 def _residual_noise(rates: Floats, expected: Floats) -> tuple[float | None, float | None]:
@@ -304,21 +289,12 @@ def _correlation(first: Floats, second: Floats) -> float:
     return float(first @ second) / scale if scale > 0.0 else 0.0
 
 
-def _gaps(lengths: Floats, shares: Floats, fitted: Floats) -> Floats:
-    """Return the gaps between the log's and the fit's cumulative fractions at shares of the fit, in their shape.
-
-    Lengths are whole tokens and many alike: a share is met where it lies between those below and up to its length.
-    """
-    below = np.searchsorted(lengths, np.floor(fitted), side="left") / lengths.size
-    up_to = np.searchsorted(lengths, np.ceil(fitted), side="right") / lengths.size
-    return np.asarray(np.maximum(np.maximum(below - shares, shares - up_to), 0.0))
-
-
 SHOWN_QUANTILES = (0.5, 0.95, 0.99)
 """Those that a table has room for."""
 _UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 GROWTH = "growth.per_year"
 _ASSUMED_REQUESTS_PER_S = 80.0
+_REPORTED = ("requests", "duration_h", "interarrival_cv", "input_output_correlation", "largest_client_fraction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,24 +317,12 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heading:
-    """What a fitted workload is called and served by."""
-
-    name: str
-    model: str
-    workload_class: str
-    source: str
-    """Names of the files; empty where there is none."""
-    timezone: str = "UTC"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LogReading:
     """How files of traffic are to be read, and what the workload is called."""
 
     name: str
     model: str
-    workload_class: str
+    workload_preset: str
     timezone: str = "UTC"
     columns: str | None = None
     """Roles of a log's columns, as ``--columns`` takes them."""
@@ -373,25 +337,69 @@ class Asked:
 class Fitted:
     """A workload fitted to a log, a series, or both; of neither, what is stated and what its class says."""
 
-    heading: Heading
+    asked: LogReading
+    source: str
+    """Names of the files; empty where there is none."""
     figures: list[Figure]
-    shape: ShapeFit | None
-    log: TrafficFit | None
+    shape: ShapeFit | None = None
+    log: TrafficFit | None = None
     """What the log alone showed; None without one."""
-    end_s: float | None
+    end_s: float | None = None
     """End of the series, to whose level the rate belongs, seconds since 1970 UTC; None without one, or its dates."""
 
     def yaml(self) -> str:
-        """Return the ``workloads`` section of a scenario."""
-        return workload_yaml(self.heading, self.figures, self.shape)
+        """Return the ``workloads`` section of a scenario, the fit's error as comments."""
+        tree: dict[str, Any] = {"model": self.asked.model, "preset": self.asked.workload_preset}
+        for figure in self.figures:
+            if figure.fitted is not None:
+                *parents, last = figure.field.split(".")
+                branch = tree
+                for parent in parents:
+                    branch = branch.setdefault(parent, {"kind": "compound"} if parent == "growth" else {})
+                branch[last] = figure
+        profile = self.shape.weekly_profile if self.shape is not None else None
+        # A profile read off a log is in UTC.
+        tree.setdefault("load_profile", {})["timezone"] = "UTC" if profile else self.asked.timezone
+        origin = f"Fitted by planner fit-traffic to {' '.join(self.source.split())}" if self.source else "As stated"
+        lines = [f"# {origin}", "workloads:", f"  {self.asked.name}:", *_branch_lines(tree, indent=4)]
+        if profile is not None:
+            at = lines.index("    load_profile:") + 1
+            days = (", ".join(f"{factor:.3f}" for factor in profile[day * 24 : day * 24 + 24]) for day in range(7))
+            head = "      weekly_profile:  # Monday 00:00 first, a day a line"
+            lines[at:at] = [head, "        [", *(f"          {day}," for day in days), "        ]"]
+        return "\n".join(lines) + "\n"
+
+    def json(self) -> dict[str, Any]:
+        """Return the fit as plain data, with what is only reported."""
+
+        def plain(figure: Figure) -> object:  # keys of JSON are words
+            fitted = figure.fitted
+            return {f"{share:g}": tokens for share, tokens in fitted.items()} if isinstance(fitted, Mapping) else fitted
+
+        reported: dict[str, object] = {}
+        if (fit := self.log) is not None:
+            reported = {name: getattr(fit, name) for name in (*_REPORTED, "clients")}
+            for side in ("input", "output"):
+                lengths: LengthFit = getattr(fit, side)
+                reported[f"{side}_log_mu_sigma"] = [lengths.log_mu, lengths.log_sigma]
+        return {
+            "name": self.asked.name,
+            "model": self.asked.model,
+            "preset": self.asked.workload_preset,
+            "source": self.source,
+            "figures": {
+                f.field: {"value": plain(f), "remark": f.remark, "from_class": f.from_class} for f in self.figures
+            },
+            "reported": reported,
+        }
 
 
-def fit_files(log: Path | None, series: Path | None, asked: Asked) -> Fitted:
+def fit_files(log: Path | None, series: Path | None, asked: LogReading) -> Fitted:
     """Fit a workload: level, growth, day and week from an hourly series where there is one, the rest from a log.
 
     Without either it has the rate that is stated, and all else of its class.
     """
-    defaults = class_figures(asked.workload_class)
+    defaults = class_figures(asked.workload_preset)
     fit = shape = end_s = None
     figures: list[Figure] = []
     if log is not None:
@@ -402,88 +410,70 @@ def fit_files(log: Path | None, series: Path | None, asked: Asked) -> Fitted:
         fit = fit_traffic(read)
         figures, shape = log_figures(fit, defaults, asked.requests_per_s), fit.shape
     if series is not None:
-        seen, shape, end_s = _fit_series(series, asked, defaults)
-        figures = laid_over(figures, seen) if log is not None else seen
+        hourly = read_hourly_rates(series, asked.rate_column)
+        hours, end_s, trend = hourly.rates.size, hourly.end_s, fit_trend(hourly.rates)
+        shape = fit_hourly_shape(hourly.rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week)
+        rate, remark = asked.requests_per_s, "as given"
+        if rate is None:
+            words = f"{series.name} {hourly.column}".lower()
+            known = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
+            if not known:
+                message = "the unit of the series is in neither its name nor the file's"
+                raise ScenarioError(Problem(file=str(series), message=message, hint="state --requests-per-s"))
+            rate, remark = float(hourly.rates.mean()) / known[0], f"mean of {hours} hours of {hourly.column}"
+            if trend is not None:
+                remark = f"level at the end; the {remark} is {_number(rate)}"
+                rate *= trend.end_to_mean
+        seen = [Figure(field="requests_per_s", fitted=rate, remark=remark)]
+        if trend is not None:
+            weeks = hours // HOURS_PER_WEEK
+            remark = f"±{trend.per_year_error:.2g} standard error over {weeks} weeks"
+            remark += "; under two years cannot tell growth from season" if weeks < 104 else ""
+            seen.append(Figure(field=GROWTH, fitted=trend.per_year, remark=remark))
+        seen += shape_figures(shape, defaults, f"not visible in {hours} h")
+        if log is None:
+            figures = seen + class_length_figures(defaults, "a series of rates shows no lengths")
+        else:  # level, growth, day, week and noise stand in place of the log's
+            shown = {figure.field: figure for figure in seen if not figure.from_class}
+            level, *rest = [shown.pop(figure.field, figure) for figure in figures]
+            figures = [level, *shown.values(), *rest]
     if log is None and series is None:
         rate, remark = asked.requests_per_s, "mean on the first day, as given"
         if rate is None:
             rate, remark = _ASSUMED_REQUESTS_PER_S, "ASSUMPTION: mean on the first day; state yours"
         figures = [Figure(field="requests_per_s", fitted=rate, remark=remark)]
         figures += [*shape_figures(None, defaults, "no file of rates"), *class_length_figures(defaults, "no log")]
-    has_profile = shape is not None and shape.weekly_profile is not None
-    heading = Heading(
-        name=asked.name,
-        model=asked.model,
-        workload_class=asked.workload_class,
-        source=" and ".join(path.name for path in (log, series) if path is not None),
-        timezone="UTC" if has_profile else asked.timezone,  # a profile read off a log is in UTC
-    )
-    return Fitted(heading=heading, figures=figures, shape=shape, log=fit, end_s=end_s)
-
-
-def _fit_series(
-    path: Path, asked: Asked, defaults: Mapping[str, Any]
-) -> tuple[list[Figure], ShapeFit | None, float | None]:
-    """Return a series' figures, its shape with the trend taken out, and the moment its level belongs to."""
-    hourly = read_hourly_rates(path, asked.rate_column)
-    trend = fit_trend(hourly.rates)
-    shape = fit_hourly_shape(hourly.rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week)
-    rate, remark = asked.requests_per_s, "as given"
-    if rate is None:
-        words = f"{path.name} {hourly.column}".lower()
-        known = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
-        if not known:
-            message = "the unit of the series is in neither its name nor the file's"
-            raise ScenarioError(Problem(file=str(path), message=message, hint="state --requests-per-s"))
-        rate = float(hourly.rates.mean()) / known[0]
-        remark = f"mean of {hourly.rates.size} hours of {hourly.column}"
-        if trend is not None:
-            remark = f"level at the end; the {remark} is {_number(rate)}"
-            rate *= trend.end_to_mean
-    figures = [Figure(field="requests_per_s", fitted=rate, remark=remark)]
-    if trend is not None:
-        weeks = hourly.rates.size // HOURS_PER_WEEK
-        remark = f"±{trend.per_year_error:.2g} standard error over {weeks} weeks"
-        if weeks < 104:
-            remark += "; under two years cannot tell growth from season"
-        figures.append(Figure(field=GROWTH, fitted=trend.per_year, remark=remark))
-    figures += shape_figures(shape, defaults, f"not visible in {hourly.rates.size} h")
-    return figures + class_length_figures(defaults, "a series of rates shows no lengths"), shape, hourly.end_s
+    source = " and ".join(path.name for path in (log, series) if path is not None)
+    return Fitted(asked=asked, source=source, figures=figures, shape=shape, log=fit, end_s=end_s)
 
 
 def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: float | None) -> list[Figure]:
     """Return every figure of a workload fitted to a request log, in the scenario's order."""
-    figures = []
-    if requests_per_s is not None:
-        figures.append(Figure(field="requests_per_s", fitted=requests_per_s, remark="as given"))
-    else:
+    rate, remark = requests_per_s, "as given"
+    if rate is None:
         error = f"±{fit.requests_per_s_error_fraction or 0.0:.1%} standard error, {fit.requests:,} requests"
-        remark = f"{error} in {fit.duration_h:.3g} h: the level of those hours, not of a week"
-        figures.append(Figure(field="requests_per_s", fitted=fit.requests_per_s, remark=remark))
+        rate, remark = fit.requests_per_s, f"{error} in {fit.duration_h:.3g} h: the level of those hours, not of a week"
+    figures = [Figure(field="requests_per_s", fitted=rate, remark=remark)]
     figures += shape_figures(fit.shape, defaults, f"not visible in {fit.duration_h:.3g} h")
     for side, lengths in (("input", fit.input), ("output", fit.output)):
         # Quantiles alone: any mean or p95 that the class might lay beneath is left out with them.
         errors = f"mean {lengths.mean_tokens:,.0f} in the log, {lengths.mean_error_fraction:+.1%} in the fit"
         remark = f"{errors}; largest gap in the distribution {lengths.largest_distribution_error:.2f}"
-        figures.append(Figure(field=f"tokens.{side}.quantiles", fitted=lengths.quantiles, remark=remark))
-    hit = fit.prefix_cache_hit_fraction
-    if hit is None:
-        figures.append(_default("prefix_cache_hit_fraction", defaults, "no cached tokens or block hashes in the log"))
-    else:
-        figures.append(Figure(field="prefix_cache_hit_fraction", fitted=min(hit, 0.999), remark="counted in the log"))
-    if fit.index_of_dispersion is None:
-        figures.append(_default("burst_index_of_dispersion", defaults, "no ten minutes on one clock in the log"))
-    else:
-        index, spread = fit.index_of_dispersion, fit.index_of_dispersion_error or 0.0
-        remark = f"±{spread:.2g} standard error; Poisson is 1"
-        figures.append(Figure(field="burst_index_of_dispersion", fitted=max(index, 1.0), remark=remark))
-    return figures
+        figures.append(Figure(field=f"lengths.{side}.quantiles", fitted=lengths.quantiles, remark=remark))
+    cached = _default("prefix_cache_hit_fraction", defaults, "no cached tokens or block hashes in the log")
+    if (hit := fit.prefix_cache_hit_fraction) is not None:
+        cached = Figure(field=cached.field, fitted=min(hit, 0.999), remark="counted in the log")
+    bursts = _default("burst_index_of_dispersion", defaults, "no ten minutes on one clock in the log")
+    if (index := fit.index_of_dispersion) is not None:
+        remark = f"±{fit.index_of_dispersion_error or 0.0:.2g} standard error; Poisson is 1"
+        bursts = Figure(field=bursts.field, fitted=max(index, 1.0), remark=remark)
+    return [*figures, cached, bursts]
 
 
 def shape_figures(shape: ShapeFit | None, defaults: Mapping[str, Any], why: str) -> list[Figure]:
     """Return the figures of day, week and noise; the class stands in for what was not seen."""
-    peak = _default("peak_to_mean", defaults, why, "shape.peak_to_mean")
-    weekend = _default("weekend_fraction", defaults, why, "shape.weekend_fraction")
+    peak = _default("peak_to_mean", defaults, why, "load_profile.peak_to_mean")
+    weekend = _default("weekend_fraction", defaults, why, "load_profile.weekend_fraction")
     if shape is not None and shape.weekend_fraction is not None:
         remark = "busiest hour of the week ÷ mean"
         peak = Figure(field=peak.field, fitted=shape.peak_to_mean, remark=remark)
@@ -495,59 +485,19 @@ def shape_figures(shape: ShapeFit | None, defaults: Mapping[str, Any], why: str)
         remark = f"mean day's peak {shape.peak_to_mean:.4g} × {level:.4g}, the busier days' level"
         peak = Figure(field=peak.field, fitted=shape.peak_to_mean * level, remark=remark)
         weekend = _default("weekend_fraction", defaults, "less than a week, or no dates", weekend.field)
-    figures = [peak, weekend]
-    if shape is None or shape.noise_sigma is None or shape.noise_correlation_h is None:
-        figures.append(_default("noise_sigma", defaults, "needs two weeks", "noise.sigma"))
-        figures.append(_default("noise_correlation_h", defaults, "needs two weeks", "noise.correlation_h"))
-    else:
-        figures.append(Figure(field="noise.sigma", fitted=min(shape.noise_sigma, 2.0), remark="ln(hour ÷ mean week)"))
+    sigma = _default("noise_sigma", defaults, "needs two weeks", "noise.sigma")
+    memory = _default("noise_correlation_h", defaults, "needs two weeks", "noise.correlation_h")
+    if shape is not None and shape.noise_sigma is not None and shape.noise_correlation_h is not None:
+        sigma = Figure(field=sigma.field, fitted=min(shape.noise_sigma, 2.0), remark="ln(hour ÷ mean week)")
         remark = "from the correlation of neighbouring hours"
-        figures.append(Figure(field="noise.correlation_h", fitted=shape.noise_correlation_h, remark=remark))
-    return figures
+        memory = Figure(field=memory.field, fitted=shape.noise_correlation_h, remark=remark)
+    return [peak, weekend, sigma, memory]
 
 
 def class_length_figures(defaults: Mapping[str, Any], why: str) -> list[Figure]:
     """Return the class's lengths, where there is no log."""
-    return [
-        Figure(
-            field=f"tokens.{side}.{what}",
-            fitted=float(defaults[f"{side}_{what}_tokens"]),
-            remark=f"class default: {why}",
-            from_class=True,
-        )
-        for side in ("input", "output")
-        for what in ("mean", "p95")
-    ]
-
-
-def laid_over(figures: list[Figure], seen: list[Figure]) -> list[Figure]:
-    """Return a log's figures with a series' in their place: level, growth, day, week and noise."""
-    shown = {figure.field: figure for figure in seen if not figure.from_class}
-    level, *rest = [shown.pop(figure.field, figure) for figure in figures]
-    return [level, *shown.values(), *rest]
-
-
-def workload_yaml(heading: Heading, figures: list[Figure], shape: ShapeFit | None) -> str:
-    """Return the workload as the ``workloads`` section of a scenario, the fit's error as comments."""
-    tree: dict[str, Any] = {"model": heading.model, "class": heading.workload_class}
-    for figure in figures:
-        if figure.fitted is not None:
-            *parents, last = figure.field.split(".")
-            branch = tree
-            for parent in parents:
-                branch = branch.setdefault(parent, {"kind": "compound"} if parent == "growth" else {})
-            branch[last] = figure
-    tree.setdefault("shape", {})["timezone"] = heading.timezone
-    origin = f"Fitted by planner fit-traffic to {' '.join(heading.source.split())}" if heading.source else "As stated"
-    lines = [f"# {origin}", "workloads:", f"  {heading.name}:"]
-    lines += _branch_lines(tree, indent=4)
-    if shape is not None and shape.weekly_profile is not None:
-        at = lines.index("    shape:") + 1
-        days = [shape.weekly_profile[day * 24 : day * 24 + 24] for day in range(7)]
-        rows = (", ".join(f"{factor:.3f}" for factor in day) for day in days)
-        head = "      weekly_profile:  # Monday 00:00 first, a day a line"
-        lines[at:at] = [head, "        [", *(f"          {row}," for row in rows), "        ]"]
-    return "\n".join(lines) + "\n"
+    sides = [(side, what) for side in ("input", "output") for what in ("mean", "p95")]
+    return [_default(f"{side}_{what}_tokens", defaults, why, f"lengths.{side}.{what}") for side, what in sides]
 
 
 def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
@@ -555,48 +505,16 @@ def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
     return [(f.field, _written(f.fitted, SHOWN_QUANTILES), f.remark) for f in figures]
 
 
-def fit_json(heading: Heading, figures: list[Figure], fit: TrafficFit | None) -> dict[str, Any]:
-    """Return the fit as plain data, with what is only reported."""
-    reported = {}
-    if fit is not None:
-        reported = {
-            "requests": fit.requests,
-            "duration_h": fit.duration_h,
-            "interarrival_cv": fit.interarrival_cv,
-            "input_output_correlation": fit.input_output_correlation,
-            "largest_client_fraction": fit.largest_client_fraction,
-            "clients": fit.clients,
-            "input_log_mu_sigma": [fit.input.log_mu, fit.input.log_sigma],
-            "output_log_mu_sigma": [fit.output.log_mu, fit.output.log_sigma],
-        }
-    return {
-        "name": heading.name,
-        "model": heading.model,
-        "class": heading.workload_class,
-        "source": heading.source,
-        "figures": {
-            f.field: {"value": _plain(f.fitted), "remark": f.remark, "from_class": f.from_class} for f in figures
-        },
-        "reported": reported,
-    }
-
-
 def reported_rows(fit: TrafficFit) -> list[tuple[str, str, str]]:
     """Return rows for what a log shows but a scenario has no single field for."""
-    rows = [
-        ("input–output correlation", f"{fit.input_output_correlation:.3f}", "the planner takes them as independent")
-    ]
+    shown = f"{fit.input_output_correlation:.3f}"
+    rows = [("input–output correlation", shown, "the planner takes them as independent")]
     if fit.interarrival_cv is not None:
         rows.append(("inter-arrival CV", f"{fit.interarrival_cv:.2f}", "Poisson is 1"))
     if fit.largest_client_fraction is not None:
         remark = f"of {fit.clients:,} clients; write a large one under tenants"
         rows.append(("largest client's share", f"{fit.largest_client_fraction:.1%}", remark))
     return rows
-
-
-def _plain(fitted: float | Mapping[float, float] | None) -> float | dict[str, float] | None:
-    """Return a figure as JSON has it, whose keys are words."""
-    return {f"{share:g}": tokens for share, tokens in fitted.items()} if isinstance(fitted, Mapping) else fitted
 
 
 def _default(name: str, defaults: Mapping[str, Any], why: str, field: str | None = None) -> Figure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import gzip
 import io
@@ -16,38 +15,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from planner.arrays import Bools, Floats, Ints
+from planner.arrays import Bools, Floats
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 ROLES: dict[str, tuple[str, ...]] = {
-    "timestamp": ("timestamp", "arrived_at", "arrival_time", "arrival", "time", "ts", "t", "start_time", "created_at"),
-    "input": (
-        "contexttokens",
-        "input_tokens",
-        "input_length",
-        "prompt_tokens",
-        "num_prefill_tokens",
-        "in_tok",
-        "prompt_len",
-        "input_len",
+    role: tuple(names.split())
+    for role, names in {
+        "timestamp": "timestamp arrived_at arrival_time arrival time ts t start_time created_at",
+        "input": "contexttokens input_tokens input_length prompt_tokens num_prefill_tokens in_tok prompt_len input_len "
         "request_tokens",
-    ),
-    "output": (
-        "generatedtokens",
-        "output_tokens",
-        "output_length",
-        "completion_tokens",
-        "num_decode_tokens",
-        "out_tok",
-        "generated_tokens",
-        "output_len",
-        "response_tokens",
-    ),
-    "cached": ("cached_tok", "cached_tokens", "cached_input_tokens", "cache_read_input_tokens"),
-    "client": ("client", "client_id", "tenant", "user", "user_id", "api_key", "session_id", "trace"),
-    "hashes": ("hash_ids",),
+        "output": "generatedtokens output_tokens output_length completion_tokens num_decode_tokens out_tok "
+        "generated_tokens output_len response_tokens",
+        "cached": "cached_tok cached_tokens cached_input_tokens cache_read_input_tokens",
+        "client": "client client_id tenant user user_id api_key session_id trace",
+        "hashes": "hash_ids",
+    }.items()
 }
 """What each column may be called; case does not matter."""
 REQUIRED = ("timestamp", "input", "output")
@@ -107,10 +91,25 @@ def read_request_log(
 
     A log that must be ``in_order`` may not go back in time, but for clients that each have a clock of their own.
     """
-    table = read_table(path)
-    names = _find_columns(table, columns or {}, path)
-    first_row = 1 if _is_json(path) else 2
+    table, chosen = read_table(path), columns or {}
+    by_lower = {str(name).strip().lower(): str(name) for name in table.columns}
+    names: dict[str, str] = {}
     problems: list[Problem] = []
+    for role, aliases in ROLES.items():  # the user's choice first, then the names public traces use
+        wanted = (chosen[role],) if role in chosen else aliases
+        if role == "timestamp" and role not in chosen:
+            wanted = (*aliases, *(f"{alias}_{unit}" for alias in aliases for unit in TIME_UNITS))
+        matches = [by_lower[alias.lower()] for alias in wanted if alias.lower() in by_lower]
+        if matches:
+            names[role] = matches[0]
+        elif role in chosen or role in REQUIRED:
+            what = f"no column {chosen[role]!r} for {role}" if role in chosen else f"no column for {role}"
+            near = difflib.get_close_matches(wanted[0].lower(), by_lower, n=1, cutoff=0.5)
+            guess = f"nearest is {by_lower[near[0]]!r}; " if near else ""
+            hint = f"{guess}the file has {', '.join(map(str, table.columns))}; name it with --columns {role}=COLUMN"
+            problems.append(Problem(file=str(path), line=1, message=what, hint=hint))
+    raise_all(problems)
+    first_row = 1 if _is_json(path) else 2
     unit = "ms" if time_unit == "auto" and "hashes" in names else time_unit  # from zero, by the Mooncake traces' README
     times_s = _times_s(table[names["timestamp"]], unit, path)
     problems += _row_problems(path, names["timestamp"], ~np.isfinite(times_s), table[names["timestamp"]], first_row)
@@ -139,9 +138,17 @@ def read_request_log(
     if in_order and one_clock and back.size:
         row = int(back[0]) + 1
         message = f"goes back in time by {times_s[row - 1] - times_s[row]:,.6g} s, and so do {back.size - 1} other rows"
-        place = Problem(file=str(path), line=row + first_row, path=names["timestamp"], message=message)
-        raise ScenarioError(dataclasses.replace(place, hint="sort the log by time"))
-    cached = _cached_tokens(table, names, tokens, order)
+        line, hint = row + first_row, "sort the log by time"
+        raise ScenarioError(Problem(file=str(path), line=line, path=names["timestamp"], message=message, hint=hint))
+    cached = tokens["cached"][order] if "cached" in tokens else None
+    if cached is None and "hashes" in names:  # block hashes are replayed in order of time
+        seen: set[int | str] = set()
+        cached = np.zeros(order.size)
+        blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
+        for place, index in enumerate(order.tolist()):
+            known = next((at for at, block in enumerate(blocks[index]) if block not in seen), len(blocks[index]))
+            cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
+            seen.update(blocks[index])
     return RequestLog(
         times_s=times_s[order],
         input_tokens=tokens["input"][order],
@@ -174,8 +181,17 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
     if not rates.size:
         problems = [Problem(file=str(path), path=chosen, message="holds no numbers")]
     raise_all(problems)
-    first_hour, start_s = _first_hour_of_week(table, chosen, path)
-    end_s = None if start_s is None else start_s + rates.size * SECONDS_PER_HOUR
+    first_hour = end_s = None
+    dated = [str(name) for name in table.columns if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}]
+    if dated:
+        seconds = _times_s(table[dated[0]], "auto", path)
+        if not np.all(np.abs(np.diff(seconds[np.isfinite(seconds)]) - 3600.0) < 1.0):
+            raise ScenarioError(Problem(file=str(path), path=dated[0], message="rows must be one hour apart"))
+        if seconds[0] >= _FIRST_DATED_S:
+            first_hour = int(seconds[0] // 3600.0 + 72) % 168
+            end_s = float(seconds[0]) + rates.size * SECONDS_PER_HOUR
+    elif any(str(name).lower().startswith("hour_of_week") for name in table.columns):
+        first_hour = 0
     return HourlyRates(column=chosen, rates=rates, first_hour_of_week=first_hour, end_s=end_s)
 
 
@@ -192,10 +208,14 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     if path.stat().st_size > MAX_BYTES:
         raise ScenarioError(Problem(file=str(path), message=f"is larger than {MAX_BYTES / 1e9:g} GB"))
     try:
-        if _is_json(path):
-            table = pd.DataFrame(_json_rows(path, rows))
-        else:
-            with _opened(path) as stream:
+        packed = path.suffix == ".gz"
+        with io.BufferedReader(_Unpacked(gzip.open(path, "rb"))) if packed else path.open("rb") as stream:
+            if _is_json(path):
+                lines = io.TextIOWrapper(stream, encoding="utf-8")
+                table = pd.DataFrame(
+                    [_json_row(line, number) for number, line in enumerate(itertools.islice(lines, rows), start=1)]
+                )
+            else:
                 table = pd.read_csv(stream, nrows=rows, skipinitialspace=True)
     except (ValueError, UnicodeDecodeError, OSError, EOFError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -205,24 +225,15 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
     return table
 
 
-def _json_rows(path: Path, rows: int | None) -> list[dict[str, Any]]:
-    """Return the objects of a JSON-lines file, one a line; raise ValueError naming the first line that is not one."""
-    parsed = []
-    with io.TextIOWrapper(_opened(path), encoding="utf-8") as stream:
-        for number, line in enumerate(itertools.islice(stream, rows), start=1):
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if not isinstance(row, dict):
-                raise ValueError(f"line {number} is not a JSON object")
-            parsed.append(row)
-    return parsed
-
-
-def _opened(path: Path) -> io.BufferedReader:
-    """Open a log for reading, unpacked where it is gzipped, and never more of it than fits."""
-    return io.BufferedReader(_Unpacked(gzip.open(path, "rb"))) if path.suffix == ".gz" else path.open("rb")
+def _json_row(line: str, number: int) -> dict[str, Any]:
+    """Return the object of one line of JSON lines; raise ValueError that names it where it is none."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise ValueError(f"line {number} is not a JSON object")
+    return row
 
 
 class _Unpacked(io.RawIOBase):
@@ -249,28 +260,6 @@ class _Unpacked(io.RawIOBase):
 
 def _is_json(path: Path) -> bool:
     return any(suffix in {".jsonl", ".json", ".ndjson"} for suffix in path.suffixes)
-
-
-def _find_columns(table: pd.DataFrame, chosen: dict[str, str], path: Path) -> dict[str, str]:
-    """Return role → column name, from the user's choice first, then from the names public traces use."""
-    by_lower = {str(name).strip().lower(): str(name) for name in table.columns}
-    columns: dict[str, str] = {}
-    problems = []
-    for role, aliases in ROLES.items():
-        wanted = (chosen[role],) if role in chosen else aliases
-        if role == "timestamp" and role not in chosen:
-            wanted = (*aliases, *(f"{alias}_{unit}" for alias in aliases for unit in TIME_UNITS))
-        matches = [by_lower[alias.lower()] for alias in wanted if alias.lower() in by_lower]
-        if matches:
-            columns[role] = matches[0]
-        elif role in chosen or role in REQUIRED:
-            what = f"no column {chosen[role]!r} for {role}" if role in chosen else f"no column for {role}"
-            near = difflib.get_close_matches(wanted[0].lower(), by_lower, n=1, cutoff=0.5)
-            guess = f"nearest is {by_lower[near[0]]!r}; " if near else ""
-            hint = f"{guess}the file has {', '.join(map(str, table.columns))}; name it with --columns {role}=COLUMN"
-            problems.append(Problem(file=str(path), line=1, message=what, hint=hint))
-    raise_all(problems)
-    return columns
 
 
 def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
@@ -336,26 +325,6 @@ def _row_problems(path: Path, name: str, bad: Bools, column: pd.Series, first_ro
     return problems
 
 
-def _cached_tokens(table: pd.DataFrame, names: dict[str, str], tokens: dict[str, Floats], order: Ints) -> Floats | None:
-    """Return each request's cached tokens in order of time, from their column or by replaying block hashes."""
-    if "cached" in tokens:
-        return tokens["cached"][order]
-    if "hashes" not in names:
-        return None
-    seen: set[int | str] = set()
-    cached = np.zeros(order.size)
-    blocks = [_block_hashes(cell, number) for number, cell in enumerate(table[names["hashes"]].tolist(), start=1)]
-    for place, index in enumerate(order.tolist()):
-        known = 0
-        for block in blocks[index]:
-            if block not in seen:
-                break
-            known += 1
-        cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
-        seen.update(blocks[index])
-    return cached
-
-
 def _block_hashes(cell: object, number: int) -> list[int | str]:
     """Return a request's block hashes; none where it states none."""
     if cell is None or cell != cell:  # noqa: PLR0124 - pandas writes NaN where a line lacks the key
@@ -363,18 +332,3 @@ def _block_hashes(cell: object, number: int) -> list[int | str]:
     if isinstance(cell, list) and all(isinstance(block, int | str) for block in cell):
         return cell
     raise ScenarioError(f"hash_ids of request {number} must be a list of numbers, not {str(cell)[:40]!r}")
-
-
-def _first_hour_of_week(table: pd.DataFrame, chosen: str, path: Path) -> tuple[int | None, float | None]:
-    """Return the first row's hour of the week, and its time, from the chosen series' column of dates, if any."""
-    dated = [str(name) for name in table.columns if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}]
-    if not dated:
-        if any(str(name).lower().startswith("hour_of_week") for name in table.columns):
-            return 0, None
-        return None, None
-    seconds = _times_s(table[dated[0]], "auto", path)
-    if not np.all(np.abs(np.diff(seconds[np.isfinite(seconds)]) - 3600.0) < 1.0):
-        raise ScenarioError(Problem(file=str(path), path=dated[0], message="rows must be one hour apart"))
-    if not seconds[0] >= _FIRST_DATED_S:
-        return None, None
-    return int(seconds[0] // 3600.0 + 72) % 168, float(seconds[0])

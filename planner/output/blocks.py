@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import ClassVar, Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from planner.output.scales import Points, Scale
 
 Tone = Literal["headline", "note", "summary", ""]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A paragraph."""
 
-    kind: ClassVar[str] = "sentence"
     text: str
     """What it says."""
     tone: Tone = ""
@@ -32,8 +31,7 @@ def sentences(lines: Sequence[str], tone: Tone = "") -> list[Sentence]:
     return [Sentence(text=line, tone=tone) for line in lines]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BarPart(NamedTuple):
     """One part of a bar."""
 
     name: str
@@ -46,55 +44,45 @@ class Part:
     """Its size in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(NamedTuple):
     """A bar of parts in the cell of a grid; the numbers stand beside it, so a screen reader passes over it."""
 
-    kind: ClassVar[str] = "bar"
-    parts: Sequence[Part]
+    parts: Sequence[BarPart]
     lead: float = 0.0
     """Share of the longest bar at which it begins: a step of a waterfall."""
     is_group: bool = False
     """Parts below one another, for what is compared and does not add up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(NamedTuple):
     """Bars about a middle, as shares of the cell's width: a tornado's swing, or percentiles about their median."""
 
-    kind: ClassVar[str] = "span"
     pieces: Sequence[tuple[str, float, float]]
     """Style, beginning and length of each."""
     middle: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shade:
+class Shade(NamedTuple):
     """A number on a tint, or struck out, with what a pointer is told of it."""
 
-    kind: ClassVar[str] = "shade"
     text: str
     depth: int | None
     """Of the tint, 0 to 4; None where the number is struck out."""
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Path:
+class Path(NamedTuple):
     """A dotted path that a narrow column may break behind its dots and underscores."""
 
-    kind: ClassVar[str] = "path"
     text: str
 
 
 Cell = str | Bar | Span | Shade | Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class Grid(NamedTuple):
     """A table as a reader meets it; its first column names the rows."""
 
-    kind: ClassVar[str] = "grid"
     caption: str
     header: Sequence[Cell]
     rows: Sequence[Sequence[Cell]]
@@ -102,15 +90,15 @@ class Grid:
     """Columns aligned right."""
     unbroken: Sequence[int] = ()
     """Columns that keep to a line."""
-    legend: Mapping[str, int] = field(default_factory=dict)
+    legend: Mapping[str, int] = MappingProxyType({})
     """Names and colours of what its bars are made of, shown above it."""
-    swatches: Mapping[int, int] = field(default_factory=dict)
+    swatches: Mapping[int, int] = MappingProxyType({})
     """Colours that stand before headings, by column."""
 
 
 def bar_grid(
     header: Sequence[str],
-    rows: Sequence[tuple[str, Sequence[str], Cell | Sequence[Part]]],
+    rows: Sequence[tuple[str, Sequence[str], Cell | Sequence[BarPart]]],
     caption: str,
     legend: Mapping[str, int] | None = None,
 ) -> Grid:
@@ -122,8 +110,7 @@ def bar_grid(
     return Grid(caption=caption, header=header, rows=cells, numeric=range(1, len(header) - 1), legend=legend or {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(NamedTuple):
     """One headline figure."""
 
     term: str
@@ -132,43 +119,33 @@ class Fact:
     """Where it lies in other replications."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """Headline figures side by side."""
 
-    kind: ClassVar[str] = "facts"
     facts: Sequence[Fact]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bullets:
+class Bullets(NamedTuple):
     """A list of lines."""
 
-    kind: ClassVar[str] = "bullets"
     lines: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(NamedTuple):
     """A command on a line of its own."""
 
-    kind: ClassVar[str] = "command"
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class Links(NamedTuple):
     """Files that lie beside the page."""
 
-    kind: ClassVar[str] = "links"
     names: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strips:
+class Strips(NamedTuple):
     """Histograms on one scale, one strip for each name."""
 
-    kind: ClassVar[str] = "strips"
     summary: str
     strips: Sequence[tuple[str, int, Sequence[tuple[float, str]]]]
     """Name, colour and bars: the height of each as a share of the highest, and what a pointer is told of it."""
@@ -178,11 +155,9 @@ class Strips:
     """Labels along the scale, evenly spaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class Folded(NamedTuple):
     """Blocks that are folded until asked for."""
 
-    kind: ClassVar[str] = "folded"
     title: str
     blocks: Sequence[Block]
     is_open: bool = False
@@ -190,8 +165,7 @@ class Folded:
     """``dump`` is every row of a file that lies beside the report: print leaves it folded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class Series(NamedTuple):
     """One line, or one layer of a stack, over time."""
 
     name: str
@@ -206,8 +180,7 @@ class Series:
     """Lower and upper edges of bands around the line, the widest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
+class Marker(NamedTuple):
     """An event on the lanes below a chart."""
 
     kind: str
@@ -220,11 +193,9 @@ class Marker:
     """What happened, in a few words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeChart:
+class TimeChart(NamedTuple):
     """A chart over time, which a page lets its reader zoom and read."""
 
-    kind: ClassVar[str] = "timechart"
     key: str
     """Identifier within the page."""
     title: str
@@ -261,8 +232,7 @@ class Axis:
     """Whether lines cross the panel at the ticks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(NamedTuple):
     """A line through points, dots at them, or both."""
 
     points: Points
@@ -271,12 +241,9 @@ class Line:
     """Width of the line; 0 for dots alone."""
     radius: float = 0.0
     """Of the dots; 0 for none."""
-    is_dashed: bool = True
-    """Whether it has the dash of its colour."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
+class Area(NamedTuple):
     """What lies between two edges."""
 
     upper: Points
@@ -285,8 +252,7 @@ class Area:
     opacity: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
+class Box(NamedTuple):
     """A bar from one corner to the other."""
 
     x: tuple[float, float]
@@ -294,8 +260,7 @@ class Box:
     colour: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class VerticalRule(NamedTuple):
     """A line from top to bottom, with a note at its head."""
 
     x: float
@@ -303,7 +268,7 @@ class Rule:
     is_dashed: bool = False
 
 
-Mark = Line | Area | Box | Rule
+Mark = Line | Area | Box | VerticalRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +287,6 @@ class Panel:
 class Picture:
     """A chart that stands still: panels with axes, and marks in the coordinates of those axes."""
 
-    kind: ClassVar[str] = "picture"
     title: str
     panels: Sequence[Panel]
     keys: Mapping[str, int] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.files import MANIFEST, PRODUCT, Staged, is_inside, settle, sha256_of, unwritable, writing
-from planner.output.tables import FRICTIONLESS_TYPES, Column, ColumnKind, CsvFormat, Table, TableDescription, read_csv
+from planner.output.tables import CsvFormat, Table, read_csv
 
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
@@ -21,7 +21,6 @@ REPORT, SUMMARY, WORKBOOK, DICTIONARY = "report.html", "summary.json", "workbook
 NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})
 """Tables of a size that no report shows row by row."""
 _CHANGED = "has changed since planner wrote it"
-_KINDS = {kind: column for column, kind in reversed(FRICTIONLESS_TYPES.items())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,29 +112,16 @@ def read_contents(folder: Path) -> Contents:
 
 
 def contents_of(manifest: Mapping[str, Any], files: Mapping[str, bytes], beside: tuple[str, ...] = ()) -> Contents:
-    """Return what CSV and JSON files say."""
-    return Contents(manifest=manifest, tables=_tables(files), summary=_json(files, SUMMARY), beside=beside)
-
-
-def _tables(files: Mapping[str, bytes]) -> dict[str, Table]:
-    """Return the tables of CSV files as the data dictionary beside them describes them."""
+    """Return what CSV and JSON files say; the data dictionary says which columns of a table are numbers."""
     described = {resource.get("path"): resource for resource in _json(files, DICTIONARY).get("resources", ())}
     tables = {}
     for file in (file for file in files if file.endswith(".csv")):
-        resource = described.get(file, {})
-        columns = tuple(
-            Column(
-                name=str(column.get("name")),
-                kind=_KINDS.get(column.get("type"), ColumnKind.TEXT),
-                description=str(column.get("description", "")),
-            )
-            for column in resource.get("schema", {}).get("fields", ())
-        )
-        name = file.removesuffix(".csv")
-        description = TableDescription(name=name, description=str(resource.get("description", "")), columns=columns)
+        resource, name = described.get(file, {}), file.removesuffix(".csv")
+        fields = resource.get("schema", {}).get("fields", ())
+        numbers = {field.get("name") for field in fields if field.get("type") == "number"}
         form = CsvFormat(decimal_comma=resource.get("dialect", {}).get("delimiter") == ";")
-        tables[name] = read_csv(description, files[file], form)
-    return tables
+        tables[name] = read_csv(name, files[file], form, numbers)
+    return Contents(manifest=manifest, tables=tables, summary=_json(files, SUMMARY), beside=beside)
 
 
 def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
@@ -164,13 +150,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         or not isinstance(manifest.get("files"), dict)
     ):
         raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
-    outside = [
-        Problem(file=str(path), message=f"names {name!r}, outside the folder")
-        for name in manifest["files"]
-        if not is_inside(name)
-    ]
-    if outside:
-        raise ScenarioError(outside)
+    outside = [name for name in manifest["files"] if not is_inside(name)]
+    raise_all([Problem(file=str(path), message=f"names {name!r}, outside the folder") for name in outside])
     return manifest
 
 

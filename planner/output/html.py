@@ -13,7 +13,6 @@ import html
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from planner.errors import printable
-from planner.output.blocks import Block, Folded, Grid, Marker, Picture, Section, Sentence, TimeChart
+from planner.output.blocks import Bar, Block, Folded, Grid, Marker, Picture, Section, Sentence, Span, TimeChart
 from planner.output.scales import colour_class, shortened
 from planner.output.svg import FULL, month_labels, paths_of, scale_of, svg_of
 from planner.output.words import axis_label
@@ -61,6 +60,7 @@ def environment(folder: Path = _FOLDER) -> Environment:
         "body_rows": _body_rows,
         "drawing": _drawing,
         "inline_svg": _inline_svg,
+        "kind": lambda block: type(block).__name__.lower(),
     }
     return made
 
@@ -89,18 +89,9 @@ def policy(*scripts: str) -> str:
 def page(title: str, lead: str, sections: Sequence[Section], memo: Sequence[Section] = ()) -> bytes:
     """Return the whole file; ``memo`` is what it prints as, where there is one."""
     style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
+    marked = {"policy": Markup(policy(script)), "style": Markup(style), "script": Markup(script)}
     filled = environment().get_template("page.html")
-    document = filled.render(
-        title=title,
-        lead=lead,
-        sections=sections,
-        memo=memo,
-        m=_macros(),
-        policy=Markup(policy(script)),
-        style=Markup(style),
-        script=Markup(script),
-    )
-    return f"{document}\n".encode()
+    return f"{filled.render(title=title, lead=lead, sections=sections, memo=memo, m=_macros(), **marked)}\n".encode()
 
 
 def memo_page(title: str, sections: Sequence[Section]) -> bytes:
@@ -130,15 +121,12 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
                     lines += ["", html.escape(block.text, quote=False)]
                 case Grid():
                     cells = [block.header, ["---"] * len(block.header), *block.rows]
-                    lines += [
-                        "",
-                        *("| " + " | ".join(_markdown_cell(str(cell)) for cell in row) + " |" for row in cells),
-                    ]
+                    lines += ["", *(f"| {' | '.join(map(_markdown_cell, row))} |" for row in cells)]
     return "\n".join(lines) + "\n"
 
 
-def _markdown_cell(text: str) -> str:
-    return html.escape(text, quote=False).replace("|", "\\|").replace("\n", " ")
+def _markdown_cell(cell: object) -> str:
+    return html.escape(str(cell), quote=False).replace("|", "\\|").replace("\n", " ")
 
 
 def _column_classes(grid: Grid) -> list[str]:
@@ -154,12 +142,9 @@ def _body_rows(grid: Grid, cell: Callable[[object], Markup]) -> Markup:
     for row in grid.rows:
         parts = []
         for place, content in enumerate(row):
-            plain = isinstance(content, str)
-            shown = escaped(content) if plain else cell(content)
-            bars = ' class="barcell"' if getattr(content, "kind", "") in ("bar", "span") else marked[place]
-            parts.append(
-                f'<th{marked[0]} scope="row">{shown}</th>' if place == 0 else f"<td{bars}>{shown}</td>",
-            )
+            shown = escaped(content) if isinstance(content, str) else cell(content)
+            bars = ' class="barcell"' if isinstance(content, Bar | Span) else marked[place]
+            parts.append(f"<td{bars}>{shown}</td>" if place else f'<th{marked[0]} scope="row">{shown}</th>')
         lines.append(f"<tr>{''.join(parts)}</tr>\n")
     return Markup("".join(lines))
 
@@ -170,36 +155,10 @@ def _inline_svg(picture: Picture) -> Markup:
     return Markup(svg_of(picture).partition("?>")[2].strip().replace("panel-", f"panel-{place:x}-"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """A chart over time as its template fills it in."""
-
-    days: str
-    low: str
-    high: str
-    lanes: Sequence[str]
-    height: int
-    ticks: Sequence[tuple[str, str, str]]
-    """How far down each line lies, and its label, in words."""
-    months: Sequence[tuple[str, str]]
-    marks: Markup
-    events: Markup
-    numbers: Folded
-    width: int = WIDTH
-    left: int = LEFT
-    right: int = WIDTH - RIGHT
-    top: int = TOP
-    across: int = WIDTH - RIGHT - LEFT
-    down: int = HEIGHT - BOTTOM - TOP
-    below: int = HEIGHT - BOTTOM
-    full: int = FULL
-    lane_height: int = LANE_HEIGHT
-
-
-def _drawing(chart: TimeChart) -> Drawing:
-    """Return the coordinates of a chart: the marks lie in days since start across and thousandths down."""
+def _drawing(chart: TimeChart) -> dict[str, Any]:
+    """Return what the template of a chart fills in: marks lie in days since start across and thousandths down."""
     scale, lanes = scale_of(chart), tuple(dict.fromkeys(marker.kind for marker in chart.markers))
-    down = HEIGHT - TOP - BOTTOM
+    across, down = WIDTH - RIGHT - LEFT, HEIGHT - BOTTOM - TOP
     places = [(TOP + down * (1 - (scale.share(tick) or 0.0)), axis_label(tick, chart.unit)) for tick in scale.ticks()]
     groups = []
     for series, paths in paths_of(chart, scale):
@@ -210,21 +169,22 @@ def _drawing(chart: TimeChart) -> Drawing:
             f'<g class="{colour_class(series.colour)}" data-series="{escaped(series.name)}" '
             f'data-x="{x}" data-v="{values}">{drawn}</g>\n'
         )
-    return Drawing(
-        days=shortened(chart.days),
-        low=repr(scale.low),
-        high=repr(scale.high),
-        lanes=lanes,
-        height=HEIGHT + LANE_HEIGHT * len(lanes),
-        ticks=[(shortened(y), shortened(y + 4), label) for y, label in places],
-        months=[
-            (shortened(LEFT + (WIDTH - LEFT - RIGHT) * day / chart.days), label)
-            for day, label in month_labels(chart.start, chart.days)
-        ],
-        marks=Markup("".join(groups)),
-        events=_events(tuple(chart.markers), lanes),
-        numbers=_numbers(chart),
-    )
+    months = month_labels(chart.start, chart.days)
+    frame = {"width": WIDTH, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "across": across, "down": down}
+    frame |= {"below": HEIGHT - BOTTOM, "full": FULL, "lane_height": LANE_HEIGHT}
+    return {
+        "days": shortened(chart.days),
+        "low": repr(scale.low),
+        "high": repr(scale.high),
+        "lanes": lanes,
+        "height": HEIGHT + LANE_HEIGHT * len(lanes),
+        "ticks": [(shortened(y), shortened(y + 4), label) for y, label in places],
+        "months": [(shortened(LEFT + across * day / chart.days), label) for day, label in months],
+        "marks": Markup("".join(groups)),
+        "events": _events(tuple(chart.markers), lanes),
+        "numbers": _numbers(chart),
+        **frame,
+    }
 
 
 @functools.lru_cache(maxsize=16)  # all charts of a report have the same

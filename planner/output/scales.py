@@ -10,7 +10,7 @@ from dataclasses import dataclass
 # The light palette of the report (report.css): told apart by colour-blind readers, and each with a dash of its own.
 COLOURS = ("#0067a5", "#c44e00", "#00795a", "#c2579c", "#8a6500", "#5b5bd6", "#a8323e", "#4a5f6a")
 DASHES = ("none", "7 3", "2 2.5", "9 3 2 3", "4 2", "1 2", "12 4", "6 2 1 2 1 2")
-PAPER, INK, SOFT, RULE = "#ffffff", "#1a1d21", "#565d66", "#d9dde2"
+INK = "#1a1d21"
 TOTAL = -1
 """In place of a colour's index: the colour of text, for the whole of which other lines are parts."""
 

@@ -9,31 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import assert_never
+from typing import Literal, NamedTuple, assert_never
 
-from markupsafe import Markup, escape
+from markupsafe import escape
 
 from planner.errors import printable
-from planner.output.blocks import Area, Axis, Box, Figure, Line, Mark, Panel, Picture, Rule, Series, TimeChart
-from planner.output.scales import (
-    INK,
-    PAPER,
-    RULE,
-    SOFT,
-    TOTAL,
-    Points,
-    Scale,
-    colour_of,
-    dash_of,
-    outline,
-    ring,
-    shortened,
-)
+from planner.output.blocks import Area, Axis, Box, Figure, Line, Mark, Panel, Picture, Series, TimeChart, VerticalRule
+from planner.output.scales import INK, TOTAL, Points, Scale, colour_of, dash_of, outline, ring, shortened
 from planner.output.words import axis_label, short
 
 FORMATS = ("png", "svg")
+PAPER, SOFT, RULE = "#ffffff", "#565d66", "#d9dde2"
 FONT = "Source Sans Pro"
 WIDTH, PNG_WIDTH = 1000, 1600
 TEXT, TITLE = 15, 20
@@ -45,40 +32,28 @@ _LETTER, _NARROW, _WIDE = 0.54, frozenset("fijlrtI.,:;'|!-()[]/ "), frozenset("m
 """Width of most letters over the size of their text, and those that take half or half as much again: near enough to the
 font of the PNG and to those of browsers."""
 _LONGEST_NAME = 48
+_BOLD, _MIDDLE = ' font-weight="bold"', ' text-anchor="middle"'
 
 
-def element(tag: str, *children: object, **attributes: object) -> Markup:
-    """Return one element of SVG; ``class_`` stands for class, ``stroke_width`` for stroke-width."""
-    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{_text(part)}"' for name, part in attributes.items())
-    return Markup(f"<{tag}{given}>{''.join(map(_text, children))}</{tag}>")
-
-
-def _text(content: object) -> Markup:
+def _text(content: str) -> str:
     """Escape text; control characters and marks that turn the reading direction are shown, not obeyed."""
-    return content if isinstance(content, Markup) else escape(printable(str(content)))
-
-
-def join(parts: Sequence[Markup]) -> Markup:
-    """Join pieces of markup."""
-    return Markup("".join(parts))
+    return str(escape(printable(content)))
 
 
 def even_axis(low: float, high: float, label: str = "", *, unit: str = "") -> Axis:
     """Return an axis with equal differences at equal distances, labelled in ``unit`` as the report's axes are."""
     scale = Scale(low=low, high=high)
     ticks = scale.ticks(7)
-    labels = [axis_label(tick, unit) for tick in ticks] if unit else _alike(ticks)
+    if unit:
+        labels = [axis_label(tick, unit) for tick in ticks]
+    else:  # one scale, and as many decimals as tell neighbours apart
+        largest = max(map(abs, ticks))
+        letter = short(largest)[-1:] if largest >= 1e4 else ""
+        size = 10.0 ** {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15}.get(letter, 0)
+        step = abs(ticks[1] - ticks[0]) / size if len(ticks) > 1 else largest or 1.0
+        decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step else 0
+        labels = [f"{tick / size:,.{decimals}f} {letter}".strip().replace("-", "−") for tick in ticks]
     return Axis(scale=scale, ticks=list(zip(ticks, labels, strict=True)), label=label)
-
-
-def _alike(ticks: Sequence[float]) -> list[str]:
-    """Return numbers with one scale and as many decimals as tell neighbours apart."""
-    largest = max(map(abs, ticks))
-    letter = short(largest)[-1:] if largest >= 1e4 else ""
-    size = 10.0 ** {"k": 3, "M": 6, "G": 9, "T": 12, "P": 15}.get(letter, 0)
-    step = abs(ticks[1] - ticks[0]) / size if len(ticks) > 1 else largest or 1.0
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step else 0
-    return [f"{tick / size:,.{decimals}f} {letter}".strip().replace("-", "−") for tick in ticks]
 
 
 def ratio_axis(values: Sequence[float], label: str) -> Axis:
@@ -96,77 +71,54 @@ def names_axis(names: Sequence[str]) -> Axis:
     return Axis(scale=Scale(low=0.0, high=float(len(names))), ticks=ticks, grid=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class Frame(NamedTuple):
     """Where a panel lies on the picture."""
 
-    x_scale: Scale
-    y_scale: Scale
+    panel: Panel
     left: float
     top: float
     width: float
-    height: float
 
     def x(self, value: float) -> float:
         """Return how far right a value lies; what has no place lies at the left end."""
-        return self.left + self.width * (self.x_scale.share(value) or 0.0)
+        return self.left + self.width * (self.panel.x.scale.share(value) or 0.0)
 
     def y(self, value: float) -> float | None:
         """Return how far down a value lies; None where there is no place for it."""
-        share = self.y_scale.share(value)
-        return None if share is None else self.top + self.height * (1 - share)
+        share = self.panel.y.scale.share(value)
+        return None if share is None else self.top + self.panel.height * (1 - share)
 
 
-def _drawn(mark: Mark, frame: Frame) -> Markup:
+def _drawn(mark: Mark, frame: Frame) -> str:
     """Return a mark in the coordinates of its panel."""
     match mark:
         case Line():
-            dash = dash_of(mark.colour) if mark.is_dashed else "none"
-            path = element(
-                "path",
-                d=outline(mark.points, frame.x, frame.y),
-                fill="none",
-                stroke=colour_of(mark.colour),
-                stroke_width=mark.stroke,
-                stroke_dasharray=dash,
-                stroke_linejoin="round",
-            )
-            dots = [
-                element(
-                    "circle", cx=shortened(frame.x(x)), cy=shortened(place), r=mark.radius, fill=colour_of(mark.colour)
-                )
-                for x, value in (mark.points if mark.radius else ())
-                if value is not None and (place := frame.y(value)) is not None
+            colour, dash = colour_of(mark.colour), dash_of(mark.colour)
+            drawn = [
+                f'<path d="{outline(mark.points, frame.x, frame.y)}" fill="none" stroke="{colour}" '
+                f'stroke-width="{mark.stroke}" stroke-dasharray="{dash}" stroke-linejoin="round"></path>'
             ]
-            return join([path, *dots] if mark.stroke else dots)
+            for x, value in mark.points if mark.radius else ():
+                if value is not None and (y := frame.y(value)) is not None:
+                    place = f'cx="{shortened(frame.x(x))}" cy="{shortened(y)}"'
+                    drawn.append(f'<circle {place} r="{mark.radius}" fill="{colour}"></circle>')
+            return "".join(drawn if mark.stroke else drawn[1:])
         case Area():
-            outlined = ring(mark.upper, mark.lower, frame.x, frame.y)
-            return element("path", d=outlined, fill=colour_of(mark.colour), fill_opacity=mark.opacity)
+            d, colour = ring(mark.upper, mark.lower, frame.x, frame.y), colour_of(mark.colour)
+            return f'<path d="{d}" fill="{colour}" fill-opacity="{mark.opacity}"></path>'
         case Box():
             left, right = sorted(map(frame.x, mark.x))
             top, bottom = sorted(frame.y(value) or 0.0 for value in mark.y)
-            return element(
-                "rect",
-                x=shortened(left),
-                y=shortened(top),
-                width=shortened(right - left),
-                height=shortened(bottom - top),
-                fill=colour_of(mark.colour),
-                shape_rendering="crispEdges",
+            size = f'width="{shortened(right - left)}" height="{shortened(bottom - top)}"'
+            look = f'fill="{colour_of(mark.colour)}" shape-rendering="crispEdges"'
+            return f'<rect x="{shortened(left)}" y="{shortened(top)}" {size} {look}></rect>'
+        case VerticalRule():
+            at, dash = shortened(frame.x(mark.x)), "5 4" if mark.is_dashed else "none"
+            note = _label(mark.note, frame.x(mark.x) + 5, frame.top + TEXT, size=TEXT - 2) if mark.note else ""
+            return (
+                f'<line x1="{at}" x2="{at}" y1="{frame.top}" y2="{frame.top + frame.panel.height}" stroke="{INK}" '
+                f'stroke-width="1.4" stroke-dasharray="{dash}"></line>{note}'
             )
-        case Rule():
-            x, bottom = frame.x(mark.x), frame.top + frame.height
-            line = element(
-                "line",
-                x1=shortened(x),
-                x2=shortened(x),
-                y1=frame.top,
-                y2=bottom,
-                stroke=INK,
-                stroke_width=1.4,
-                stroke_dasharray="5 4" if mark.is_dashed else "none",
-            )
-            return join([line, _label(mark.note, x + 5, frame.top + TEXT, size=TEXT - 2)]) if mark.note else line
         case _:
             assert_never(mark)
 
@@ -174,18 +126,14 @@ def _drawn(mark: Mark, frame: Frame) -> Markup:
 def bars(names: Sequence[str], layers: Mapping[str, Sequence[float]], label: str, first: int = 0) -> Panel:
     """Return bars that lie down, layers one after the other, in colours from the palette's ``first`` on."""
     left = [0.0] * len(names)
-    ends, boxes = [0.0], []
+    ends, boxes = [0.0], list[Mark]()
     for colour, widths in enumerate(layers.values(), start=first):
         right = [a + b for a, b in zip(left, widths, strict=True)]
-        boxes += [
-            Box(x=(a, b), y=_bar(len(names), i), colour=colour)
-            for i, (a, b) in enumerate(zip(left, right, strict=True))
-        ]
+        spans = enumerate(zip(left, right, strict=True))
+        boxes += [Box(x=(a, b), y=_bar(len(names), i), colour=colour) for i, (a, b) in spans if a != b]
         left, ends = right, [*ends, *right]
     x = even_axis(min(ends), 1.02 * max(ends) or 1.0, label)
-    return Panel(
-        x=x, y=names_axis(names), marks=[mark for mark in boxes if mark.x[0] != mark.x[1]], height=34.0 * len(names) + 8
-    )
+    return Panel(x=x, y=names_axis(names), marks=boxes, height=34.0 * len(names) + 8)
 
 
 def swings(
@@ -194,13 +142,10 @@ def swings(
     """Return bars that lie down, from a middle to each of a row's (end, colour); the axis holds ``spans`` too."""
     ends = [middle, *spans, *(end for _, row in rows for end, _ in row)]
     room = 0.03 * ((max(ends) - min(ends)) or 1.0)
-    boxes = [
-        Box(x=(middle, end), y=_bar(len(rows), i), colour=colour)
-        for i, (_, row) in enumerate(rows)
-        for end, colour in row
-    ]
+    placed = [(_bar(len(rows), i), row) for i, (_, row) in enumerate(rows)]
+    boxes = [Box(x=(middle, end), y=y, colour=colour) for y, row in placed for end, colour in row]
     x, y = even_axis(min(ends) - room, max(ends) + room), names_axis([name for name, _ in rows])
-    return Panel(x=x, y=y, marks=[*boxes, Rule(x=middle)], title=title, height=26.0 * len(rows) + 8)
+    return Panel(x=x, y=y, marks=[*boxes, VerticalRule(x=middle)], title=title, height=26.0 * len(rows) + 8)
 
 
 def _bar(count: int, place: int) -> tuple[float, float]:
@@ -212,9 +157,10 @@ def _room(text: str) -> float:
     return _LETTER * TEXT * sum(0.55 if letter in _NARROW else 1.55 if letter in _WIDE else 1.0 for letter in text)
 
 
-def _label(content: str, x: float, y: float, *, size: float = TEXT, **attributes: object) -> Markup:
-    given = {"fill": INK, **attributes}
-    return element("text", content, x=shortened(x), y=shortened(y), font_size=size, **given)
+def _label(content: str, x: float, y: float, more: str = "", *, size: float = TEXT, fill: str = INK) -> str:
+    """Return text at a place; ``more`` are further attributes."""
+    at = f'x="{shortened(x)}" y="{shortened(y)}"'
+    return f'<text {at} font-size="{size}" fill="{fill}"{more}>{_text(content)}</text>'
 
 
 def _cut(content: str, longest: int) -> str:
@@ -226,9 +172,8 @@ def picture_of(figure: Figure) -> Picture:
     if isinstance(figure, Picture):
         return figure
     keys = {series.name: series.colour for series in figure.series}
-    return Picture(
-        title=figure.title, panels=[panel_of(figure)], keys=keys, shape="square" if figure.stacked else "line"
-    )
+    shape: Literal["square", "line"] = "square" if figure.stacked else "line"
+    return Picture(title=figure.title, panels=[panel_of(figure)], keys=keys, shape=shape)
 
 
 def svg_of(figure: Figure) -> str:
@@ -243,88 +188,76 @@ def svg_of(figure: Figure) -> str:
         row = picture.panels[first : first + picture.columns]
         above = max((28 if panel.title else 0) + (24 if panel.y.label else 10) for panel in row)
         for column, panel in enumerate(row):
-            frame = Frame(
-                x_scale=panel.x.scale,
-                y_scale=panel.y.scale,
-                left=column * width + left,
-                top=top + above,
-                width=width - left - 24,
-                height=panel.height,
-            )
-            parts.append(_panel(panel, frame, f"panel-{first + column}"))
+            frame = Frame(panel, left=column * width + left, top=top + above, width=width - left - 24)
+            parts.append(_panel(frame, f"panel-{first + column}"))
         has_labels = any(label for panel in row for _, label in panel.x.ticks)
         below = (24 if has_labels else 4) + (24 if any(panel.x.label for panel in row) else 0)
         top += above + max(panel.height for panel in row) + below + 6
     height = shortened(top + 6)
-    svg = element(
-        "svg",
-        element("title", picture.title),
-        element("rect", width=WIDTH, height=height, fill=PAPER),
-        *parts,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {height}",
-        width=WIDTH,
-        height=height,
-        role="img",
-        font_family=f"{FONT}, Source Sans 3, Segoe UI, Helvetica, Arial, sans-serif",
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'role="img" font-family="{FONT}, Source Sans 3, Segoe UI, Helvetica, Arial, sans-serif">'
+        f"<title>{_text(picture.title)}</title>"
+        f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"></rect>{"".join(parts)}</svg>\n'
     )
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n'
 
 
-def _head(picture: Picture) -> tuple[Markup, float]:
+def _head(picture: Picture) -> tuple[str, float]:
     """Return title, note and legend, and where they end."""
     longest = int((WIDTH - 32) / (_LETTER * TITLE))
-    parts, y = [_label(_cut(picture.title, longest), 16, 32, size=TITLE, font_weight="bold")], 40.0
+    parts, y = [_label(_cut(picture.title, longest), 16, 32, _BOLD, size=TITLE)], 40.0
     if picture.note:
         parts.append(_label(picture.note, 16, y + 16, fill=SOFT))
         y += 24
     x, swatch = 16.0, 38 if picture.shape == "line" else 22
-    for name, colour in picture.keys.items():
-        needed = swatch + _room(name) + 24
+    for name, index in picture.keys.items():
+        needed, colour = swatch + _room(name) + 24, colour_of(index)
         if x > 16 and x + needed > WIDTH:
             x, y = 16.0, y + 24
-        parts += [_swatch(picture.shape, colour, x, y + 14), _label(name, x + swatch, y + 19)]
+        if picture.shape == "square":
+            parts.append(f'<rect x="{x}" y="{y + 7}" width="16" height="14" fill="{colour}"></rect>')
+        elif picture.shape == "dot":
+            parts.append(f'<circle cx="{x + 8}" cy="{y + 14}" r="5" fill="{colour}"></circle>')
+        else:
+            ends, dash = f'x1="{x}" x2="{x + 32}" y1="{y + 14}" y2="{y + 14}"', dash_of(index)
+            parts.append(f'<line {ends} stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"></line>')
+        parts.append(_label(name, x + swatch, y + 19))
         x += needed
-    return join(parts), y + (30 if picture.keys else 0)
+    return "".join(parts), y + (30 if picture.keys else 0)
 
 
-def _swatch(shape: str, colour: int, x: float, y: float) -> Markup:
-    if shape == "square":
-        return element("rect", x=x, y=y - 7, width=16, height=14, fill=colour_of(colour))
-    if shape == "dot":
-        return element("circle", cx=x + 8, cy=y, r=5, fill=colour_of(colour))
-    return element(
-        "line", x1=x, x2=x + 32, y1=y, y2=y, stroke=colour_of(colour), stroke_width=3, stroke_dasharray=dash_of(colour)
-    )
-
-
-def _panel(panel: Panel, frame: Frame, key: str) -> Markup:
+def _panel(frame: Frame, key: str) -> str:
     """Return title, grid, labels and marks; what leaves the room between the axes is not drawn."""
-    right, bottom = frame.left + frame.width, frame.top + frame.height
-    parts = []
+    panel, right, parts = frame.panel, frame.left + frame.width, list[str]()
+    bottom = frame.top + panel.height
+
+    def rule(x1: float, x2: float, y1: float, y2: float) -> None:
+        ends = f'x1="{shortened(x1)}" x2="{shortened(x2)}" y1="{shortened(y1)}" y2="{shortened(y2)}"'
+        parts.append(f'<line {ends} stroke="{RULE}"></line>')
+
     if panel.title:
-        parts.append(_label(panel.title, frame.left, frame.top - (30 if panel.y.label else 10), font_weight="bold"))
+        parts.append(_label(panel.title, frame.left, frame.top - (30 if panel.y.label else 10), _BOLD))
     if panel.y.label:
         parts.append(_label(panel.y.label, frame.left, frame.top - 9, size=TEXT - 1, fill=SOFT))
     for value, label in panel.y.ticks:
         if (y := frame.y(value)) is not None:
-            parts.append(_grid(frame.left, right, y, y) if panel.y.grid else Markup(""))
-            parts.append(_label(_cut(label, _LONGEST_NAME), frame.left - 8, y + 5, fill=SOFT, text_anchor="end"))
+            if panel.y.grid:
+                rule(frame.left, right, y, y)
+            parts.append(_label(_cut(label, _LONGEST_NAME), frame.left - 8, y + 5, ' text-anchor="end"', fill=SOFT))
     for value, label in panel.x.ticks:
         x = frame.x(value)
-        parts.append(_grid(x, x, frame.top, bottom) if panel.x.grid else _grid(x, x, bottom, bottom + 5))
+        rule(x, x, *((frame.top, bottom) if panel.x.grid else (bottom, bottom + 5)))
         if label:
-            parts.append(_label(label, x, bottom + 21, fill=SOFT, text_anchor="middle"))
+            parts.append(_label(label, x, bottom + 21, _MIDDLE, fill=SOFT))
     if panel.x.label:
-        parts.append(_label(panel.x.label, frame.left + frame.width / 2, bottom + 45, text_anchor="middle"))
-    room = element("rect", x=shortened(frame.left), y=frame.top, width=shortened(frame.width), height=frame.height)
-    marks = element("g", *(_drawn(mark, frame) for mark in panel.marks), clip_path=f"url(#{key})")
-    axis = element("line", x1=shortened(frame.left), x2=shortened(right), y1=bottom, y2=bottom, stroke=SOFT)
-    return join([*parts, element("clipPath", room, id=key), marks, axis])
-
-
-def _grid(x1: float, x2: float, y1: float, y2: float) -> Markup:
-    return element("line", x1=shortened(x1), x2=shortened(x2), y1=shortened(y1), y2=shortened(y2), stroke=RULE)
+        parts.append(_label(panel.x.label, frame.left + frame.width / 2, bottom + 45, _MIDDLE))
+    left, width = shortened(frame.left), shortened(frame.width)
+    room = f'<rect x="{left}" y="{frame.top}" width="{width}" height="{panel.height}"></rect>'
+    marks = "".join(_drawn(mark, frame) for mark in panel.marks)
+    axis = f'<line x1="{left}" x2="{shortened(right)}" y1="{bottom}" y2="{bottom}" stroke="{SOFT}"></line>'
+    clipped = f'<clipPath id="{key}">{room}</clipPath><g clip-path="url(#{key})">{marks}</g>'
+    return "".join([*parts, clipped, axis])
 
 
 def png_of(svg: str) -> bytes:
@@ -348,25 +281,24 @@ def files_of(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, byte
     return {suffix: svg.encode() if suffix == "svg" else png_of(svg) for suffix in formats}
 
 
-def _stack(series: Sequence[Series]) -> list[tuple[Series, list[float], list[float]]]:
-    """Return each layer with its lower and upper edge."""
-    below = [0.0] * len(series[0].points) if series else []
-    layers = []
-    for layer in series:
+def _layers(chart: TimeChart) -> Iterator[tuple[Series, Points, Points]]:
+    """Yield the layers of a stack with their lower and upper edges."""
+    below = [0.0] * len(chart.series[0].points) if chart.series else []
+    for layer in chart.series:
         above = [base + (value or 0.0) for base, (_, value) in zip(below, layer.points, strict=True)]
-        layers.append((layer, below, above))
+        days = [x for x, _ in layer.points]
+        yield layer, list(zip(days, below, strict=True)), list(zip(days, above, strict=True))
         below = above
-    return layers
 
 
 def scale_of(chart: TimeChart) -> Scale:
     """Return the vertical scale; zero is on it unless it is logarithmic."""
     if chart.stacked:
-        values = [v for _, below, above in _stack(chart.series) for v in (*below, *above)]
+        edges = [edge for _, *both in _layers(chart) for edge in both]
     else:
-        edges = (p for s in chart.series for p in (s.points, *(edge for band in s.bands for edge in band)))
-        values = [v for points in edges for _, v in points if v is not None]
-    values = [v for v in values if math.isfinite(v) and (v > 0 or not chart.logarithmic)]
+        edges = [p for s in chart.series for p in (s.points, *(edge for band in s.bands for edge in band))]
+    known = (v for points in edges for _, v in points if v is not None)
+    values = [v for v in known if math.isfinite(v) and (v > 0 or not chart.logarithmic)]
     if not values:
         return Scale(low=0.0, high=1.0, logarithmic=chart.logarithmic)
     if chart.logarithmic:
@@ -379,13 +311,6 @@ def scale_of(chart: TimeChart) -> Scale:
     if chart.unit == "percent" and high <= 1.0 and high > 0.5:
         return Scale(low=low, high=1.0)
     return Scale(low=low * 1.05, high=high * 1.05 or 1.0)
-
-
-def _layers(chart: TimeChart) -> Iterator[tuple[Series, Points, Points]]:
-    """Yield the layers of a stack with their lower and upper edges."""
-    for layer, below, above in _stack(chart.series):
-        days = [x for x, _ in layer.points]
-        yield layer, list(zip(days, below, strict=True)), list(zip(days, above, strict=True))
 
 
 def panel_of(chart: TimeChart, title: str = "", height: float = 320.0) -> Panel:
@@ -417,17 +342,12 @@ def paths_of(chart: TimeChart, scale: Scale) -> list[tuple[Series, list[tuple[st
 
     if chart.stacked:
         return [(layer, [("layer", ring(high, low, float, place))]) for layer, low, high in _layers(chart)]
-    return [
-        (
-            line,
-            [
-                *(("band", ring(high, low, float, place)) for low, high in line.bands),
-                *([("fine", outline(line.fine, float, place))] if line.fine else []),
-                ("line", outline(line.points, float, place)),
-            ],
-        )
-        for line in chart.series
-    ]
+    drawn = []
+    for line in chart.series:
+        paths = [("band", ring(high, low, float, place)) for low, high in line.bands]
+        paths += [("fine", outline(line.fine, float, place))] if line.fine else []
+        drawn.append((line, [*paths, ("line", outline(line.points, float, place))]))
+    return drawn
 
 
 def month_labels(start: date, days: float) -> list[tuple[float, str]]:

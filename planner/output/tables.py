@@ -16,15 +16,13 @@ has two currencies.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import hashlib
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -179,15 +177,14 @@ class Table:
     def numbers(self, column: str) -> list[float | None]:
         """Return a column as numbers; None for an empty cell."""
         if column not in self._numbers:
-            texts = self.texts(column)
-            try:
-                self._numbers[column] = [float(cell) if cell else None for cell in texts]
-            except ValueError:
-                row = next(row for row, cell in enumerate(texts) if cell and not _is_number(cell))
-                message = f"holds {texts[row]!r}, which is no number"
-                raise ScenarioError(
-                    Problem(file=f"{self.name}.csv", line=row + 2, path=column, message=message)
-                ) from None
+            numbers: list[float | None] = []
+            for line, cell in enumerate(self.texts(column), start=2):
+                try:
+                    numbers.append(float(cell) if cell else None)
+                except ValueError:
+                    message, file = f"holds {cell!r}, which is no number", f"{self.name}.csv"
+                    raise ScenarioError(Problem(file=file, line=line, path=column, message=message)) from None
+            self._numbers[column] = numbers
         return self._numbers[column]
 
     def totals(self, column: str) -> list[float]:
@@ -245,21 +242,11 @@ class _Picked(Sequence[Any]):
         return [self._cells[i] for i in picked] if isinstance(place, slice) else self._cells[picked]
 
 
-def _is_number(cell: str) -> bool:
-    with contextlib.suppress(ValueError):
-        float(cell)
-        return True
-    return False
-
-
 def stacked(description: TableDescription, by_name: Mapping[str, Table]) -> Table:
     """Put the same table of several scenarios on top of one another, their names as first column."""
-    first = description.columns[0].name
-    columns: dict[str, list[Any]] = {column.name: [] for column in description.columns}
-    for name, table in by_name.items():
-        columns[first] += [name] * len(table)
-        for column in description.columns[1:]:
-            columns[column.name] += list(table.columns[column.name])
+    first, *others = (column.name for column in description.columns)
+    columns = {first: [name for name, table in by_name.items() for _ in range(len(table))]}
+    columns |= {name: [cell for table in by_name.values() for cell in table.columns[name]] for name in others}
     return Table(description, columns)
 
 
@@ -297,27 +284,24 @@ def _formatted(column: Column, cells: Cells, names: Cells | None) -> list[str]:
     listed = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
     match column.kind:
         case ColumnKind.CENTS:
-            return _cents_cells(np.asarray(cells))
+            complete = np.asarray(cells)
+            if complete.size and not np.issubdtype(complete.dtype, np.integer):
+                raise ConservationError(f"money must come in whole cents, not {complete.dtype}")
+            parts = (part.tolist() for part in (complete < 0, *np.divmod(np.abs(complete.astype(np.int64)), 100)))
+            return [f"{'-' if below else ''}{dollar}.{rest:02d}" for below, dollar, rest in zip(*parts, strict=True)]
         case ColumnKind.DECIMAL:
             return _decimal_cells(listed, column, names)
         case ColumnKind.INTEGER:
             return ["" if number is None else str(int(number)) for number in listed]
         case ColumnKind.BOOLEAN:
             return ["" if truth is None else "true" if truth else "false" for truth in listed]
-        case ColumnKind.DATE:
-            known = {day: _date_cell(day) for day in dict.fromkeys(listed)}
+        case ColumnKind.DATE:  # a date, a numpy date or nothing
+            known = {
+                day: "" if day is None else str(np.datetime64(str(day)[:10], "D")) for day in dict.fromkeys(listed)
+            }
             return [known[day] for day in listed]
         case ColumnKind.TEXT | ColumnKind.MONTH:
             return ["" if cell is None else str(cell) for cell in listed]
-
-
-def _cents_cells(cells: NDArray[Any]) -> list[str]:
-    """Return dollars with two decimals from whole cents."""
-    if cells.size and not np.issubdtype(cells.dtype, np.integer):
-        raise ConservationError(f"money must come in whole cents, not {cells.dtype}")
-    signs = ["-" if is_below else "" for is_below in (cells < 0).tolist()]
-    dollars, rests = (part.tolist() for part in np.divmod(np.abs(cells.astype(np.int64)), 100))
-    return [f"{sign}{dollar}.{rest:02d}" for sign, dollar, rest in zip(signs, dollars, rests, strict=True)]
 
 
 def _decimal_cells(cells: Sequence[float | None], column: Column, names: Cells | None) -> list[str]:
@@ -339,19 +323,6 @@ def _decimal_cells(cells: Sequence[float | None], column: Column, names: Cells |
     return written
 
 
-def _date_cell(day: object) -> str:
-    """Return a day as 2026-03-01, whether it comes as a date, a numpy date or nothing."""
-    match day:
-        case None:
-            return ""
-        case datetime():
-            return day.date().isoformat()
-        case date():
-            return day.isoformat()
-        case _:
-            return str(np.datetime64(str(day), "D"))
-
-
 def neutralised(text: str) -> str:
     """Return text that no spreadsheet runs as a formula."""
     return "'" + text if text.startswith(FORMULA_STARTS) else text
@@ -363,8 +334,9 @@ def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = 
     for column in table.description.columns:
         cells = table.texts(column.name)
         if column.kind in (ColumnKind.TEXT, ColumnKind.MONTH):
-            cells = _quoted_cells(cells, form.separator)
-        elif form.decimal_mark != "." and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
+            known = {text: _quoted(neutralised(text), form.separator) for text in dict.fromkeys(cells)}  # names repeat
+            cells = [known[text] for text in cells]
+        elif form.decimal_comma and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
             cells = [cell.replace(".", form.decimal_mark) for cell in cells]
         written.append(cells)
     lines = [form.separator.join(table.columns)] if header else []
@@ -372,20 +344,18 @@ def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = 
     return (BYTE_ORDER_MARK if form.byte_order_mark and header else b"") + text.encode("utf-8")
 
 
-def _quoted_cells(texts: list[str], separator: str) -> list[str]:
-    """Return text neutralised, and quoted where CSV (RFC 4180) needs it; names repeat down a column."""
-
-    def quoted(text: str) -> str:
-        needs = separator in text or '"' in text or "\n" in text or "\r" in text
-        return '"' + text.replace('"', '""') + '"' if needs else text
-
-    known = {text: quoted(neutralised(text)) for text in dict.fromkeys(texts)}
-    return [known[text] for text in texts]
+def _quoted(text: str, separator: str) -> str:
+    """Return text quoted where CSV (RFC 4180) needs it."""
+    needs = any(sign in text for sign in (separator, '"', "\n", "\r"))
+    return '"' + text.replace('"', '""') + '"' if needs else text
 
 
-def read_csv(description: TableDescription, content: bytes, form: CsvFormat) -> Table:
-    """Return the table of a file that the planner wrote, with whatever columns of the description it has."""
-    file = f"{description.name}.csv"
+def read_csv(name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, numbers: Collection[str] = ()) -> Table:
+    """Return the table of a file that the planner wrote, whose cells are text; ``numbers`` are columns of decimals.
+
+    Cells have a decimal point, and no apostrophe that keeps a spreadsheet from running them.
+    """
+    file = f"{name}.csv"
     try:
         text = content.removeprefix(BYTE_ORDER_MARK).decode("utf-8")
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=form.separator, strict=True))
@@ -393,99 +363,75 @@ def read_csv(description: TableDescription, content: bytes, form: CsvFormat) -> 
         raise ScenarioError(Problem(file=file, message=f"is not a CSV file: {error}")) from None
     if not rows:
         raise ScenarioError(Problem(file=file, message="is empty"))
-    header, body = rows[0], rows[1:]
+    header, *body = rows
     for line, cells in enumerate(body, start=2):
         if len(cells) != len(header):
             message = f"has {len(cells)} cells where the heading has {len(header)}"
             raise ScenarioError(Problem(file=file, line=line, message=message))
-    known = {column.name: column for column in description.columns}
-    # Cells of a file are text already, whatever the column is of: they are shown as they stand.
-    columns = tuple(
-        Column(name=name, kind=ColumnKind.TEXT, description=known[name].description if name in known else "")
-        for name in header
-    )
-    texts = dict(zip(header, zip(*body, strict=True) if body else ([] for _ in header), strict=True))
-    meant = {name: _as_meant(cells, known.get(name), form) for name, cells in texts.items()}
-    read = TableDescription(
-        name=description.name, description=description.description, columns=columns, key=description.key
-    )
-    return Table(read, meant)
-
-
-def _as_meant(cells: Sequence[str], column: Column | None, form: CsvFormat) -> list[str]:
-    """Return cells with a decimal point, and without the apostrophe that keeps a spreadsheet from running one."""
-    if form.decimal_mark != "." and column is not None and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
-        return [cell.replace(form.decimal_mark, ".") for cell in cells]
-    return [cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell for cell in cells]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenTable:
-    """A table and the file it was written to."""
-
-    description: TableDescription
-    """What the file holds."""
-    size_bytes: int
-    """Length of the file."""
-    sha256: str
-    """Checksum of the file."""
+    columns = dict(zip(header, map(list, zip(*body, strict=True)) if body else ([] for _ in header), strict=True))
+    for column, texts in columns.items():
+        if form.decimal_comma and column in numbers:
+            columns[column] = [cell.replace(form.decimal_mark, ".") for cell in texts]
+        else:
+            columns[column] = [
+                cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell for cell in texts
+            ]
+    described = tuple(text_column(column, "") for column in header)
+    return Table(TableDescription(name=name, description="", columns=described), columns)
 
 
 def csv_files(
     name: str,
     tables: Iterable[Table],
     form: CsvFormat = DEFAULT_FORMAT,
-    streamed: Sequence[WrittenTable] = (),
+    streamed: Sequence[Mapping[str, object]] = (),
     ready: Mapping[str, bytes] | None = None,
 ) -> dict[str, bytes]:
-    """Return the CSV file of each table and their data dictionary.
+    """Return the CSV file of each table and their data dictionary; the same tables give the same bytes.
 
-    ``streamed`` are tables that lie there already, ``ready`` the files of tables by name that were written before.
+    ``streamed`` are entries of tables that lie there already, ``ready`` the files of tables by name that were written
+    before.
     """
-    written, files = list(streamed), dict[str, bytes]()
+    entries, files = list(streamed), dict[str, bytes]()
     for table in tables:
         content = files[f"{table.name}.csv"] = (ready or {}).get(table.name) or write_csv(table, form)
-        digest = hashlib.sha256(content).hexdigest()
-        written.append(WrittenTable(description=table.description, size_bytes=len(content), sha256=digest))
-    return {**files, "datapackage.json": data_package(name, written, form)}
-
-
-def _field(column: Column, form: CsvFormat) -> dict[str, object]:
-    """Return the Table Schema field of one column."""
-    entry: dict[str, object] = {
-        "name": column.name,
-        "type": FRICTIONLESS_TYPES[column.kind],
-        "description": column.description,
+        entries.append(dictionary_entry(table.description, len(content), hashlib.sha256(content).hexdigest(), form))
+    package = {
+        "profile": "tabular-data-package",
+        "name": name,
+        "version": SCHEMA_VERSION,
+        "currency": CURRENCY,
+        "resources": entries,
     }
-    if column.unit:
-        entry["unit"] = column.unit
-    if entry["type"] == "number":
-        entry["decimalChar"] = form.decimal_mark
-    if column.kind is ColumnKind.CENTS:
-        entry["decimals"] = 2
-    elif column.kind is ColumnKind.DECIMAL:
-        entry["decimals"] = column.decimals
-    return entry
+    files["datapackage.json"] = (json.dumps(package, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    return files
 
 
-def _resource(table: WrittenTable, form: CsvFormat) -> dict[str, object]:
-    """Return the resource entry of one file."""
-    schema: dict[str, object] = {
-        "fields": [_field(column, form) for column in table.description.columns],
-        "missingValues": [""],
-    }
-    if table.description.key:
-        schema["primaryKey"] = list(table.description.key)
+def dictionary_entry(table: TableDescription, size_bytes: int, sha256: str, form: CsvFormat) -> dict[str, object]:
+    """Return the resource entry of one file, each of its columns a Table Schema field."""
+    fields = []
+    for column in table.columns:
+        kind = FRICTIONLESS_TYPES[column.kind]
+        field: dict[str, object] = {"name": column.name, "type": kind, "description": column.description}
+        if column.unit:
+            field["unit"] = column.unit
+        if kind == "number":
+            field["decimalChar"] = form.decimal_mark
+            field["decimals"] = 2 if column.kind is ColumnKind.CENTS else column.decimals
+        fields.append(field)
+    schema: dict[str, object] = {"fields": fields, "missingValues": [""]}
+    if table.key:
+        schema["primaryKey"] = list(table.key)
     return {
-        "name": table.description.name.replace("_", "-"),
-        "path": f"{table.description.name}.csv",
+        "name": table.name.replace("_", "-"),
+        "path": f"{table.name}.csv",
         "profile": "tabular-data-resource",
-        "description": table.description.description,
+        "description": table.description,
         "format": "csv",
         "mediatype": "text/csv",
         "encoding": "utf-8",
-        "bytes": table.size_bytes,
-        "hash": "sha256:" + table.sha256,
+        "bytes": size_bytes,
+        "hash": f"sha256:{sha256}",
         "dialect": {
             "delimiter": form.separator,
             "lineTerminator": "\n",
@@ -495,15 +441,3 @@ def _resource(table: WrittenTable, form: CsvFormat) -> dict[str, object]:
         },
         "schema": schema,
     }
-
-
-def data_package(name: str, tables: Sequence[WrittenTable], form: CsvFormat = DEFAULT_FORMAT) -> bytes:
-    """Return ``datapackage.json`` for the files of one run; the same files give the same bytes."""
-    package: dict[str, object] = {
-        "profile": "tabular-data-package",
-        "name": name,
-        "version": SCHEMA_VERSION,
-        "currency": CURRENCY,
-        "resources": [_resource(table, form) for table in tables],
-    }
-    return (json.dumps(package, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

@@ -28,15 +28,16 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
     numeric = [all(_is_number(row[i]) for row in rows) and bool(rows) for i in range(len(header))]
+    ends = itertools.accumulate(widths, lambda end, width: end + 1 + width)  # with one space between columns
     gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= _TERMINAL else " "
     room = _TERMINAL - sum(widths[:-1]) - len(gap) * (len(widths) - 1)
     if not numeric[-1] and widths[-1] > room >= _NARROWEST:
         widths[-1] = room
         rows = [line for row in rows for line in _folded(row, room)]
-    elif (fit := _fitting(widths)) < len(widths):
+    elif (fit := max(sum(end <= _TERMINAL for end in ends), 2)) < len(widths):
         parts = ([0, *range(1, fit)], [0, *range(fit, len(widths))])
-        return "\n\n".join(text_table([header[i] for i in part], [[row[i] for i in part] for row in rows])
-                           for part in parts)  # fmt: skip
+        halves = ([[line[i] for i in part] for line in [header, *rows]] for part in parts)
+        return "\n\n".join(text_table(heading, below) for heading, *below in halves)
 
     def line(cells: Sequence[str]) -> str:
         parts = [
@@ -47,12 +48,6 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = gap.join("-" * width for width in widths)
     return "\n".join([line(header), rule, *(line(row) for row in rows)])
-
-
-def _fitting(widths: Sequence[int]) -> int:
-    """Return how many columns fit a terminal, one space between them; never fewer than two."""
-    ends = itertools.accumulate(widths, lambda end, width: end + 1 + width)
-    return max(sum(end <= _TERMINAL for end in ends), 2)
 
 
 def _folded(row: Sequence[str], room: int) -> list[list[str]]:
@@ -82,7 +77,11 @@ def sparkline(values: Sequence[float | None], width: int = WIDTH, levels: str = 
 
     A value that is not there leaves a gap; a series without change is drawn at mid-height.
     """
-    shrunk = _shrink([math.nan if v is None else float(v) for v in values], width)
+    shrunk = [math.nan if v is None else float(v) for v in values]
+    if len(shrunk) > width:
+        edges = [round(i * len(shrunk) / width) for i in range(width + 1)]
+        groups = [[v for v in shrunk[a:b] if math.isfinite(v)] for a, b in itertools.pairwise(edges)]
+        shrunk = [sum(group) / len(group) if group else math.nan for group in groups]
     known = [v for v in shrunk if math.isfinite(v)]
     if not known:
         return GAP * len(shrunk)
@@ -95,12 +94,3 @@ def sparkline(values: Sequence[float | None], width: int = WIDTH, levels: str = 
         return levels[min(len(levels) - 1, int(share * len(levels)))]
 
     return "".join(mark(value) for value in shrunk)
-
-
-def _shrink(values: list[float], width: int) -> list[float]:
-    """Average neighbours until a series fits."""
-    if len(values) <= width:
-        return values
-    edges = [round(i * len(values) / width) for i in range(width + 1)]
-    groups = [[v for v in values[a:b] if math.isfinite(v)] for a, b in itertools.pairwise(edges)]
-    return [sum(group) / len(group) if group else math.nan for group in groups]

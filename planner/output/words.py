@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _SCALES = ((1e15, "quadrillion"), (1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _SHORT = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -18,15 +19,17 @@ def percent(share: float | None, decimals: int = 1) -> str:
     return f"{share + 0.0:.{decimals}%}"  # −0 is 0
 
 
+def _scaled(number: float, scales: Sequence[tuple[float, str]], form: str) -> str | None:
+    """Return a number over the largest scale that it reaches, with the scale's name; None below all of them."""
+    return next((f"{number / scale:{form}} {word}" for scale, word in scales if abs(number) >= scale), None)
+
+
 def dollars(amount_usd: float | None) -> str:
     """Return $95.6 million for 95,590,127."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
-    sign = "−" if round(amount_usd) < 0 else ""
-    for scale, word in _SCALES:
-        if abs(amount_usd) >= scale:
-            return f"{sign}${abs(amount_usd) / scale:,.1f} {word}"
-    return f"{sign}${abs(amount_usd):,.0f}"
+    sign, size = "−" if round(amount_usd) < 0 else "", abs(amount_usd)
+    return f"{sign}${_scaled(size, _SCALES, ',.1f') or f'{size:,.0f}'}"
 
 
 def unit_price(amount_usd: float | None) -> str:
@@ -43,18 +46,12 @@ def count(number: float | None) -> str:
     """Return 730.4 trillion for 730,366,435,860,103."""
     if number is None or not math.isfinite(number):
         return NOTHING
-    for scale, word in _SCALES:
-        if abs(number) >= scale:
-            return f"{number / scale:,.1f} {word}"
-    return f"{round(number):,}"
+    return _scaled(number, _SCALES, ",.1f") or f"{round(number):,}"
 
 
 def short(number: float) -> str:
     """Return 730 T for 730,366,435,860,103: for axes and narrow tables."""
-    for scale, letter in _SHORT:
-        if abs(number) >= scale:
-            return f"{number / scale:.3g} {letter}"
-    return f"{number:.3g}"
+    return _scaled(number, _SHORT, ".3g") or f"{number:.3g}"
 
 
 def axis_label(number: float, unit: str) -> str:
@@ -82,12 +79,8 @@ def measured(number: float | None, name: str) -> str:
     """Return a figure as its name says it should be read: money, a price of a million tokens, a share or a count."""
     if number is None or not math.isfinite(number):
         return NOTHING
-    if "_per_million_" in name and name.endswith("_usd"):
-        return unit_price(number)
-    if name.endswith("_h_usd"):
-        return unit_price(number)
     if name.endswith("_usd"):
-        return dollars(number)
+        return unit_price(number) if "_per_million_" in name or name.endswith("_h_usd") else dollars(number)
     if name in ("slo_attainment_fraction", "shed_fraction"):  # a plan is judged by the second decimal
         return percent(number, 2)
     if name.endswith(("_fraction", "_per_year")):

@@ -19,13 +19,7 @@ import xlsxwriter  # type: ignore[import-untyped]
 _MONEY = "#,##0.00;(#,##0.00);–"
 """Accounting signs: what is below zero stands in brackets, nothing is a dash."""
 _IN_MILLIONS = '[>=1000000]#,##0.0,,"M";[<=-1000000]-#,##0.0,,"M";#,##0'
-_NUMBERS = {
-    "usd": _MONEY,
-    "unit_usd": "#,##0.000000",
-    "count": "#,##0",
-    "percent": "0.00%",
-    "number": "#,##0.00####",
-}
+_NUMBERS = {"usd": _MONEY, "unit_usd": "#,##0.000000", "count": "#,##0", "percent": "0.00%", "number": "#,##0.00####"}
 _CHART_NUMBERS = {"percent": "0.0%", "unit_usd": "0.00", "count": "0.0E+0"}
 _FORMATS: dict[str, dict[str, Any]] = {
     "heading": {"bold": True, "bg_color": "#DDE6F0", "text_wrap": True, "valign": "top"},
@@ -54,8 +48,7 @@ class Cell(NamedTuple):
     """Between which numbers a person may type another: the cell is then yellow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SheetChart:
+class SheetChart(NamedTuple):
     """A chart of a page's columns by their names, over a run of its rows."""
 
     title: str

@@ -45,7 +45,7 @@ class Groups(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class ClassSpread:
     """Standard deviations of ln(measured/predicted) of one architecture class, by what was not measured."""
 
     setting: float
@@ -87,31 +87,6 @@ class Doubt:
         return f"{start}, ±{self.half_width_fraction:.0%}"
 
 
-def doubt_of(
-    groups: Groups, spread: Spread, measured: Mapping[str, float], updated: Mapping[str, float] | None = None
-) -> Doubt:
-    """Return the doubt about a replica of these groups; ``measured`` holds the groups with rows.
-
-    ``updated`` holds the posterior spread of groups that a buyer's own rows updated. A pair among them stands by
-    itself: its spread is that of its whole effect, σ² = σ_setting² + σ_posterior².
-    """
-    updated = updated or {}
-    is_validated, is_own = groups.campaign in measured, groups.campaign in updated
-    is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
-
-    def beyond(group: str, unmeasured: float, known: float = 0.0) -> float:
-        return updated.get(group, known if group in measured else unmeasured)
-
-    in_layout = 0.0 if is_laid_out else spread.layout
-    return Doubt(
-        pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
-        model=0.0 if is_own else beyond(groups.model, spread.model),
-        part=0.0 if is_own else beyond(groups.part, spread.part),
-        first_token=spread.first_token,
-        is_validated=is_validated,
-    )
-
-
 def interval(predicted: float, sigma: float) -> tuple[float, float]:
     """Return the ends of the 90% interval: predicted·exp(∓1.645·σ)."""
     factor = float(np.exp(NORMAL_90 * sigma))
@@ -123,7 +98,7 @@ SERVING, SATURATED, DISAGGREGATED = "serving", "saturated", "disaggregated"
 prefilled elsewhere. Engines are tuned for each apart."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Coefficient:
     """One coefficient: its meaning and the log-normal prior that keeps it physical where data say little."""
 
@@ -139,45 +114,38 @@ class Coefficient:
     """Prior spread of a vendor's departure from the common value, in natural logarithms; 0: vendors share it."""
 
 
-def _coefficient(name: str, meaning: str, *prior: float) -> Coefficient:
-    centre, pool, engine, vendor = prior
-    return Coefficient(
-        name=name, meaning=meaning, centre=centre, pool_sigma=pool, engine_sigma=engine, vendor_sigma=vendor
-    )
-
-
 COEFFICIENTS: tuple[Coefficient, ...] = (
     # Efficiencies: time over time at the part's peak rate. One H200 alone gives 1.2 to 1.3 for weights, 1.05 for a
     # 16-bit cache, 1.4 (bf16) to 1.8 (fp8) for prefill; engines do not beat it, so these priors are narrow.
-    _coefficient("weight_stream", "time to stream the weights, over peak bandwidth", 1.1, 0.14, 0.0, 0.17),
-    _coefficient("fp4_weight", "factor on weight_stream for four-bit weights", 1.2, 0.17, 0.0, 0.2),
-    _coefficient("expert_stream", "time to stream the experts touched, over peak bandwidth", 1.3, 0.35, 0.17, 0.7),
-    _coefficient("fp4_expert", "the same for four-bit experts", 1.3, 0.35, 0.17, 0.7),
-    _coefficient("emulated_fp4", "factor on fp4_expert and visit_s where the part lacks FP4", 1.3, 0.35, 0.1, 0.0),
-    _coefficient("expert_imbalance", "factor on the experts where each sits whole on one rank", 1.1, 0.2, 0.0, 0.0),
-    _coefficient("compute", "time of matrix products, over peak arithmetic", 1.6, 0.17, 0.0, 0.28),
-    _coefficient("fp4_compute", "factor on compute at FP4 rate", 1.0, 0.21, 0.0, 0.28),
-    _coefficient("moe_compute", "factor on compute for mixtures of experts", 1.5, 0.35, 0.14, 0.56),
-    _coefficient("kv_stream", "time to stream the cache, over peak bandwidth", 1.7, 0.17, 0.085, 0.34),
-    _coefficient("latent_kv", "factor on kv_stream for latent attention", 1.0, 0.35, 0.0, 0.0),
-    _coefficient("attention_compute", "time of prefill attention, over peak 16-bit arithmetic", 2.0, 0.21, 0.1, 0.42),
+    Coefficient("weight_stream", "time to stream the weights, over peak bandwidth", 1.1, 0.14, 0.0, 0.17),
+    Coefficient("fp4_weight", "factor on weight_stream for four-bit weights", 1.2, 0.17, 0.0, 0.2),
+    Coefficient("expert_stream", "time to stream the experts touched, over peak bandwidth", 1.3, 0.35, 0.17, 0.7),
+    Coefficient("fp4_expert", "the same for four-bit experts", 1.3, 0.35, 0.17, 0.7),
+    Coefficient("emulated_fp4", "factor on fp4_expert and visit_s where the part lacks FP4", 1.3, 0.35, 0.1, 0.0),
+    Coefficient("expert_imbalance", "factor on the experts where each sits whole on one rank", 1.1, 0.2, 0.0, 0.0),
+    Coefficient("compute", "time of matrix products, over peak arithmetic", 1.6, 0.17, 0.0, 0.28),
+    Coefficient("fp4_compute", "factor on compute at FP4 rate", 1.0, 0.21, 0.0, 0.28),
+    Coefficient("moe_compute", "factor on compute for mixtures of experts", 1.5, 0.35, 0.14, 0.56),
+    Coefficient("kv_stream", "time to stream the cache, over peak bandwidth", 1.7, 0.17, 0.085, 0.34),
+    Coefficient("latent_kv", "factor on kv_stream for latent attention", 1.0, 0.35, 0.0, 0.0),
+    Coefficient("attention_compute", "time of prefill attention, over peak 16-bit arithmetic", 2.0, 0.21, 0.1, 0.42),
     # Communication and overheads. The fixed cost per layer is what public runs put at 45 to 70 µs.
-    _coefficient("hop_s", "latency of one hop of an all-reduce", 3e-6, 0.7, 0.0, 0.7),
-    _coefficient("link", "time to move all-reduce bytes, over peak link bandwidth", 1.5, 0.35, 0.0, 0.7),
-    _coefficient("request_s", "cost of one running request per step", 20e-6, 0.7, 0.21, 0.84),
-    _coefficient("step_s", "fixed cost of a step: scheduler, launch, sampling", 5e-4, 0.7, 0.35, 0.0),
-    _coefficient("layer_s", "fixed cost of one dense layer per step", 50e-6, 0.21, 0.0, 0.28),
-    _coefficient("visit_s", "fixed cost per step of one expert that tokens visit in a layer", 7.5e-6, 0.35, 0.14, 0.56),
-    _coefficient("latent_layer_s", "further fixed cost of a layer of latent attention", 20e-6, 0.7, 0.35, 0.7),
-    _coefficient("normed_layer_s", "further fixed cost of a layer with normed queries and keys", 5e-6, 0.7, 0.0, 0.0),
+    Coefficient("hop_s", "latency of one hop of an all-reduce", 3e-6, 0.7, 0.0, 0.7),
+    Coefficient("link", "time to move all-reduce bytes, over peak link bandwidth", 1.5, 0.35, 0.0, 0.7),
+    Coefficient("request_s", "cost of one running request per step", 20e-6, 0.7, 0.21, 0.84),
+    Coefficient("step_s", "fixed cost of a step: scheduler, launch, sampling", 5e-4, 0.7, 0.35, 0.0),
+    Coefficient("layer_s", "fixed cost of one dense layer per step", 50e-6, 0.21, 0.0, 0.28),
+    Coefficient("visit_s", "fixed cost per step of one expert that tokens visit in a layer", 7.5e-6, 0.35, 0.14, 0.56),
+    Coefficient("latent_layer_s", "further fixed cost of a layer of latent attention", 20e-6, 0.7, 0.35, 0.7),
+    Coefficient("normed_layer_s", "further fixed cost of a layer with normed queries and keys", 5e-6, 0.7, 0.0, 0.0),
     # Speculative decoding: what drafting one token adds to the fixed cost of a step.
-    _coefficient("draft", "share of a step's fixed cost that drafting one token adds", 0.05, 0.5, 0.0, 0.0),
+    Coefficient("draft", "share of a step's fixed cost that drafting one token adds", 0.05, 0.5, 0.0, 0.0),
     # Time to first token.
-    _coefficient("ttft_fixed_s", "time to first token that depends on nothing", 0.01, 0.7, 0.0, 0.0),
-    _coefficient("ttft_prefill", "own prefill times seen before the first token", 1.0, 0.35, 0.0, 0.0),
-    _coefficient("ttft_burst", "share of a closed loop's requests prefilled ahead", 0.05, 0.7, 0.42, 0.0),
-    _coefficient("ttft_burst_steps", "decode steps waited for when clients start together", 4.0, 0.7, 0.56, 0.0),
-    _coefficient("ttft_arrival_steps", "decode steps waited for under independent arrivals", 1.5, 0.35, 0.0, 0.0),
+    Coefficient("ttft_fixed_s", "time to first token that depends on nothing", 0.01, 0.7, 0.0, 0.0),
+    Coefficient("ttft_prefill", "own prefill times seen before the first token", 1.0, 0.35, 0.0, 0.0),
+    Coefficient("ttft_burst", "share of a closed loop's requests prefilled ahead", 0.05, 0.7, 0.42, 0.0),
+    Coefficient("ttft_burst_steps", "decode steps waited for when clients start together", 4.0, 0.7, 0.56, 0.0),
+    Coefficient("ttft_arrival_steps", "decode steps waited for under independent arrivals", 1.5, 0.35, 0.0, 0.0),
 )  # fmt: skip
 NAMES: tuple[str, ...] = tuple(coefficient.name for coefficient in COEFFICIENTS)
 
@@ -220,7 +188,7 @@ class Calibration:
     vendor_log_deviation: Mapping[str, Mapping[str, float]]
     group_log_effect: Mapping[str, float] = field(default_factory=dict)
     """Log of measured time per token over the formula's, by group; a group that is not here was not measured."""
-    spread: Mapping[str, Spread] = field(default_factory=dict)
+    spread: Mapping[str, ClassSpread] = field(default_factory=dict)
     """Spread of the model's error by architecture class and of separate pools; empty without cross-validation."""
 
     group_log_sigma: Mapping[str, float] = field(default_factory=dict)
@@ -247,11 +215,31 @@ class Calibration:
         return dict(zip(NAMES, common[:, None] * np.exp(log_factor), strict=True))
 
     def doubt(self, groups: Groups, is_mixture: bool) -> Doubt | None:
-        """Return the doubt about a replica of these groups, or None where this calibration knows nothing of it."""
+        """Return the doubt about a replica of these groups, or None where this calibration knows nothing of it.
+
+        A pair among the groups that a buyer's own rows updated stands by itself: its spread is that of its whole
+        effect, σ² = σ_setting² + σ_posterior².
+        """
+        measured, updated = self.group_log_effect, self.group_log_sigma
         spread = self.spread.get(MIXTURE if is_mixture else DENSE)
         if groups.campaign.endswith(DISAGGREGATED):
             spread = self.spread.get(DISAGGREGATED, spread)
-        return None if spread is None else doubt_of(groups, spread, self.group_log_effect, self.group_log_sigma)
+        if spread is None:
+            return None
+
+        def beyond(group: str, unmeasured: float, known: float = 0.0) -> float:
+            return updated.get(group, known if group in measured else unmeasured)
+
+        is_own = groups.campaign in updated
+        is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
+        in_layout = 0.0 if is_laid_out else spread.layout
+        return Doubt(
+            pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
+            model=0.0 if is_own else beyond(groups.model, spread.model),
+            part=0.0 if is_own else beyond(groups.part, spread.part),
+            first_token=spread.first_token,
+            is_validated=groups.campaign in measured,
+        )
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:
         """Return the sum of each replica's group effects, shape (replicas,); a group without rows adds nothing."""

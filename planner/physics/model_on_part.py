@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -228,7 +228,7 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class AcceleratorSpec:
     """One accelerator: memory, arithmetic and links, all per accelerator and dense (no sparsity)."""
 
     name: str
@@ -239,8 +239,6 @@ class Part:
     """Dense arithmetic rate by precision; a precision the part lacks is absent."""
     formats: Formats
     """Every number format a model may be served in, whether the part computes in it or not."""
-    dialects: Mapping[str, str]
-    """Encoding of a precision that has several."""
     tdp_w: float
     link_bytes_per_s: float
     """Scale-up bandwidth of one accelerator in one direction."""
@@ -254,15 +252,9 @@ class Part:
 
     def __post_init__(self) -> None:
         """Refuse a part no formula could use."""
-        positive = {
-            "hbm_bytes": self.hbm_bytes,
-            "hbm_bytes_per_s": self.hbm_bytes_per_s,
-            "tdp_w": self.tdp_w,
-            "link_bytes_per_s": self.link_bytes_per_s,
-            "scaleup_accelerators": self.scaleup_accelerators,
-            "accelerators_per_node": self.accelerators_per_node,
-            **{f"dense_flops_per_s[{name}]": rate for name, rate in self.dense_flops_per_s.items()},
-        }
+        names = ("hbm_bytes", "hbm_bytes_per_s", "tdp_w", "link_bytes_per_s", "scaleup_accelerators")
+        positive = {name: getattr(self, name) for name in (*names, "accelerators_per_node")}
+        positive |= {f"dense_flops_per_s[{name}]": rate for name, rate in self.dense_flops_per_s.items()}
         wrong = [f"{name} = {number}" for name, number in positive.items() if not number > 0]
         if wrong:
             raise ValueError(f"{self.name}: must be above zero: {', '.join(wrong)}")
@@ -281,7 +273,7 @@ class Part:
         return precision in self.dense_flops_per_s
 
 
-def refusal(part: Part, shape: ModelShape, precision: str) -> str | None:
+def refusal(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str | None:
     """Say why a model at this precision cannot run on the part, or return None when it can.
 
     A part needs the arithmetic of the format or something to fall back to: engines unpack integer weights for every
@@ -294,12 +286,12 @@ def refusal(part: Part, shape: ModelShape, precision: str) -> str | None:
     return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
 
 
-def is_unpacked(part: Part, precision: str) -> bool:
+def is_unpacked(part: AcceleratorSpec, precision: str) -> bool:
     """Say whether packed weights are unpacked before the arithmetic: on parts that cannot compute with them."""
     return part.formats[precision].packed and not part.has_precision(precision)
 
 
-def arithmetic(part: Part, shape: ModelShape, precision: str) -> str:
+def arithmetic(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str:
     """Return the number format in which this model's matrix products run.
 
     Models published with FP4 weights keep 8-bit activations where the part has FP4, 16-bit ones where it has not.
@@ -312,12 +304,12 @@ def arithmetic(part: Part, shape: ModelShape, precision: str) -> str:
     return precision
 
 
-def compute_flops_per_s(part: Part, shape: ModelShape, precision: str) -> float:
+def compute_flops_per_s(part: AcceleratorSpec, shape: ModelShape, precision: str) -> float:
     """Return the dense arithmetic rate at which this model's matrix products run."""
     return part.dense_flops_per_s[arithmetic(part, shape, precision)]
 
 
-def wider_precision(part: Part, shape: ModelShape, precision: str) -> str:
+def wider_precision(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str:
     """Return the next wider format that the part runs this model in; the widest is its own."""
     wider = part.formats[precision].wider
     while wider and refusal(part, shape, wider):  # ends: the catalogue makes weights grow from each to its wider one
@@ -387,7 +379,7 @@ def activation_bytes(shape: ModelShape, accelerators: int) -> float:
 
 
 def memory_fit(
-    part: Part, shape: ModelShape, precision: str, accelerators: int, attention_data_parallel: int = 1
+    part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int, attention_data_parallel: int = 1
 ) -> MemoryFit:
     """Lay a model out over a replica of ``accelerators`` that share every layer.
 
@@ -414,12 +406,12 @@ def kv_shards(shape: ModelShape, accelerators: int) -> int:
     return 1 if shape.is_latent else min(accelerators, shape.kv_heads)
 
 
-def candidate_degrees(part: Part, shape: ModelShape) -> list[int]:
+def candidate_degrees(part: AcceleratorSpec, shape: ModelShape) -> list[int]:
     """Return the tensor-parallel degrees that divide the heads and stay within the scale-up domain."""
     return [2**k for k in range(8) if 2**k <= part.scaleup_accelerators and shape.divides_heads(2**k)]
 
 
-def smallest_fit(part: Part, shape: ModelShape, precision: str, context_tokens: float = 1.0) -> MemoryFit:
+def smallest_fit(part: AcceleratorSpec, shape: ModelShape, precision: str, context_tokens: float = 1.0) -> MemoryFit:
     """Return the smallest replica that holds the weights and one sequence; raise CapacityError saying what would."""
     reason = refusal(part, shape, precision)
     if reason:
@@ -428,11 +420,6 @@ def smallest_fit(part: Part, shape: ModelShape, precision: str, context_tokens: 
     for fit in fits:
         if fit.kv_capacity_tokens >= context_tokens:
             return fit
-    raise CapacityError(_what_would_fit(part, shape, precision, fits))
-
-
-def _what_would_fit(part: Part, shape: ModelShape, precision: str, fits: Sequence[MemoryFit]) -> str:
-    """Say how far off a model is, and which precision or how much memory would hold it."""
     largest = fits[-1]
     needed = largest.weight_bytes + largest.overhead_bytes
     room = USABLE_FRACTION * part.hbm_bytes * largest.accelerators
@@ -444,10 +431,9 @@ def _what_would_fit(part: Part, shape: ModelShape, precision: str, fits: Sequenc
         and refusal(part, shape, name) is None
         and memory_fit(part, shape, name, largest.accelerators).fits
     ]
-    advice = (
-        f"{narrower[0]} would fit" if narrower else f"{math.ceil(needed / room * largest.accelerators)} would hold it"
-    )
-    return (
+    count = math.ceil(needed / room * largest.accelerators)
+    advice = f"{narrower[0]} would fit" if narrower else f"{count} would hold it"
+    raise CapacityError(
         f"{shape.name} at {precision} takes {needed / GB:,.0f} GB with activations and a cache; "
         f"{largest.accelerators} × {part.name} offer {room / GB:,.0f} GB: {advice}"
     )

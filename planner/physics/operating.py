@@ -14,7 +14,7 @@ bracketing B. Cases are worked through in chunks that stay in cache.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class SeparatePools:
     """Of replicas that prefill nothing."""
 
 
-def separate_pools(
+def disaggregated(
     replicas: Replicas, traffic: Traffic, objectives_s: tuple[float, float], transfer_s: Floats
 ) -> SeparatePools:
     """Return what each replica sustains as a prefill worker and as a decode worker.
@@ -174,7 +174,11 @@ def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> Operat
     return _chunked(replicas, replica, traffic, _solve_saturation)
 
 
-def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+_Solution: TypeAlias = "tuple[Floats, Floats, Floats, Floats]"
+"""Batch, TPOT, TTFT and concurrency, each of shape (cases,)."""
+
+
+def _solve_concurrency(terms: _Terms, concurrency: Floats) -> _Solution:
     """Return batch, TPOT, TTFT and concurrency of closed loops.
 
     Little's law with TPOT = s₀ + s₁·B is D·s₁·B² + (D·s₀ + G − C·s₁)·B − C·s₀ = 0, D = 1 + steps/O and G the rest of
@@ -196,7 +200,14 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floa
         square = one_and_steps * slope
         batch = (np.sqrt(half * half + square * concurrency * start) - half) / square
         queue_s = np.minimum(terms.waited_s(batch, output * (start + slope * batch)), most_queue_s)
-        before, guess_s = (guess_s, queue_s - guess_s), _next_guess_s(guess_s, queue_s, before)
+        # A longer wait makes a smaller batch, which waits less: putting the result in as the next guess swings around
+        # the answer, and halves the miss at best. So it is the secant through this guess and the one before.
+        miss_s, following_s = queue_s - guess_s, queue_s
+        if before is not None:
+            turn_s = miss_s - before[1]
+            step_s = np.divide(guess_s - before[0], turn_s, out=np.zeros_like(turn_s), where=turn_s != 0.0)
+            following_s = np.maximum(guess_s - miss_s * step_s, 0.0)
+        before, guess_s = (guess_s, miss_s), following_s
     batch = np.minimum(batch, terms.largest_batch)
     tpot_s = terms.tpot_s(batch)
     decode_s = output * tpot_s
@@ -206,21 +217,7 @@ def _solve_concurrency(terms: _Terms, concurrency: Floats) -> tuple[Floats, Floa
     return batch, tpot_s, ttft_s, concurrency
 
 
-def _next_guess_s(guess_s: Floats, queue_s: Floats, before: tuple[Floats, Floats] | None) -> Floats:
-    """Return the next guess at the wait for prefills: the secant through this guess and the one before, with its miss.
-
-    A longer wait makes a smaller batch, which waits less: putting the result in as the next guess swings around the
-    answer, and halves the miss at best.
-    """
-    if before is None:
-        return queue_s
-    miss_s = queue_s - guess_s
-    turn_s = miss_s - before[1]
-    step_s = np.divide(guess_s - before[0], turn_s, out=np.zeros_like(turn_s), where=turn_s != 0.0)
-    return np.maximum(guess_s - miss_s * step_s, 0.0)
-
-
-def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> _Solution:
     """Return batch, TPOT, TTFT and concurrency of the largest feasible load; batch 0 where one sequence is too slow."""
     one = np.ones_like(terms.largest_batch)
     # The experts' term is never negative, so no batch beyond this meets TPOT: a bracket that a dense model ends at.
@@ -230,9 +227,21 @@ def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> tuple[Flo
     batch = np.where(feasible, high, 0.0)
     open_cases = np.flatnonzero(feasible & (excess_high > 0.0))
     if open_cases.size:
-        bracket = (high[open_cases], excess_low[open_cases], excess_high[open_cases])
-        objectives = (ttft_s[open_cases], tpot_s[open_cases])
-        batch[open_cases] = _largest_within(terms.only(open_cases), bracket, objectives)
+        # The largest batch within the objectives, by false position that halves the retained end (Illinois).
+        some, objectives, low = terms.only(open_cases), (ttft_s[open_cases], tpot_s[open_cases]), one[open_cases]
+        high, excess_low, excess_high = high[open_cases], excess_low[open_cases], excess_high[open_cases]
+        for step in range(BRACKET_STEPS):
+            if step % 4 == 1:  # the experts' term bends the curve: now and then halve the bracket's ratio instead
+                middle = np.sqrt(low * high)
+            else:
+                falls = np.minimum(excess_low - excess_high, -1e-12)
+                middle = np.clip(low + (high - low) * excess_low / falls, low, high)
+            excess = _excess(some, middle, *objectives)
+            below = excess <= 0.0
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            excess_low = np.where(below, excess, 0.5 * excess_low)
+            excess_high = np.where(below, 0.5 * excess_high, excess)
+        batch[open_cases] = low
     reached_tpot_s, reached_ttft_s, concurrency = terms.at_batch(np.maximum(batch, 1.0))
     return batch, reached_tpot_s, reached_ttft_s, np.where(feasible, concurrency, 0.0)
 
@@ -244,26 +253,7 @@ def _excess(terms: _Terms, batch: Floats, ttft_s: Floats, tpot_s: Floats) -> Flo
     return over
 
 
-def _largest_within(terms: _Terms, bracket: tuple[Floats, Floats, Floats], objectives: tuple[Floats, Floats]) -> Floats:
-    """Return the largest batch within the objectives, by false position that halves the retained end (Illinois)."""
-    high, excess_low, excess_high = bracket
-    low = np.ones_like(high)
-    for step in range(BRACKET_STEPS):
-        if step % 4 == 1:  # the experts' term bends the curve: now and then halve the bracket's ratio instead
-            middle = np.sqrt(low * high)
-        else:
-            middle = np.clip(low + (high - low) * excess_low / np.minimum(excess_low - excess_high, -1e-12), low, high)
-        excess_middle = _excess(terms, middle, *objectives)
-        below = excess_middle <= 0.0
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-        excess_low, excess_high = (
-            np.where(below, excess_middle, 0.5 * excess_low),
-            np.where(below, 0.5 * excess_high, excess_middle),
-        )
-    return low
-
-
-def _solve_saturation(terms: _Terms) -> tuple[Floats, Floats, Floats, Floats]:
+def _solve_saturation(terms: _Terms) -> _Solution:
     """Return batch, TPOT, TTFT and concurrency with a bottomless queue: no request waits for less than for ever."""
     batch = terms.largest_batch
     endless = np.full_like(batch, np.inf)
@@ -311,11 +301,7 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
 
 
 def _chunked(
-    replicas: Replicas,
-    replica: Ints,
-    traffic: Traffic,
-    solve: Callable[..., tuple[Floats, Floats, Floats, Floats]],
-    *targets: Floats,
+    replicas: Replicas, replica: Ints, traffic: Traffic, solve: Callable[..., _Solution], *targets: Floats
 ) -> OperatingPoint:
     """Solve chunk by chunk into preallocated columns."""
     given = {field.name: np.asarray(getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
@@ -325,37 +311,27 @@ def _chunked(
     index = np.broadcast_to(index, shape).reshape(-1)
     columns = {name: np.broadcast_to(a, shape).reshape(-1) for name, a in given.items()}
     wanted = [np.broadcast_to(target, shape).reshape(-1) for target in targets]
-    out = {field.name: np.empty(cases) for field in fields(OperatingPoint)}
+    yes_or_no = ("fits", "memory_limited")
+    names = [field.name for field in fields(OperatingPoint)]
+    out: dict[str, Any] = {name: np.empty(cases, dtype=bool if name in yes_or_no else float) for name in names}
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         for start in range(0, cases, CHUNK_CASES):
             part = slice(start, start + CHUNK_CASES)
             terms = _terms(replicas, index[part], {name: column[part] for name, column in columns.items()})
             batch, tpot_s, ttft_s, concurrency = solve(terms, *(target[part] for target in wanted))
-            _store(out, part, terms, (batch, tpot_s, ttft_s, concurrency))
-    return OperatingPoint(
-        ttft_s=out["ttft_s"].reshape(shape),
-        tpot_s=out["tpot_s"].reshape(shape),
-        running_sequences=out["running_sequences"].reshape(shape),
-        concurrency=out["concurrency"].reshape(shape),
-        output_tokens_per_s=out["output_tokens_per_s"].reshape(shape),
-        output_tokens_per_s_per_accelerator=out["output_tokens_per_s_per_accelerator"].reshape(shape),
-        requests_per_s=out["requests_per_s"].reshape(shape),
-        fits=(out["fits"] > 0).reshape(shape),
-        memory_limited=(out["memory_limited"] > 0).reshape(shape),
-    )
-
-
-def _store(out: dict[str, Floats], part: slice, terms: _Terms, solved: tuple[Floats, Floats, Floats, Floats]) -> None:
-    """Write one chunk's solution; what does not fit serves nothing and answers never."""
-    batch, tpot_s, ttft_s, concurrency = solved
-    served = np.where(terms.fits, batch, 0.0)
-    rate = served / tpot_s
-    out["ttft_s"][part] = np.where(terms.fits, ttft_s, np.inf)
-    out["tpot_s"][part] = np.where(terms.fits, tpot_s, np.inf)
-    out["running_sequences"][part] = served
-    out["concurrency"][part] = concurrency
-    out["output_tokens_per_s"][part] = rate
-    out["output_tokens_per_s_per_accelerator"][part] = rate / terms.accelerators
-    out["requests_per_s"][part] = rate / terms.output_tokens
-    out["fits"][part] = terms.fits
-    out["memory_limited"][part] = batch >= terms.largest_batch
+            served = np.where(terms.fits, batch, 0.0)  # what does not fit serves nothing and answers never
+            rate = served / tpot_s
+            solved = {
+                "ttft_s": np.where(terms.fits, ttft_s, np.inf),
+                "tpot_s": np.where(terms.fits, tpot_s, np.inf),
+                "running_sequences": served,
+                "concurrency": concurrency,
+                "output_tokens_per_s": rate,
+                "output_tokens_per_s_per_accelerator": rate / terms.accelerators,
+                "requests_per_s": rate / terms.output_tokens,
+                "fits": terms.fits,
+                "memory_limited": batch >= terms.largest_batch,
+            }
+            for name, figures in solved.items():
+                out[name][part] = figures
+    return OperatingPoint(**{name: column.reshape(shape) for name, column in out.items()})

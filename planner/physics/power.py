@@ -250,13 +250,9 @@ class ServingMix:
 
     def __post_init__(self) -> None:
         """Refuse loads that no replica can carry."""
-        seconds = (
-            self.stream_fixed_s,
-            self.stream_per_sequence_s,
-            self.compute_per_sequence_s,
-            self.step_per_sequence_s,
-        )
-        is_finite = all(np.isfinite(size) and size >= 0.0 for size in (*seconds, self.batch, self.step_fixed_s))
+        streams = (self.stream_fixed_s, self.stream_per_sequence_s, self.compute_per_sequence_s)
+        sizes = (*streams, self.step_per_sequence_s, self.batch, self.step_fixed_s)
+        is_finite = all(np.isfinite(size) and size >= 0.0 for size in sizes)
         if not (is_finite and self.batch > 0.0 and self.step_fixed_s > 0.0):
             raise ValueError(f"not a serving mix: {self}")
         if not 0.0 <= self.prefill_time_fraction < 1.0:
@@ -383,9 +379,8 @@ class NodePower:
 
     def throughput_fraction(self, cap_kw: ArrayLike) -> Floats:
         """Return the share of full throughput that a node keeps under a wall cap."""
-        return np.asarray(
-            np.interp(np.asarray(cap_kw, dtype=np.float64), self.cap_kw, self.cap_throughput_fraction, left=0.0)
-        )
+        wall_kw = np.asarray(cap_kw, dtype=np.float64)
+        return np.asarray(np.interp(wall_kw, self.cap_kw, self.cap_throughput_fraction, left=0.0))
 
     def frontier(self) -> tuple[Floats, Floats]:
         """Return the least power for work, both per node of a cluster whose nodes may be parked or clocked down.
@@ -409,21 +404,22 @@ class NodePower:
         return ends, np.interp(ends, work, power_kw)
 
 
-def load_table_kw(node: NodeRating, mix: ServingMix) -> Floats:
-    """Return a node's wall power on the even grid of loads of :class:`NodePower`."""
+def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
+    """Tabulate a node's power for one workload mix; done once per cluster, not per hour."""
     load_kw = node.wall_w(board_power_at_load_w(node.board, mix, _LOADS))
     load_kw /= KILO
     # At the boards' limit the curve is level but for the last digit of its sums, which must not fall either.
-    return np.maximum.accumulate(load_kw)
-
-
-def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
-    """Tabulate a node's power for one workload mix; done once per cluster, not per hour."""
-    load_kw = load_table_kw(node, mix)
+    load_kw = np.maximum.accumulate(load_kw)
     idle_kw, full_kw = float(load_kw[0]), float(load_kw[-1])
     cap_kw = np.linspace(idle_kw, full_kw, _CAP_POINTS)
     cap_fraction = node.board_w(cap_kw * KILO) / node.board.tdp_w
-    kept = _mix_throughput(mix, cap_fraction)
+    # What a replica keeps that spends φ of its time in prefill.
+    decode = throughput_fraction_at_cap(*mix.decode_activity(mix.batch), cap_fraction)
+    prefill = throughput_fraction_at_cap(*mix.prefill_activity, cap_fraction)
+    share = mix.prefill_time_fraction
+    works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))
+    safe_decode, safe_prefill = np.where(works, decode, 1.0), np.where(prefill > 0.0, prefill, 1.0)
+    kept = np.where(works, 1.0 / (share / safe_prefill + (1.0 - share) / safe_decode), 0.0)
     # Where the board's own limit never binds, a cap at full power costs nothing; the table says exactly that.
     kept[-1] = 1.0
     return NodePower(
@@ -433,13 +429,3 @@ def build_node_power(node: NodeRating, mix: ServingMix) -> NodePower:
         cap_kw=cap_kw,
         cap_throughput_fraction=np.maximum.accumulate(kept),
     )
-
-
-def _mix_throughput(mix: ServingMix, cap_fraction: Floats) -> Floats:
-    """Return throughput kept under board caps by a replica that spends φ of its time in prefill."""
-    decode = throughput_fraction_at_cap(*mix.decode_activity(mix.batch), cap_fraction)
-    prefill = throughput_fraction_at_cap(*mix.prefill_activity, cap_fraction)
-    share = mix.prefill_time_fraction
-    works = (decode > 0.0) & ((prefill > 0.0) | (share == 0.0))
-    safe_decode, safe_prefill = np.where(works, decode, 1.0), np.where(prefill > 0.0, prefill, 1.0)
-    return np.where(works, 1.0 / (share / safe_prefill + (1.0 - share) / safe_decode), 0.0)

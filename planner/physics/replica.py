@@ -19,6 +19,7 @@ from typing import TypeVar
 import numpy as np
 
 from planner.arrays import Bools, FloatLike, Floats, Ints
+from planner.physics import model_on_part as on_part
 from planner.physics.coefficients import (
     DEFAULT_RESERVED_OUTPUT_FRACTION,
     KV_RESERVED_OUTPUT_FRACTION,
@@ -28,24 +29,11 @@ from planner.physics.coefficients import (
     Groups,
     groups_of,
 )
-from planner.physics.model_on_part import (
-    PREFILL_CHUNK_TOKENS,
-    ModelShape,
-    Part,
-    arithmetic,
-    compute_flops_per_s,
-    is_unpacked,
-    kv_shards,
-    memory_fit,
-    routed_weight_bytes,
-    streamed_shared_bytes,
-)
 
 Columns = TypeVar("Columns", "ReplicaWork", "Replicas")
 ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
-FEWEST_VISITS = (
-    4  # the fixed cost of a mixture's layer follows the experts a token visits; no rows have fewer than four
-)
+FEWEST_VISITS = 4
+"""The fixed cost of a mixture's layer follows the experts a token visits; no rows have fewer than four."""
 DISPATCH_BYTES = 3.0  # a token goes to its experts at 8 bits and comes back at 16 (DeepEP, DeepSeek-V3 report, 3.2.2)
 
 
@@ -53,8 +41,8 @@ DISPATCH_BYTES = 3.0  # a token goes to its experts at 8 bits and comes back at 
 class ReplicaSpec:
     """What a replica is made of."""
 
-    part: Part
-    shape: ModelShape
+    part: on_part.AcceleratorSpec
+    shape: on_part.ModelShape
     precision: str
     accelerators: int
     engine: str = ""
@@ -67,7 +55,7 @@ class ReplicaSpec:
     """Sequences the engine admits to one attention group; None: its default."""
     drafted_tokens: int = 0
     """Tokens a draft proposes per step (speculative decoding, multi-token prediction); 0: none."""
-    accepted_tokens: float = 1.0
+    mean_acceptance_length: float = 1.0
     """Mean tokens a step yields, the certain one included."""
     reserved_output_fraction: float | None = None
     """Share of the output for which cache is held from the start; None: the engine's habit."""
@@ -108,7 +96,7 @@ class ReplicaWork:
     max_sequences: Floats
     reserved_output_fraction: Floats
     drafted_tokens: Floats
-    accepted_tokens: Floats
+    mean_acceptance_length: Floats
     is_fp4: Bools
     is_fp4_compute: Bools
     is_emulated: Bools
@@ -148,14 +136,14 @@ class Replicas:
         return np.stack([getattr(self, field.name) for field in fields(self)])
 
 
-def all_reduce_hops(part: Part, accelerators: int) -> float:
+def all_reduce_hops(part: on_part.AcceleratorSpec, accelerators: int) -> float:
     """Return the latency hops of one all-reduce: log₂ n through a switch, n − 1 along direct links."""
     if accelerators == 1:
         return 0.0
     return float(np.log2(accelerators)) if part.switched else float(accelerators - 1)
 
 
-def port_bytes_per_s(part: Part, accelerators: int) -> float:
+def port_bytes_per_s(part: on_part.AcceleratorSpec, accelerators: int) -> float:
     """Return the bandwidth of one accelerator to the others of its replica.
 
     Through a switch that is the whole port. Along direct links only those to the replica's members carry anything: of
@@ -170,85 +158,65 @@ def port_bytes_per_s(part: Part, accelerators: int) -> float:
 def describe(specs: Sequence[ReplicaSpec]) -> ReplicaWork:
     """Compute the work of each replica; heavy enough (microseconds each) to do once per distinct replica."""
     columns = [_describe_one(spec) for spec in specs]
-    return ReplicaWork(
-        **{
-            field.name: np.array(
-                [column[field.name] for column in columns], dtype=bool if field.name.startswith("is_") else float
-            )
-            for field in fields(ReplicaWork)
-        }
-    )
-
-
-def _communication(spec: ReplicaSpec) -> tuple[float, float]:
-    """Return the bytes one token moves through a port per step, and the latency hops of a step.
-
-    Two all-reduces a layer, after attention and after the feed-forward (Megatron-LM, arXiv 1909.08053, section 3),
-    each of 2·(n − 1)/n of the tensor. With attention in d groups the first stays inside a group and carries a d-th of
-    the tokens; the second becomes a dispatch of each token to its k experts and back, a n-th of the tokens a port.
-    """
-    shape, count, groups = spec.shape, spec.accelerators, spec.attention_data_parallel
-    group = count // groups
-    reduced = 2 * shape.layers * shape.hidden * ACTIVATION_BYTES
-    after_attention = reduced * (group - 1) / group / groups
-    after_feed_forward = reduced * (count - 1) / count
-    if groups > 1 and shape.experts:
-        visited = min(shape.experts_per_token, count)
-        after_feed_forward = shape.layers * visited * shape.hidden * DISPATCH_BYTES * (count - 1) / count / count
-    hops = shape.layers * (all_reduce_hops(spec.part, group) + all_reduce_hops(spec.part, count))
-    return after_attention + after_feed_forward, hops
+    kinds = {field.name: bool if field.name.startswith("is_") else float for field in fields(ReplicaWork)}
+    return ReplicaWork(**{name: np.array([one[name] for one in columns], dtype=kind) for name, kind in kinds.items()})
 
 
 def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     """Return one replica's columns of ReplicaWork."""
     part, shape, precision, count = spec.part, spec.shape, spec.precision, spec.accelerators
     bandwidth, formats = part.hbm_bytes_per_s, part.formats
-    head_width = (
-        (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim) / 2 if shape.is_latent else shape.head_dim
-    )
+    latent_width = (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim) / 2
+    head_width = latent_width if shape.is_latent else shape.head_dim
     groups = spec.attention_data_parallel
-    moved_bytes, hops = _communication(spec)
+    group = count // groups
+    # Two all-reduces a layer, after attention and after the feed-forward (Megatron-LM, arXiv 1909.08053, section 3),
+    # each of 2·(n − 1)/n of the tensor. With attention in d groups the first stays inside a group and carries a d-th of
+    # the tokens; the second becomes a dispatch of each token to its k experts and back, a n-th of the tokens a port.
+    reduced = 2 * shape.layers * shape.hidden * ACTIVATION_BYTES
+    after_attention, after_feed_forward = reduced * (group - 1) / group / groups, reduced * (count - 1) / count
+    if groups > 1 and shape.experts:
+        visited = min(shape.experts_per_token, count)
+        after_feed_forward = shape.layers * visited * shape.hidden * DISPATCH_BYTES * (count - 1) / count / count
+    reserved = spec.reserved_output_fraction
+    if reserved is None:
+        reserved = KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, DEFAULT_RESERVED_OUTPUT_FRACTION)
     missed = 1.0 - shape.experts_per_token / shape.experts if shape.experts else 1.0
     return {
         "accelerators": count,
         "attention_groups": groups,
-        "shared_stream_s": streamed_shared_bytes(formats, shape, precision, groups) / (count * bandwidth),
-        "routed_stream_s": shape.routed_parameters * routed_weight_bytes(formats, shape, precision)
+        "shared_stream_s": on_part.streamed_shared_bytes(formats, shape, precision, groups) / (count * bandwidth),
+        "routed_stream_s": shape.routed_parameters * on_part.routed_weight_bytes(formats, shape, precision)
         / (count * bandwidth),
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
-        "flops_s_per_token": 2 * shape.active_parameters / (count * compute_flops_per_s(part, shape, precision)),
-        "link_s_per_token": moved_bytes / port_bytes_per_s(part, count),
+        "flops_s_per_token": 2 * shape.active_parameters
+        / (count * on_part.compute_flops_per_s(part, shape, precision)),
+        "link_s_per_token": (after_attention + after_feed_forward) / port_bytes_per_s(part, count),
         "kv_stream_s_per_token": shape.kv_bytes_per_token(formats[precision].cache_stream_bytes)
-        / (kv_shards(shape, count // groups) * groups * bandwidth),
+        / (on_part.kv_shards(shape, group) * groups * bandwidth),
         "attention_s_per_token2": 4 * shape.heads * head_width * shape.layers
         / (count * part.activation_flops_per_s),
         "dense_layers": shape.layers - shape.moe_layers,
         "expert_visits": shape.moe_layers * max(shape.experts_per_token + shape.shared_experts, FEWEST_VISITS),
         "latent_layers": shape.layers if shape.is_latent else 0,
         "normed_layers": shape.layers if shape.qk_norm else 0,
-        "hops": hops,
+        "hops": shape.layers * (all_reduce_hops(part, group) + all_reduce_hops(part, count)),
         "window_tokens": shape.sliding_window,
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
         "attended_tokens": shape.attended_tokens or np.inf,
-        "kv_capacity_tokens": memory_fit(part, shape, precision, count, groups).kv_capacity_tokens,
+        "kv_capacity_tokens": on_part.memory_fit(part, shape, precision, count, groups).kv_capacity_tokens,
         "max_context_tokens": shape.max_context,
         "max_sequences": groups * (spec.max_sequences or MAX_SEQUENCES),
-        "reserved_output_fraction": _reserved(spec),
+        "reserved_output_fraction": reserved,
         "drafted_tokens": spec.drafted_tokens,
-        "accepted_tokens": spec.accepted_tokens,
+        "mean_acceptance_length": spec.mean_acceptance_length,
         "is_fp4": formats[precision].packed,
-        "is_fp4_compute": formats[arithmetic(part, shape, precision)].packed,
-        "is_emulated": is_unpacked(part, precision),
+        "is_fp4_compute": formats[on_part.arithmetic(part, shape, precision)].packed,
+        "is_emulated": on_part.is_unpacked(part, precision),
         "is_moe": shape.experts > 0,
         "is_latent": shape.is_latent,
         "is_expert_parallel": spec.expert_parallel and shape.experts > 0,
     }  # fmt: skip
-
-
-def _reserved(spec: ReplicaSpec) -> float:
-    if spec.reserved_output_fraction is not None:
-        return spec.reserved_output_fraction
-    return KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, DEFAULT_RESERVED_OUTPUT_FRACTION)
 
 
 def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: FloatLike = 0.0) -> Replicas:
@@ -263,16 +231,10 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     # A part without FP4 unpacks the weights of each expert that it visits: their stream is longer, and so is the visit.
     unpacking = np.where(work.is_emulated, c["emulated_fp4"], one)
     weight_stream = c["weight_stream"] * np.where(work.is_fp4, c["fp4_weight"], one)
-    expert_stream = np.where(
-        work.is_fp4,
-        c["fp4_expert"] * unpacking,
-        c["expert_stream"],
-    ) * np.where(work.is_expert_parallel, c["expert_imbalance"], one)
-    compute = (
-        c["compute"]
-        * np.where(work.is_fp4_compute, c["fp4_compute"], one)
-        * np.where(work.is_moe, c["moe_compute"], one)
-    )
+    expert_stream = np.where(work.is_fp4, c["fp4_expert"] * unpacking, c["expert_stream"])
+    expert_stream = expert_stream * np.where(work.is_expert_parallel, c["expert_imbalance"], one)
+    compute = c["compute"] * np.where(work.is_fp4_compute, c["fp4_compute"], one)
+    compute = compute * np.where(work.is_moe, c["moe_compute"], one)
     token_s = factor * (compute * work.flops_s_per_token + c["link"] * work.link_s_per_token)
     fixed_s = factor * (
         weight_stream * work.shared_stream_s
@@ -287,10 +249,12 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     # A speculative step checks the draft's tokens beside the certain one and yields the accepted ones: weights and
     # stored keys are read once for all of them; experts, arithmetic and sampling are paid for each, and so is latent
     # attention, which 128 heads on one vector already bind by arithmetic. The draft adds a share of the fixed cost.
-    checked, yielded = 1.0 + work.drafted_tokens, work.accepted_tokens
+    checked, yielded = 1.0 + work.drafted_tokens, work.mean_acceptance_length
     draft = 1.0 + c["draft"] * work.drafted_tokens
+    names = ("accelerators", "window_tokens", "windowed_fraction", "attended_tokens", "kv_capacity_tokens")
+    same = {name: getattr(work, name) for name in (*names, "max_sequences", "reserved_output_fraction")}
     return Replicas(
-        accelerators=work.accelerators,
+        **same,
         fixed_s=fixed_s * draft / yielded,
         routed_s=factor * expert_stream * work.routed_stream_s / yielded,
         log_expert_missed=work.log_expert_missed * checked,
@@ -298,18 +262,9 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         kv_s_per_token=kv_stream * work.kv_stream_s_per_token * np.where(work.is_latent, checked, one) / yielded,
         prefill_s_per_token=token_s,
         attention_s_per_token2=factor * c["attention_compute"] * work.attention_s_per_token2,
-        window_tokens=work.window_tokens,
-        windowed_fraction=work.windowed_fraction,
-        attended_tokens=work.attended_tokens,
-        kv_capacity_tokens=work.kv_capacity_tokens,
         longest_tokens=np.minimum(work.max_context_tokens, work.kv_capacity_tokens),
-        max_sequences=work.max_sequences,
-        reserved_output_fraction=work.reserved_output_fraction,
         ttft_fixed_s=c["ttft_fixed_s"],
-        ttft_prefill=c["ttft_prefill"] / factor,
-        ttft_burst=c["ttft_burst"] / factor,
-        ttft_burst_steps=c["ttft_burst_steps"] / factor,
-        ttft_arrival_steps=c["ttft_arrival_steps"] / factor,
+        **{name: c[name] / factor for name in ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps")},
     )
 
 
@@ -347,7 +302,7 @@ class Lengths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ServiceTerms:
     """What is promised, and how requests reach replicas."""
 
     ttft_s: float
@@ -389,7 +344,7 @@ class ReplicaTimes:
         self.prefill_s /= speed
         self._prefill_s2 = self.prefill_s**2
         self._placed: dict[tuple[bytes, int, int], tuple[Ints, Floats]] = {}
-        self.chunks = np.ceil((prompt - cached) / PREFILL_CHUNK_TOKENS)
+        self.chunks = np.ceil((prompt - cached) / on_part.PREFILL_CHUNK_TOKENS)
         self.alone_s = self.prefill_s + self.chunks * self.fixed_s + self.overhead_s  # to the first token, when idle
         self._prompt, self._context = prompt, self._kept(prompt + self._halfway)
         self._alone_s, self._kv_s = of("sequence_s"), of("kv_s_per_token")

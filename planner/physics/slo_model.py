@@ -37,7 +37,7 @@ import numpy as np
 from numpy import fft
 
 from planner.arrays import Complexes, Floats, Ints
-from planner.physics.replica import Asked, Lengths, ReplicaTimes
+from planner.physics.replica import Lengths, ReplicaTimes, ServiceTerms
 
 CELLS = 256
 """Grid cells up to an objective."""
@@ -57,7 +57,7 @@ _NORMAL_NODES = np.array([-2.857, -1.3556, 0.0, 1.3556, 2.857])  # Gauss–Hermi
 _NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 
 
-def late_first(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, ttft_s: Floats) -> Floats:
+def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats, ttft_s: Floats) -> Floats:
     """Return the share of requests whose first token is late by each objective at each rate, shape (objectives, rates).
 
     Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
@@ -65,44 +65,28 @@ def late_first(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats, 
     """
     looked_at_s = _LOOKED_AT * asked.ttft_s
     taken_s = times.overhead_s + times.prefill_s + times.chunks * step_s[:, None]
-    waits = _Waits(times, asked, rate, step_s)
+    cell_s, rows = asked.ttft_s / CELLS, (CELLS + 1) * np.arange(rate.size)[:, None]
+    over = waits_beyond(times, cell_s, rate, step_s)
+
+    def waiting(slack_s: Floats) -> Floats:
+        """Return the share of arrivals that wait for longer than slacks of shape (rates, prompts); all below none."""
+        place = np.clip(slack_s / cell_s, 0.0, float(CELLS))
+        low = np.minimum(place.astype(np.intp), CELLS - 1)
+        place -= low
+        low += rows
+        under, above = over.take(low), over.take(low + 1)
+        return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * place, 0.0, 1.0))
+
     late = np.empty((ttft_s.size, rate.size))
     for number, objective_s in enumerate(ttft_s.tolist()):
-        beyond = waits.beyond(objective_s - taken_s)
+        beyond = waiting(objective_s - taken_s)
         likely = beyond > _NEVER**asked.alone  # a power takes as long as all else
         missed = np.power(beyond, asked.pooled_replicas, out=np.zeros_like(beyond), where=likely)
         if objective_s < looked_at_s:
             behind = _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
-            missed += behind * np.maximum(beyond - np.maximum(waits.beyond(looked_at_s - taken_s), missed), 0.0)
+            missed += behind * np.maximum(beyond - np.maximum(waiting(looked_at_s - taken_s), missed), 0.0)
         late[number] = missed @ times.prompt_weights
     return late
-
-
-class _Waits:
-    """How long arrivals wait at some rates, on the grid of the objective asked for."""
-
-    def __init__(self, times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats) -> None:
-        self._cell_s = asked.ttft_s / CELLS
-        self._over = waits_beyond(times, self._cell_s, rate, step_s)
-        self._rows = (CELLS + 1) * np.arange(rate.size)[:, None]
-
-    def beyond(self, slack_s: Floats) -> Floats:
-        """Return the share of arrivals that wait for longer than slacks of shape (rates, prompts); all below none."""
-        place = np.clip(slack_s / self._cell_s, 0.0, float(CELLS))
-        low = np.minimum(place.astype(np.intp), CELLS - 1)
-        place -= low
-        low += self._rows
-        under, above = self._over.take(low), self._over.take(low + 1)
-        return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * place, 0.0, 1.0))
-
-
-def _service(times: ReplicaTimes, rate: Floats, step_s: Floats) -> tuple[Floats, Floats]:
-    """Return what a step adds to the service of a prompt, and the share of time that prompts take with it.
-
-    Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one.
-    """
-    extra_s = step_s / (1.0 + rate * (times.mean_prefill_s + step_s))
-    return extra_s, np.minimum(rate * (times.mean_prefill_s + extra_s), MOST_PROMPT_SHARE)
 
 
 def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Floats) -> Floats:
@@ -111,8 +95,9 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
     The residual of a prefill has density P(S > x) / E[S], which stands on the grid as the part of each cell that
     prefills reach.
     """
-    extra_s, busy = _service(times, rate, step_s)
-    share = busy[:, None]
+    # Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one.
+    extra_s = step_s / (1.0 + rate * (times.mean_prefill_s + step_s))
+    share = np.minimum(rate * (times.mean_prefill_s + extra_s), MOST_PROMPT_SHARE)[:, None]
     service = np.minimum((times.prefill_s + extra_s[:, None]) / cell_s, _LONGEST)
     cells = service.astype(np.intp)
     ends = _histograms(cells, np.broadcast_to(times.prompt_weights, service.shape))
@@ -123,9 +108,8 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
     residual = reached / (service @ times.prompt_weights)[:, None]
     steps = np.maximum(np.rint(step_s / cell_s), 1.0)[:, None]
     under_way = (steps > _CELL) / steps
-    return np.maximum(
-        1.0 - _cumulated((1.0 - share) / (1.0 - share * _transformed(residual)) * _transformed(under_way)), 0.0
-    )
+    queue = (1.0 - share) / (1.0 - share * _transformed(residual))
+    return np.maximum(1.0 - _cumulated(queue * _transformed(under_way)), 0.0)
 
 
 def _histograms(cells: Ints, weights: Floats) -> Floats:
@@ -146,12 +130,12 @@ def _cumulated(transform: Complexes) -> Floats:
     return np.asarray(np.cumsum(fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1))
 
 
-def late_tokens(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
+def late_tokens(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
     """Return the share of requests whose tokens come too slowly at each batch, shape (batches,)."""
     return late_tokens_within(times, asked, batch, rate, room_for_prefills(times, asked, batch, rate))
 
 
-def late_tokens_within(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats, room: Floats) -> Floats:
+def late_tokens_within(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats, room: Floats) -> Floats:
     """Return the same where the room that steps leave is known already."""
     several = times.output_tokens > 1.0
     if not several.any():
@@ -178,7 +162,7 @@ def least_late_tokens(times: ReplicaTimes, room: Floats) -> Floats:
     return np.asarray(((room < 0.0) @ _NORMAL_WEIGHTS) * float(times.output_weights @ (times.output_tokens > 1.0)))
 
 
-def room_for_prefills(times: ReplicaTimes, asked: Asked, batch: Floats, rate: Floats) -> Floats:
+def room_for_prefills(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
     """Return what steps leave of an objective to prefills beside them, in cells, shape (batches, nodes).
 
     At each node of the normal distribution of the sequences that run beside one's own; the same for every reply, whose
@@ -203,7 +187,13 @@ def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Flo
     In real arithmetic, of which numpy has vector forms, and batch by batch, so that all stays in the processor's cache:
     with a tangent of half an angle, h, its cosine is 2/(1 + h²) − 1 and its sine 2h/(1 + h²).
     """
-    jumps = _jumps(times, window_s)
+    # One prefill on the grid of each objective, split between the two cells nearest to it; (objectives, frequencies).
+    cells, upper = times.placed(window_s / CELLS, CELLS, _GRID)
+    split = np.empty((2, *upper.shape))
+    np.multiply(times.prompt_weights, upper, out=split[1])
+    np.subtract(times.prompt_weights, split[1], out=split[0])
+    mass = np.bincount(cells, split.ravel(), window_s.size * _GRID).astype(float, copy=False)
+    jumps = _transformed(mass.reshape(window_s.size, _GRID))
     left, turned = (1.0 - jumps.real).ravel(), jumps.imag.ravel()
     reply_s = np.repeat(window_s, jumps.shape[1])
     fewer, half = -reply_s * left, 0.5 * reply_s * turned
@@ -220,20 +210,7 @@ def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Flo
     return transform
 
 
-def _jumps(times: ReplicaTimes, window_s: Floats) -> Complexes:
-    """Return the transform of one prefill on the grid of each objective, shape (objectives, frequencies).
-
-    Each prefill is split between the two cells nearest to it.
-    """
-    cells, upper = times.placed(window_s / CELLS, CELLS, _GRID)
-    weights = np.empty((2, *upper.shape))
-    np.multiply(times.prompt_weights, upper, out=weights[1])
-    np.subtract(times.prompt_weights, weights[1], out=weights[0])
-    mass = np.bincount(cells, weights.ravel(), window_s.size * _GRID).astype(float, copy=False)
-    return _transformed(mass.reshape(window_s.size, _GRID))
-
-
-def prompts_behind(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floats) -> Floats:
+def prompts_behind(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats) -> Floats:
     """Return the mean number of prompts behind a reply that begins, shape (rates,): λ · its own wait and prefill.
 
     Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends few behind others.
@@ -243,7 +220,7 @@ def prompts_behind(times: ReplicaTimes, asked: Asked, rate: Floats, step_s: Floa
     return np.asarray(rate * np.minimum(step_s + stay_s, asked.ttft_s) * _sent_behind(asked, busy))
 
 
-def _sent_behind(asked: Asked, busy: Floats) -> Floats:
+def _sent_behind(asked: ServiceTerms, busy: Floats) -> Floats:
     """Return the share of prompts that a router sends behind others on a replica, shape (rates,)."""
     alone2 = asked.pooled_replicas**-2.0
     return np.asarray(alone2 + (1.0 - alone2) * _NO_BETTER * busy**2)
@@ -287,7 +264,7 @@ class Curve:
     alone_s: float
     """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long."""
 
-    def most_in_time_requests_per_s(self) -> float:
+    def slo_capacity_requests_per_s(self) -> float:
         """Return the rate at which rate · share in time peaks: beyond it more requests are fewer in time."""
         rates = np.linspace(0.0, self.requests_per_s[-1], 1000)
         return float(rates[np.argmax(rates * (1.0 - np.interp(rates, self.requests_per_s, self.late_fraction)))])
@@ -298,7 +275,7 @@ class Curve:
         return batch, float(np.interp(requests_per_s, self.requests_per_s, self.tpot_s))
 
 
-def late_curve(times: ReplicaTimes, asked: Asked) -> Curve:
+def late_curve(times: ReplicaTimes, asked: ServiceTerms) -> Curve:
     """Return which share of requests is not in time, from hardly any load to the most that a replica takes.
 
     A replica that does not hold a sequence has all of them late.
@@ -306,18 +283,22 @@ def late_curve(times: ReplicaTimes, asked: Asked) -> Curve:
     batch, too_long = _batches(times, asked), too_long_fraction(times, asked)
     rates = times.requests_per_s(batch)
     objectives = _late_by_objective(times, asked, batch[_WORKED_OUT], batch)
+    capacity = 0.0
+    for late in objectives:
+        allowed = _allowed(float(late[0]), asked.percentile)
+        capacity = max(capacity, float(np.interp(allowed, late, rates)) if allowed > 0.0 else 0.0)
     return Curve(
         requests_per_s=rates,
         late_fraction=objectives[0],
         batch=batch,
         tpot_s=times.tpot_s(batch),
-        capacity_requests_per_s=max(_most_requests_per_s(rates, row, asked.percentile) for row in objectives),
+        capacity_requests_per_s=capacity,
         too_long_fraction=too_long,
         alone_s=_quantile(times.alone_s, times.prompt_weights, max(asked.percentile, 1.0 - 0.5 * too_long)),
     )
 
 
-def sustains_more(times: ReplicaTimes, asked: Asked, requests_per_s: float) -> bool:
+def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: float) -> bool:
     """Return whether the capacity of a replica's curve is more than a rate, from the points beside that rate alone."""
     batch = _batches(times, asked)
     rates = times.requests_per_s(batch)
@@ -328,22 +309,21 @@ def sustains_more(times: ReplicaTimes, asked: Asked, requests_per_s: float) -> b
     idle = [0] if low else []  # what is late when idle says what may be
     between = [*idle, *range(low, high + 1)]
     late = _late_by_objective(times, asked, batch[[*idle, low, high]], batch[between])
-    return any(
-        np.interp(requests_per_s, rates[between], row) < _allowed(float(row[0]), asked.percentile) for row in late
-    )
+    allowed = [_allowed(float(row[0]), asked.percentile) for row in late]
+    return any(np.interp(requests_per_s, rates[between], row) < most for row, most in zip(late, allowed, strict=True))
 
 
-def _batches(times: ReplicaTimes, asked: Asked) -> Floats:
+def _batches(times: ReplicaTimes, asked: ServiceTerms) -> Floats:
     """Return the batches of a curve: next to none, and up to the largest worth looking at."""
     return np.append(_IDLE_BATCH, _most_batch(times, asked.tpot_s) * _POINTS)
 
 
-def too_long_fraction(times: ReplicaTimes, asked: Asked) -> float:
+def too_long_fraction(times: ReplicaTimes, asked: ServiceTerms) -> float:
     """Return the share of requests whose own prompt takes longer than the objective on an idle replica."""
     return float(times.prompt_weights @ (times.alone_s > asked.ttft_s))
 
 
-def _late_by_objective(times: ReplicaTimes, asked: Asked, worked_out: Floats, batch: Floats) -> list[Floats]:
+def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Floats, batch: Floats) -> list[Floats]:
     """Return the late share at each batch by the objective asked for, and by stricter ones where prompts are too long.
 
     It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
@@ -351,9 +331,12 @@ def _late_by_objective(times: ReplicaTimes, asked: Asked, worked_out: Floats, ba
     too_long = too_long_fraction(times, asked)
     tight = too_long > 0.25 * (1.0 - asked.percentile)
     ttft_s = asked.ttft_s * (_STRICTER if tight else _STRICTER[:1])
-    first, tokens = _late_parts(times, asked, worked_out, ttft_s)
-    late = np.clip(1.0 - (1.0 - first) * (1.0 - tokens), _LEAST_LATE, 1.0)
-    late[:, times.requests_per_s(worked_out) * times.mean_prefill_s > MOST_PROMPT_SHARE] = 1.0
+    rate, late = times.requests_per_s(worked_out), np.ones((ttft_s.size, worked_out.size))
+    if times.room >= 1.0:
+        first = late_first(times, asked, rate, times.decode_s(worked_out), ttft_s)
+        tokens = late_tokens(times, asked, worked_out, rate)
+        late = np.clip(1.0 - (1.0 - first) * (1.0 - tokens), _LEAST_LATE, 1.0)
+    late[:, rate * times.mean_prefill_s > MOST_PROMPT_SHARE] = 1.0
     logarithms = np.log(np.maximum.accumulate(late, axis=1))
     rows = [np.asarray(np.exp(np.interp(batch, worked_out, row))) for row in logarithms]
     return [np.maximum(rows[0], too_long), *rows[1:]]
@@ -364,12 +347,6 @@ def _quantile(numbers: Floats, weights: Floats, share: float) -> float:
     order = np.argsort(numbers)
     place = int(np.searchsorted(np.cumsum(weights[order]), share - 1e-9))
     return float(numbers[order][min(place, numbers.size - 1)])
-
-
-def _most_requests_per_s(rates: Floats, late: Floats, percentile: float) -> float:
-    """Return the largest rate at which the stated share is in time; 0 where there is none."""
-    allowed = _allowed(float(late[0]), percentile)
-    return float(np.interp(allowed, late, rates)) if allowed > 0.0 else 0.0
 
 
 def _allowed(idle: float, percentile: float) -> float:
@@ -387,7 +364,7 @@ def _allowed(idle: float, percentile: float) -> float:
     return max(1.0 - percentile, 1.0 - (1.0 - idle) * (1.0 - 0.5 * (1.0 - percentile)))
 
 
-def refusing(times: ReplicaTimes, asked: Asked, requests_per_s: Floats) -> tuple[Floats, Floats]:
+def refusing(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats) -> tuple[Floats, Floats]:
     """Return the shares refused, and late of those admitted, at rates beyond capacity, both of shape (rates,).
 
     A router that refuses what would be late turns away long prompts first: in proportion to the square of their
@@ -442,7 +419,7 @@ class Thinning:
         return np.asarray(left / left.sum())
 
 
-def _late(times: ReplicaTimes, asked: Asked, batch: Floats, worth: Floats) -> Floats:
+def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats) -> Floats:
     """Return the share of requests not in time at each batch, shape (batches,); 1 where it is not below what is worth.
 
     Most rates beyond capacity are too many for certain at most shares refused, which steps alone tell, or tokens.
@@ -461,14 +438,6 @@ def _late(times: ReplicaTimes, asked: Asked, batch: Floats, worth: Floats) -> Fl
         first = late_first(times, asked, rate[rows], times.decode_s(batch[rows]), np.array([asked.ttft_s]))
         late[rows] = 1.0 - (1.0 - first[0]) * (1.0 - tokens)
     return late
-
-
-def _late_parts(times: ReplicaTimes, asked: Asked, batch: Floats, ttft_s: Floats) -> tuple[Floats, Floats]:
-    """Return the shares late by the first token, shape (objectives, batches), and by their tokens, shape (batches,)."""
-    if times.room < 1.0:
-        return np.ones((ttft_s.size, batch.size)), np.ones_like(batch)
-    rate = times.requests_per_s(batch)
-    return late_first(times, asked, rate, times.decode_s(batch), ttft_s), late_tokens(times, asked, batch, rate)
 
 
 def _most_batch(times: ReplicaTimes, tpot_s: float) -> float:

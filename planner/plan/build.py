@@ -7,7 +7,6 @@ import functools
 
 import numpy as np
 
-from planner.arrays import Floats
 from planner.demand.plan import build_demand_plan
 from planner.demand.shape import Horizon
 from planner.finance.months import MonthGrid
@@ -15,9 +14,9 @@ from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table
 from planner.plan.clusters import cluster_plan, reliability_plan
 from planner.plan.contradictions import contradictions, slower_drafts
 from planner.plan.money import money_plan
-from planner.plan.parts import ParkingPlan, SitePlan, as_stated
+from planner.plan.parts import IdlePowerDownPlan, SitePlan, as_stated
 from planner.plan.placement import deployments_of, services_of, sharing_notes, with_placement
-from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, WorkloadPlan, full_load_kw
+from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, full_load_kw
 from planner.plan.reuse import Reuse
 from planner.plan.sizes import load_tables, sizes_of
 from planner.plan.software import software_plan
@@ -39,43 +38,49 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     catalog = reuse.catalog
     months = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     horizon = Horizon(start=scenario.start, hours=months.hour_count)
-    edges = months.edge_hours
-    services, refused = services_of(scenario, throughput_factors or {}, reuse)
-    mid_years = months.mid_years
+    factors, years = throughput_factors or {}, months.mid_years
+    services, refused = services_of(scenario, factors, reuse)
     clusters = tuple(cluster_plan(scenario, name, services, reuse) for name in scenario.clusters)
-    workloads = tuple(
-        workload_plan(scenario, catalog, name, clusters, services, mid_years) for name in scenario.workloads
-    )
-    capacity = capacity_table(scenario, services, mid_years)
+    workloads = tuple(workload_plan(scenario, reuse, name, clusters, services, years) for name in scenario.workloads)
+    capacity = capacity_table(scenario, services, years)
     demands = [demand_of(scenario, name, workload, horizon, reuse) for name, workload in scenario.workloads.items()]
     demand = _demand_plan(tuple(demands), horizon)
-    by_load = load_tables(scenario, services, demand, reuse)
+
+    def urgency(index: int) -> tuple[float, ...]:
+        """Return what ranks a workload: its priority, how soon it is due, how few clusters can serve it.
+
+        The rest only makes the order a matter of figures, not of names or places in the file.
+        """
+        load = workloads[index]
+        tokens = float(load.tokens_per_request[0])
+        return (load.priority, load.deadline_h, len(load.cluster_order), tokens, *sorted(capacity[:, index, 0]))
+
     plan = Plan(
         name=scenario.name,
         seed=scenario.seed,
         start=scenario.start,
         hours=months.hour_count,
         months=months,
-        month_edges_h=edges,
+        month_edges_h=months.edge_hours,
         workloads=workloads,
-        by_priority=_by_priority(workloads, capacity),
+        by_priority=tuple(sorted(range(len(workloads)), key=urgency)),
         clusters=clusters,
         demand=demand,
         requests_per_node_h=capacity,
-        **by_load._asdict(),
+        **load_tables(scenario, services, demand, reuse)._asdict(),
         preferred_utilisation=0.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, clusters, services, reuse),
         site=_site(scenario, clusters, reuse),
         expansion=_expansion(scenario),
         money=money_plan(scenario, catalog, clusters, months, capacity),
-        promise=scenario.promise,
+        slo_target=scenario.slo_target,
         warnings=(),
         notes=(),
-        sizes=sizes_of(scenario, services, throughput_factors or {}, demand, reuse),
+        sizes=sizes_of(scenario, services, factors, demand, reuse),
     )
     plan = queue_outgrown(scenario, plan)
-    plan = with_placement(plan, deployments_of(scenario, plan, services, throughput_factors or {}, reuse))
+    plan = with_placement(plan, deployments_of(scenario, plan, services, factors, reuse))
     warnings, notes = contradictions(scenario, plan, demands)
     warnings += slower_drafts(scenario, services, reuse)
     return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
@@ -85,20 +90,6 @@ _demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)
 """The traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
 
 
-def _by_priority(workloads: tuple[WorkloadPlan, ...], capacity: Floats) -> tuple[int, ...]:
-    """Return the order in which workloads are served: by priority, then the more urgent, then the less movable.
-
-    The rest of the key only makes it a matter of figures, not of names or places in the file.
-    """
-
-    def key(index: int) -> tuple[float, ...]:
-        workload, rates = workloads[index], capacity[:, index, 0]
-        tokens = float(workload.tokens_per_request[0])
-        return (workload.priority, workload.deadline_h, len(workload.cluster_order), tokens, *sorted(rates))
-
-    return tuple(sorted(range(len(workloads)), key=key))
-
-
 def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -> SitePlan:
     site = scenario.site
     hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
@@ -106,16 +97,25 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
     season = np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)  # the yearly wave of the cooling load
     overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * season)
     full_kw = full_load_kw(clusters, hours)
-    parking, parked_kw = site.parking, reuse.catalog.prior("parked_node_power").base
-    if parking and parking.parked_kw is not None:
-        parked_kw = parking.parked_kw
+    idle, parked_kw = site.idle_power_down, reuse.catalog.prior("parked_node_power").base
+    if idle and idle.parked_kw is not None:
+        parked_kw = idle.parked_kw
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
-    most_kw = np.inf if site.power_cap_kw is None else site.power_cap_kw / hottest
+    stated_kw = np.inf if site.facility_power_cap_kw is None else site.facility_power_cap_kw
+    most_kw = stated_kw / hottest
+    cap_kw = np.full(hours, stated_kw)
+    for cut in site.curtailments:
+        since = np.arange(hours) - (cut.date - scenario.start).days * HOURS_PER_DAY
+        within = (since >= 0) & (since < cut.length_days * HOURS_PER_DAY)
+        if cut.hours_per_day < HOURS_PER_DAY:
+            within &= (np.arange(hours) - _CURTAILMENT_HOUR) % HOURS_PER_DAY < cut.hours_per_day
+        reference = full_kw * site.pue_ratio if stated_kw == np.inf else stated_kw
+        cap_kw[within] = np.minimum(cap_kw[within], reference * (1.0 - cut.cut_fraction))
     return as_stated(
         SitePlan,
         site,
-        cap_kw=_cap_kw(scenario, hours, full_kw * site.pue_ratio),
+        cap_kw=cap_kw if site.curtailments or stated_kw < np.inf else None,
         overhead_ratio=overhead,
         fixed_fraction=site.pue_fixed_fraction,
         most_it_kw=most_kw,
@@ -124,30 +124,12 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
         block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
         block_kw=np.cumsum([block.it_kw for block in blocks]),
         commissioning_h=site.commissioning_h_per_node,
-        parking=parking and as_stated(ParkingPlan, parking, parked_kw=parked_kw),
+        idle_power_down=idle and as_stated(IdlePowerDownPlan, idle, parked_kw=parked_kw),
     )
 
 
-def _cap_kw(scenario: Scenario, hours: int, rated_facility_kw: float) -> Floats | None:
-    """Return the facility power that may be drawn hour by hour; None where nothing limits it."""
-    site = scenario.site
-    if site.power_cap_kw is None and not site.curtailments:
-        return None
-    cap = np.full(hours, np.inf if site.power_cap_kw is None else site.power_cap_kw)
-    reference = rated_facility_kw if site.power_cap_kw is None else site.power_cap_kw
-    hour = np.arange(hours)
-    for cut in site.curtailments:
-        first = (cut.date - scenario.start).days * HOURS_PER_DAY
-        within = (hour >= first) & (hour < first + cut.length_days * HOURS_PER_DAY)
-        if cut.hours_per_day < HOURS_PER_DAY:
-            within &= (hour - _CURTAILMENT_HOUR) % HOURS_PER_DAY < cut.hours_per_day
-        cap[within] = np.minimum(cap[within], reference * (1.0 - cut.cut_fraction))
-    return cap
-
-
 def _expansion(scenario: Scenario) -> ExpansionPlan:
-    names = list(scenario.clusters)
-    stated = scenario.expansion
+    names, stated = list(scenario.clusters), scenario.expansion
     return as_stated(
         ExpansionPlan,
         stated,
@@ -158,11 +140,11 @@ def _expansion(scenario: Scenario) -> ExpansionPlan:
                 threshold=rule.threshold_fraction,
                 watched=names.index(rule.watch or rule.cluster),
                 cluster=names.index(rule.cluster),
-                most_nodes=rule.most_nodes or np.inf,
+                max_nodes=rule.max_nodes or np.inf,
                 lead_h=rule.lead_weeks * HOURS_PER_WEEK,
             )
             for rule in stated.rules
         ),
         budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
-        power_envelope_kw=np.inf if stated.power_envelope_kw is None else stated.power_envelope_kw,
+        it_power_cap_kw=np.inf if stated.it_power_cap_kw is None else stated.it_power_cap_kw,
     )

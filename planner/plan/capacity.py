@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,32 +14,16 @@ from planner.arrays import Floats
 from planner.catalog.load import Catalog, part_of, shape_of
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError, Problem, ScenarioError
+from planner.physics import model_on_part
 from planner.physics.coefficients import SERVING, Calibration, Doubt, roofline_calibration
-from planner.physics.model_on_part import ModelShape, Part, candidate_degrees, memory_fit, smallest_fit, wider_precision
+from planner.physics.model_on_part import AcceleratorSpec, ModelShape, memory_fit
 from planner.physics.operating import OperatingPoint, at_concurrency, at_objective
-from planner.physics.replica import (
-    Replicas,
-    ReplicaSpec,
-    ReplicaWork,
-    describe,
-    price_replicas,
-    price_work,
-    taken,
-)
+from planner.physics.replica import Replicas, ReplicaSpec, ReplicaWork, describe, price_replicas, price_work, taken
+from planner.plan import slo_capacity
 from planner.plan.parts import as_stated
 from planner.plan.quantities import matured
 from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import (
-    POOL_STEPS,
-    Apart,
-    Candidates,
-    apart_point,
-    in_time_point,
-    mean_point,
-    pooled_nodes,
-    stated_over_formula,
-    traffic_of,
-)
+from planner.plan.slo_capacity import POOL_STEPS, pooled_nodes, traffic_of
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
@@ -73,10 +57,10 @@ class Service:
     """Operations of prefill over its time and the dense rate at the precision served."""
     wide_factor: float
     """Speed in the next wider precision over this one; 0 where it does not fit."""
-    roofline_factor: float = 1.0
+    roofline_factor: float
     """Throughput of the same replica under perfect software over the formula's."""
-    spec: ReplicaSpec | None = None
-    """The replica that serves it; None where a cluster serves nothing."""
+    spec: ReplicaSpec
+    """The replica that serves it."""
     speed: float = 1.0
     """Speed over the throughput formula's: the stack's maturity times the user's factor, or the user's claim."""
     held_tpot_s: float = 0.0
@@ -123,40 +107,35 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
         """Return what layouts of a model on a part of a cluster differ by."""
         return tuple((spec.accelerators, spec.attention_data_parallel, spec.drafted_tokens) for spec in specs)
 
-    def priced(specs: list[ReplicaSpec]) -> Layouts:
-        work = describe(specs)
-        wider = wider_precision(part, shape, precision)
+    def priced() -> Layouts:
+        work, wider = describe(every), model_on_part.wider_precision(part, shape, precision)
         return Layouts(
-            specs=specs,
+            specs=every,
             work=work,
-            replicas=price_work(work, specs, reuse.calibration),
-            roofline=price_work(work, specs, roofline_calibration()),
-            wide=price_replicas([dataclasses.replace(spec, precision=wider) for spec in specs], reuse.calibration),
+            replicas=price_work(work, every, reuse.calibration),
+            roofline=price_work(work, every, roofline_calibration()),
+            wide=price_replicas([dataclasses.replace(spec, precision=wider) for spec in every], reuse.calibration),
             wider=wider,
         )
 
-    every = candidates(
-        cluster.model_copy(update={"tensor_parallel": None, "attention": "auto"}), part, shape, precision, tokens
-    )
-    known = reuse.once(("layouts", stated, widths(every)), lambda: priced(every))
+    free = cluster.model_copy(update={"tensor_parallel": None, "attention": "auto"})
+    every = candidates(free, part, shape, precision, tokens)
+    known = reuse.once(("layouts", stated, widths(every)), priced)
     if cluster.tensor_parallel is None and cluster.attention == "auto":
         return known
     wanted = widths(candidates(cluster, part, shape, precision, tokens))
     places = [place for place, wide in enumerate(widths(every)) if wide in wanted]
-    return Layouts(
-        specs=[known.specs[place] for place in places],
-        work=taken(known.work, places),
-        replicas=taken(known.replicas, places),
-        roofline=taken(known.roofline, places),
-        wide=taken(known.wide, places),
-        wider=known.wider,
-    )
+    specs, work = [known.specs[place] for place in places], taken(known.work, places)
+    replicas, roofline, wide = (taken(of, places) for of in (known.replicas, known.roofline, known.wide))
+    return Layouts(specs, work, replicas, roofline, wide, known.wider)
 
 
-def candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str, tokens: float) -> list[ReplicaSpec]:
+def candidates(
+    cluster: Cluster, part: AcceleratorSpec, shape: ModelShape, precision: str, tokens: float
+) -> list[ReplicaSpec]:
     """Return the layouts a cluster may serve a model in; raise CapacityError where none holds it."""
-    smallest = smallest_fit(part, shape, precision, tokens).accelerators
-    degrees = [d for d in candidate_degrees(part, shape) if d >= smallest]
+    smallest = model_on_part.smallest_fit(part, shape, precision, tokens).accelerators
+    degrees = [d for d in model_on_part.candidate_degrees(part, shape) if d >= smallest]
     if cluster.tensor_parallel is not None:
         if cluster.tensor_parallel not in degrees:
             raise CapacityError(
@@ -177,8 +156,9 @@ def candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str, 
             f"{shape.name} at {precision} does not fit with attention in data parallel on {max(degrees)} x "
             f"{cluster.accelerator}; tensor-parallel would hold it"
         )
-    drafts = [(0, 1.0)] if cluster.speculation is None or cluster.speculation.use == "auto" else []
-    drafts += [(cluster.speculation.drafted_tokens, cluster.speculation.accepted_tokens)] if cluster.speculation else []
+    draft, drafts = cluster.speculation, [(0, 1.0)]
+    if draft is not None:
+        drafts = [*(drafts if draft.use == "auto" else []), (draft.drafted_tokens, draft.mean_acceptance_length)]
     return [
         ReplicaSpec(
             part=part,
@@ -190,23 +170,11 @@ def candidates(cluster: Cluster, part: Part, shape: ModelShape, precision: str, 
             expert_parallel=groups > 1,
             max_sequences=cluster.max_sequences,
             drafted_tokens=drafted,
-            accepted_tokens=accepted,
+            mean_acceptance_length=accepted,
         )
         for drafted, accepted in drafts
         for degree, groups in layouts
     ]
-
-
-def layout_in_words(spec: ReplicaSpec, apart: Apart | None) -> str:
-    """Say how a replica is laid out, for those who set it up."""
-    words = f"{counted(spec.accelerators, 'accelerator')} a replica"
-    if spec.attention_data_parallel > 1:
-        words += f", attention in {spec.attention_data_parallel} groups"
-    if apart is not None:
-        words += f", prompts on a pool of {apart.prefill_share:.0%} in replicas of {apart.prefill_accelerators}"
-    if spec.drafted_tokens:
-        words += f", {spec.drafted_tokens} tokens drafted"
-    return words
 
 
 def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> str:
@@ -258,20 +226,47 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
 def served_by(
     cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, factors: Factors
 ) -> Service | CapacityError:
-    """Return how a cluster, as first bought, serves a workload of a scenario, or why it cannot."""
-    service = _among_its_own(cluster, workload, scenario, reuse)
+    """Return how a cluster, as first bought, serves a workload of a scenario, or why it cannot.
+
+    The router chooses among the replicas which the workload's own traffic takes. However large the cluster, a model
+    that is asked little beside others stands on few of its accelerators, and few replicas keep fewer requests apiece in
+    time than many. The number is the least, n, that carries the busiest hour at the preferred use: n · what one of n
+    sustains. More than the cluster has are none, and where n of them could not even as part of the whole cluster,
+    nothing need be worked out: so most pairs are worked out once. A model that is alone has every replica there is.
+    Workloads that share a model's replicas choose among those that all of them take.
+    """
+    service = service_of(cluster, workload, scenario, reuse)
     if isinstance(service, CapacityError):
         return service
+    loads = scenario.workloads.values()
+    alone = all(load.model == workload.model for load in loads if load.requests_per_s > 0)
+    if scenario.router_pool == "cluster" and not alone and workload.priority != "deferrable":
+        nodes = workload.busiest_requests_per_s(scenario.horizon_months) / service.requests_per_s
+        for load in loads:  # those that cannot wait and are served by the same replicas
+            is_other = load is not workload and max(load.fine_tunes, workload.fine_tunes) == 1
+            if is_other and load.model == workload.model and load.priority != "deferrable":
+                beside = service_of(cluster, load, scenario, reuse)
+                if isinstance(beside, Service) and beside.spec == service.spec:
+                    nodes += load.busiest_requests_per_s(scenario.horizon_months) / beside.requests_per_s
+        busiest = nodes * service.requests_per_s / PREFERRED_UTILISATION
+        laid_out = cluster.model_copy(update={"tensor_parallel": service.tensor_parallel})
+
+        def carried(service: Service, replicas: int) -> float:
+            return replicas * service.requests_per_s * service.tensor_parallel / service.accelerators_per_node
+
+        most = pooled_nodes(cluster.nodes) * service.accelerators_per_node // service.tensor_parallel
+        for replicas in POOL_STEPS:
+            if replicas < most and carried(service, replicas) >= busiest:
+                few = service_of(laid_out, workload, scenario, reuse, replicas)
+                if isinstance(few, Service) and carried(few, replicas) >= busiest:
+                    service = few
+                    break
     dated = dated_log_gain(cluster, workload, reuse.calibration, reuse.catalog)
     factor = cluster.throughput_multiplier * min(math.exp(dated), max(service.roofline_factor / service.speed, 1.0))
     for accelerator, model in ((cluster.accelerator, workload.model), ("", workload.model), (cluster.accelerator, "")):
         factor *= factors.get((accelerator, cluster.engine, model), 1.0)
-    return dataclasses.replace(
-        service,
-        speed=service.speed * factor,
-        requests_per_s=service.requests_per_s * factor,
-        yearly=tuple(rate * factor for rate in service.yearly),
-    )
+    yearly, rate = tuple(rate * factor for rate in service.yearly), service.requests_per_s * factor
+    return dataclasses.replace(service, speed=service.speed * factor, requests_per_s=rate, yearly=yearly)
 
 
 def as_first_bought(scenario: Scenario, name: str) -> Cluster:
@@ -284,7 +279,7 @@ def as_first_bought(scenario: Scenario, name: str) -> Cluster:
     rules = scenario.expansion.enlarging(name)
     if cluster.nodes or not rules:
         return cluster
-    first = min(min(rule.nodes, rule.most_nodes or rule.nodes) for rule in rules)
+    first = min(min(rule.nodes, rule.max_nodes or rule.nodes) for rule in rules)
     return cluster.model_copy(update={"nodes": first})
 
 
@@ -303,52 +298,6 @@ def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibratio
     return max(matured(math.log1p(course.ceiling_gain_fraction.base), constant_h, hours), math.log(_FIRST_LIGHT))
 
 
-def _among_its_own(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
-    """Return the service by a router that chooses among the replicas which the workload's own traffic takes.
-
-    However large the cluster, a model that is asked little beside others stands on few of its accelerators, and few
-    replicas keep fewer requests apiece in time than many. The number is the least, n, that carries the busiest hour at
-    the preferred use: n · what one of n sustains. More than the cluster has are none, and where n of them could not
-    even as part of the whole cluster, nothing need be worked out: so most pairs are worked out once. A model that is
-    alone has every replica there is. Workloads that share a model's replicas choose among those that all of them take.
-    """
-    by_all = service_of(cluster, workload, scenario, reuse)
-    alone = all(load.model == workload.model for load in scenario.workloads.values() if load.requests_per_s > 0)
-    waits = workload.priority == "deferrable"
-    if isinstance(by_all, CapacityError) or scenario.router_pool != "cluster" or alone or waits:
-        return by_all
-    nodes = sum(
-        load.busiest_requests_per_s(scenario.horizon_months) / service.requests_per_s
-        for load, service in _on_its_replicas(cluster, workload, by_all, scenario, reuse)
-    )
-    busiest = nodes * by_all.requests_per_s / PREFERRED_UTILISATION
-    laid_out = cluster.model_copy(update={"tensor_parallel": by_all.tensor_parallel})
-
-    def carried(service: Service, replicas: int) -> float:
-        return replicas * service.requests_per_s * service.tensor_parallel / service.accelerators_per_node
-
-    most = pooled_nodes(cluster.nodes) * by_all.accelerators_per_node // by_all.tensor_parallel
-    for replicas in (step for step in POOL_STEPS if step < most and carried(by_all, step) >= busiest):
-        few = service_of(laid_out, workload, scenario, reuse, replicas)
-        if isinstance(few, Service) and carried(few, replicas) >= busiest:
-            return few
-    return by_all
-
-
-def _on_its_replicas(
-    cluster: Cluster, workload: Workload, by_all: Service, scenario: Scenario, reuse: Reuse
-) -> Iterator[tuple[Workload, Service]]:
-    """Yield the workloads that cannot wait and are served by the same replicas, itself first, and how."""
-    yield workload, by_all
-    for load in scenario.workloads.values():
-        is_other = load is not workload and max(load.fine_tunes, workload.fine_tunes) == 1
-        if not is_other or load.model != workload.model or load.priority == "deferrable":
-            continue
-        service = service_of(cluster, load, scenario, reuse)
-        if isinstance(service, Service) and service.spec == by_all.spec:
-            yield load, service
-
-
 def service_of(
     cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, replicas: float = math.inf
 ) -> Service | CapacityError:
@@ -363,19 +312,20 @@ def service_of(
         except CapacityError as error:
             return error
 
-    layout = (cluster.tensor_parallel, cluster.attention, cluster.pools, cluster.max_sequences, cluster.speculation)
-    hardware = (cluster.accelerator, cluster.engine, served_precision(cluster, workload, reuse.catalog), layout)
-    traffic = (workload.model, workload.tokens, workload.prefix_cache_hit_fraction, workload.slo)
+    layout = (cluster.tensor_parallel, cluster.attention, cluster.prefill_decode, cluster.max_sequences)
+    precision = served_precision(cluster, workload, reuse.catalog)
+    hardware = (cluster.accelerator, cluster.engine, precision, layout, cluster.speculation)
+    traffic = (workload.model, workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     pool = (scenario.router_pool, replicas, pooled_nodes(cluster.nodes))
-    late = (workload.priority == "deferrable", workload.on_overload)
+    late = (workload.priority == "deferrable", workload.admission)
     return reuse.once(("service", hardware, stated, traffic, scenario.horizon_months, pool, late), serve)
 
 
 def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, most_replicas: float) -> Service:
     """Choose the layout that serves most per accelerator within the objective, of at most some replicas."""
     catalog, horizon_months, slo = reuse.catalog, scenario.horizon_months, workload.slo
-    tokens = workload.tokens.input.mean + workload.tokens.output.mean
+    tokens = workload.lengths.input.mean + workload.lengths.output.mean
     layouts = layouts_of(cluster, workload.model, served_precision(cluster, workload, catalog), tokens, reuse)
     specs, work, replicas = layouts.specs, layouts.work, layouts.replicas
     part, shape, every = specs[0].part, specs[0].shape, np.arange(len(specs))
@@ -390,7 +340,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
     (_, roofline), (_, wide) = at_slo(layouts.roofline), at_slo(layouts.wide)
     best = int(np.argmax(rate))
     single = at_concurrency(replicas, every, traffic_of(workload), 1.0)
-    candidates = Candidates(
+    candidates = slo_capacity.Candidates(
         replicas=replicas,
         mean_rates=rate,
         router_pool=scenario.router_pool,
@@ -398,18 +348,20 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
         accelerators_per_node=part.accelerators_per_node,
         most_replicas=most_replicas,
     )
-    claim = stated_over_formula(cluster, workload, candidates)
-    speed = _multiplier(cluster, workload, catalog) if claim is None else claim
+    claim = slo_capacity.stated_over_formula(cluster, workload, candidates)
+    kind = catalog.model(workload.model).architecture_class.value.replace("-", "_")
+    stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
+    speed: float = getattr(stack, f"{kind}_multiplier").value if claim is None else claim
     # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
     speeds = (1.0, claim) if claim else (speed, 1.0)
     if workload.priority == "deferrable":
-        held = mean_point(replicas, best, workload, point, horizon_months, speed)
+        held = slo_capacity.mean_point(replicas, best, workload, point, horizon_months, speed)
     else:
-        best, held = in_time_point(candidates, workload, horizon_months, *speeds)
+        best, held = slo_capacity.slo_point(candidates, workload, horizon_months, *speeds)
     apart = None
-    if cluster.pools != "shared":
-        apart, pooled = apart_point(candidates, specs, workload, horizon_months, *speeds)
-        if cluster.pools == "auto" and pooled.yearly[0] <= held.yearly[0]:
+    if cluster.prefill_decode != "colocated":
+        apart, pooled = slo_capacity.apart_point(candidates, specs, workload, horizon_months, *speeds)
+        if cluster.prefill_decode == "auto" and pooled.yearly[0] <= held.yearly[0]:
             apart = None
         else:
             best, held = apart.decode, pooled
@@ -421,6 +373,13 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
             f"{single.tpot_s[fastest]:.3g} s on {specs[fastest].accelerators} accelerators"
         )
     spec = specs[best]
+    layout = f"{counted(spec.accelerators, 'accelerator')} a replica"
+    if spec.attention_data_parallel > 1:
+        layout += f", attention in {spec.attention_data_parallel} groups"
+    if apart is not None:
+        layout += f", prompts on a pool of {apart.prefill_share:.0%} in replicas of {apart.prefill_accelerators}"
+    if spec.drafted_tokens:
+        layout += f", {spec.drafted_tokens} tokens drafted"
     yearly = held.yearly * part.accelerators_per_node
     compute_s = float(work.flops_s_per_token[best])
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
@@ -441,7 +400,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
         prefill_compute_fraction=min(1.0, compute_s / float(replicas.prefill_s_per_token[best])),
         wide_factor=min(1.0, float(wide[best] / rate[best])) if rate[best] > 0 and wide_fits else 0.0,
         roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
-        layout=layout_in_words(spec, apart),
+        layout=layout,
         is_apart=apart is not None,
         doubt=reuse.calibration.doubt(spec.groups(SERVING), shape.experts > 0),
         # The formula serves more than what keeps the objective, and more of it late; of a stated throughput nobody
@@ -457,19 +416,11 @@ def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload
     sequence halfway through its output.
     """
     fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
-    context = workload.tokens.input.mean + workload.tokens.output.mean / 2
+    context = workload.lengths.input.mean + workload.lengths.output.mean / 2
     cache_s = fit.kv_bytes_per_token * context / (spec.accelerators * spec.part.hbm_bytes_per_s)
     experts_s = work.routed_stream_s[best] * -np.expm1(batch * work.log_expert_missed[best])
     seconds: list[float] = (work.shared_stream_s[best] + experts_s + batch * cache_s).tolist()
     return seconds
-
-
-def _multiplier(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
-    """Return the stack's maturity on this kind of model."""
-    vendor = catalog.accelerator(cluster.accelerator).vendor.value
-    kind = catalog.model(workload.model).architecture_class.value.replace("-", "_")
-    maturity: float = getattr(catalog.stack(vendor, cluster.engine), f"{kind}_multiplier").value
-    return maturity
 
 
 def capacity_table(scenario: Scenario, services: Services, month_mid_years: Floats) -> Floats:
@@ -477,18 +428,16 @@ def capacity_table(scenario: Scenario, services: Services, month_mid_years: Floa
 
     So a workload that has outgrown its objective on a cluster is refused there and takes no share of it.
     """
-    grows = any(workload.tokens.growth_per_year for workload in scenario.workloads.values())
+    grows = any(workload.lengths.growth_per_year for workload in scenario.workloads.values())
     periods = month_mid_years.size if grows else 1
     table = np.zeros((len(scenario.clusters), len(scenario.workloads), periods))
     for c, cluster in enumerate(scenario.clusters):
         for w, workload in enumerate(scenario.workloads):
             if (service := services.get((cluster, workload))) is None:
                 continue
-            yearly = np.log(service.yearly)
-            table[c, w] = (
-                np.exp(np.interp(month_mid_years[:periods], np.arange(yearly.size), yearly))
-                if grows
-                else (service.requests_per_s)
-            )
+            table[c, w] = service.requests_per_s
+            if grows:
+                yearly = np.log(service.yearly)
+                table[c, w] = np.exp(np.interp(month_mid_years, np.arange(yearly.size), yearly))
             table[c, w, month_mid_years[:periods] >= service.outgrown_years] = 0.0
     return table * SECONDS_PER_HOUR

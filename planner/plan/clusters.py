@@ -7,56 +7,46 @@ from typing import Any
 
 import numpy as np
 
-from planner.catalog.entries import Accelerator
 from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
-from planner.physics.power import (
-    HOST_IDLE_W,
-    BoardRating,
-    NodePower,
-    NodeRating,
-    ServingMix,
-    build_node_power,
-)
+from planner.physics.power import HOST_IDLE_W, BoardRating, NodeRating, ServingMix, build_node_power
+from planner.plan import parts
 from planner.plan.capacity import Service, Services
 from planner.plan.money import last_day, lease_terms, rent_plan
-from planner.plan.parts import (
-    INTERRUPTION,
-    CausePlan,
-    DomainPlan,
-    Headcount,
-    PlannedWork,
-    PriceBook,
-    ReliabilityPlan,
-    as_stated,
-)
-from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Triangle
+from planner.plan.parts import CausePlan, PlannedWork, PriceBook, as_stated
+from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Prices
 from planner.plan.reuse import Reuse
 from planner.plan.software import headcount, stack_name
 from planner.scenario.cluster import ON_SITE, Cluster, Order, Owned, Spot
 from planner.scenario.fields import PerThousand
-from planner.scenario.scenario import Reliability, Scenario
+from planner.scenario.scenario import Scenario
 from planner.scenario.site import dated_quotes, standing_price
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
-
-Prices = tuple[float, float, float, float]
 
 
 def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse) -> ClusterPlan:
     """Compile one cluster."""
-    catalog = reuse.catalog
-    cluster = scenario.clusters[name]
+    catalog, cluster = reuse.catalog, scenario.clusters[name]
     entry = catalog.accelerator(cluster.accelerator)
     vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
+    maker = catalog.vendor(vendor)
     served = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
     widest = max((service.tensor_parallel for service in served.values()), default=per_node)
-    maker = catalog.vendor(vendor)
     loses_node = maker.lost_with_accelerator.value == "node"
-    online = cluster.online or scenario.start
-    book = _price_book(scenario, cluster, entry)
-    rent, lease = rent_plan(scenario, name, catalog), lease_terms(cluster)
-    new = _prices(scenario, cluster, entry, book)
-    retire = last_day(cluster, scenario.start)
+    list_usd = cluster.accelerator_price_usd
+    if list_usd is None:  # the absence of both was refused with the scenario
+        list_usd = entry.accelerator_price_usd.value if entry.accelerator_price_usd else 0.0
+    book = PriceBook(start=scenario.start, list_price=standing_price(cluster, list_usd), quotes=dated_quotes(cluster))
+    unit_usd = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
+    around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
+    host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
+    host = host if cluster.host_usd_per_node is None else cluster.host_usd_per_node
+    new = (unit_usd * per_node, host, network, storage)
+    rent, lease, retire = rent_plan(scenario, name, catalog), lease_terms(cluster), last_day(cluster, scenario.start)
+    booked = lease.owed_fraction if lease else float(rent is None)  # of its price: what is owed for it, or nothing
+    board = BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value)
+    rating = NodeRating(board=board, boards=per_node, host_idle_w=HOST_IDLE_W * per_node / 8.0)
+    mix = _mix(scenario, served)
     return ClusterPlan(
         name=name,
         accelerator=cluster.accelerator,
@@ -65,13 +55,13 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse
         nodes=cluster.nodes,
         accelerators_per_node=per_node,
         group_accelerators=per_node if loses_node or per_node % widest else min(widest, per_node),
-        online_h=None if cluster.order else (online - scenario.start).days * HOURS_PER_DAY,
+        online_h=None if cluster.order else ((cluster.online or scenario.start) - scenario.start).days * HOURS_PER_DAY,
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=(retire - scenario.start).days * HOURS_PER_DAY if retire else np.inf,
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
-        node_power=_node_power(scenario, entry, served, reuse),
+        node_power=reuse.once(("power", rating, mix), lambda: build_node_power(rating, mix)),
         nameplate_kw=entry.node_max_kw.value,
-        prices_usd=_scaled(new, lease.owed_fraction if lease else float(rent is None)),
+        prices_usd=tuple(price * booked for price in new),
         owned=_owned(scenario, name, cluster.owned, cluster.nodes, new) if cluster.owned else None,
         rent=rent,
         lease=lease,
@@ -90,8 +80,7 @@ def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd:
     if stated.cost_usd is not None and nodes:
         # Without list prices there is no ratio, and all of it is accelerators.
         weights = prices_usd if sum(prices_usd) else (1.0, 0.0, 0.0, 0.0)
-        accelerators, host, network, storage = (cost_usd / nodes * part / sum(weights) for part in weights)
-        prices_usd = (accelerators, host, network, storage)
+        prices_usd = tuple(cost_usd / nodes * part / sum(weights) for part in weights)
     return as_stated(
         OwnedPlan,
         stated,
@@ -108,7 +97,7 @@ def _order(scenario: Scenario, order: Order) -> OrderPlan:
         order,
         placed_h=(order.placed - scenario.start).days * HOURS_PER_DAY,
         lead_h=order.lead_weeks * week,
-        slip_h=Triangle(low=slip.low * week, mode=slip.base * week, high=slip.high * week),
+        slip_h=parts.ThreePoint(low=slip.low * week, base=slip.base * week, high=slip.high * week),
         interval_h=order.delivery_interval_weeks * week,
         payments=tuple(
             as_stated(PaymentPlan, stated, from_order=stated.when == "order", after_h=stated.weeks * week)
@@ -117,46 +106,11 @@ def _order(scenario: Scenario, order: Order) -> OrderPlan:
     )
 
 
-def _price_book(scenario: Scenario, cluster: Cluster, entry: Accelerator) -> PriceBook:
-    price = cluster.unit_price_usd
-    if price is None:
-        price = entry.unit_price_usd.value if entry.unit_price_usd else 0.0  # its absence was refused with the scenario
-    return PriceBook(start=scenario.start, list_price=standing_price(cluster, price), quotes=dated_quotes(cluster))
-
-
 def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:
     """Return the day on which a cluster's first nodes are ordered, by which quotes are chosen."""
     if cluster.owned is not None:
         return cluster.owned.bought
     return cluster.order.placed if cluster.order else cluster.online or scenario.start
-
-
-def _prices(scenario: Scenario, cluster: Cluster, entry: Accelerator, book: PriceBook) -> Prices:
-    """Return what one node costs in the first order: accelerators after discount, host, network, storage."""
-    per_node = entry.accelerators_per_node.value
-    unit_usd = book.accelerator_usd(order_date(scenario, cluster), max(cluster.nodes, 1) * per_node)
-    around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
-    host, network, storage = (fact.value * per_node if fact else 0.0 for fact in around)
-    if cluster.host_usd_per_node is not None:
-        host = cluster.host_usd_per_node
-    return unit_usd * per_node, host, network, storage
-
-
-def _scaled(prices_usd: Prices, factor: float) -> Prices:
-    """Return what a node stands in the books at when it comes: its price, what is owed for it, or nothing."""
-    accelerators, host, network, storage = (price * factor for price in prices_usd)
-    return accelerators, host, network, storage
-
-
-def _node_power(scenario: Scenario, entry: Accelerator, services: dict[str, Service], reuse: Reuse) -> NodePower:
-    """Tabulate node power for the cluster's mean mix."""
-    boards, mix = entry.accelerators_per_node.value, _mix(scenario, services)
-    rating = NodeRating(
-        board=BoardRating(tdp_w=entry.tdp_w.value, idle_w=entry.idle_w.value),
-        boards=boards,
-        host_idle_w=HOST_IDLE_W * boards / 8.0,
-    )
-    return reuse.once(("power", rating, mix), lambda: build_node_power(rating, mix))
 
 
 _IDLE = ServingMix(
@@ -202,7 +156,7 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
     )
 
 
-def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
+def reliability_plan(scenario: Scenario, catalog: Catalog) -> parts.ReliabilityPlan:
     """Compile failures, crews and spares."""
     stated = scenario.reliability
     causes = tuple(
@@ -216,63 +170,55 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> ReliabilityPlan:
         for name, cause in catalog.failures.items()
     )
     # Of no rate of its own: a spot contract says how often, and for its own nodes alone.
-    taken_back = CausePlan(name=INTERRUPTION, per_node_h=0.0, whole_node=True, soft_fraction=1.0, medium_fraction=0.0)
-    spot = any(isinstance(cluster.contract, Spot) for cluster in scenario.clusters.values())
-    return as_stated(
-        ReliabilityPlan,
-        stated,
-        causes=(*causes, taken_back) if spot else causes,
-        early_life_h=stated.early_life_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
-        repair_h=(stated.soft_repair_h, stated.medium_repair_h, stated.hard_repair_h),
-        repair_cv=stated.repair_cv_ratio,
-        crews=headcount(stated.repair_crews, least=1),
-        spares=_spares(stated),
-        rma_h=stated.rma_weeks * HOURS_PER_WEEK,
-        **_events(stated, catalog),
-        reserve_nodes=stated.reserve_nodes or 1,
-    )
-
-
-def _events(stated: Reliability, catalog: Catalog) -> dict[str, Any]:
-    """Compile failure domains and planned work: what is stated, and the base of a prior for what is left open."""
+    if any(isinstance(cluster.contract, Spot) for cluster in scenario.clusters.values()):
+        name = parts.INTERRUPTION
+        causes += (CausePlan(name=name, per_node_h=0.0, whole_node=True, soft_fraction=1.0, medium_fraction=0.0),)
     priors = {path: catalog.prior(name).base for path, name in stated.left_open().items()}
 
     def figure(*path: str) -> float:
+        """Return a figure as stated, or the base of a prior where it is left open."""
         figure_of: Any = stated
         for key in path:
             figure_of = figure_of[key] if isinstance(figure_of, dict) else getattr(figure_of, key)
         return float(priors.get(path, figure_of) or 0.0)
 
-    every_h = stated.maintenance.every_weeks * HOURS_PER_WEEK if stated.maintenance else 0.0
-    return {
-        "reserve_fraction": figure("reserve_fraction"),
-        "domains": tuple(
-            DomainPlan(
-                name=name.replace("_", " "),
-                nodes=round(figure("failure_domains", name, "nodes")),
-                per_year=figure("failure_domains", name, "failures_per_year"),
-                repair_h=figure("failure_domains", name, "repair_h"),
-            )
-            for name in stated.failure_domains
-        ),
-        "maintenance": PlannedWork(
-            every_h=every_h,
-            length_h=figure("maintenance", "length_h"),
-            nodes_fraction=figure("maintenance", "per_1000_node_days") / 1000.0 * every_h / HOURS_PER_DAY,
+    domains = tuple(
+        parts.DomainPlan(
+            name=name.replace("_", " "),
+            nodes=round(figure("failure_domains", name, "nodes")),
+            per_year=figure("failure_domains", name, "failures_per_year"),
+            repair_h=figure("failure_domains", name, "repair_h"),
         )
-        if stated.maintenance
-        else None,
-        "firmware": PlannedWork(
-            every_h=HOURS_PER_YEAR / figure("firmware", "rollouts_per_year"), length_h=figure("firmware", "length_h")
-        )
-        if stated.firmware
-        else None,
-    }
-
-
-def _spares(stated: Reliability) -> Headcount:
-    """Compile the stock of spare parts, which has at least one where it has any."""
-    if stated.spare_fraction is not None:
-        return Headcount(per_node=stated.spare_fraction, least=int(stated.spare_fraction > 0))
-    rate = stated.spares.per_1000_accelerators if isinstance(stated.spares, PerThousand) else 0.0
-    return headcount(stated.spares, least=int(rate > 0))
+        for name in stated.failure_domains
+    )
+    maintenance = firmware = None
+    if stated.maintenance:
+        every_h = stated.maintenance.every_weeks * HOURS_PER_WEEK
+        fraction = figure("maintenance", "per_1000_node_days") / 1000.0 * every_h / HOURS_PER_DAY
+        length_h = figure("maintenance", "length_h")
+        maintenance = PlannedWork(every_h=every_h, length_h=length_h, nodes_fraction=fraction)
+    if stated.firmware:
+        every_h = HOURS_PER_YEAR / figure("firmware", "rollouts_per_year")
+        firmware = PlannedWork(every_h=every_h, length_h=figure("firmware", "length_h"))
+    # The stock of spare parts has at least one where it has any.
+    if (share := stated.spare_fraction) is not None:
+        spares = parts.Headcount(per_node=share, least=int(share > 0))
+    else:
+        some = isinstance(stated.spares, PerThousand) and stated.spares.per_1000_accelerators > 0
+        spares = headcount(stated.spares, least=int(some))
+    return as_stated(
+        parts.ReliabilityPlan,
+        stated,
+        causes=causes,
+        early_life_h=stated.early_life_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
+        repair_h=(stated.soft_repair_h, stated.medium_repair_h, stated.hard_repair_h),
+        repair_cv=stated.repair_cv_ratio,
+        crews=headcount(stated.repair_crews, least=1),
+        spares=spares,
+        rma_h=stated.rma_weeks * HOURS_PER_WEEK,
+        domains=domains,
+        maintenance=maintenance,
+        firmware=firmware,
+        reserve_nodes=stated.reserve_nodes or 1,
+        reserve_fraction=figure("reserve_fraction"),
+    )

@@ -23,7 +23,7 @@ from planner.plan.software import MOST_EVENTS, expected_events, release_delay_h
 from planner.scenario.consistency import implausible
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import dated_quotes, window_zone
-from planner.scenario.workload import Steps
+from planner.scenario.workload import StepGrowth
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, SECONDS_PER_HOUR, rounded_up
 from planner.yaml_io import KeyPath
 
@@ -57,10 +57,15 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
     for path, what, count in expected_events(plan):
         if count > MOST_EVENTS:
             refuse(path, f"about {count:,.0f} {what} are to be expected in this run; at most {MOST_EVENTS:,} are kept")
-    notes = [*_power(plan, refuse), *_demand(plan), *_precisions(scenario, plan), *_came_before(plan), *_bound(plan)]
-    warnings += [*_blocks(plan), *_nothing(scenario, plan), *_out_of_time(scenario), *_ended(scenario, plan, demands)]
-    warnings += [*_unused_quotes(scenario), *_clock(scenario), *_outgrown(plan), *_too_long(scenario, plan)]
-    warnings += [*_all_drained(plan), *_steps_not_taken(scenario)]
+    notes = [*_power(plan, refuse), *_notes(scenario, plan)]
+    warnings += [*_nothing(scenario, plan), *_out_of_time(scenario, plan, demands), *_unused_quotes(scenario)]
+    tariff = scenario.load_catalog().tariff(scenario.site.tariff)
+    if scenario.site.electricity.windows and window_zone(scenario.site, tariff) is None:
+        warnings.append(
+            "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
+            f"{scenario.site.tariff} names a time zone"
+        )
+    warnings += [*_outgrown(plan), *_too_long(scenario, plan), *_unchanged(scenario, plan)]
     raise_all(problems)
     return warnings, notes
 
@@ -70,19 +75,57 @@ def hardly_meant(scenario: Scenario, plan: Plan) -> list[str]:
     return [*(str(problem) for problem in implausible(scenario)), *plan.warnings]
 
 
-def _came_before(plan: Plan) -> Iterator[str]:
-    """Say which orders arrive before the start: they are owned then, and no capital of the horizon."""
+def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> Iterator[str]:
+    """Hold the power cap against what one node and all of them draw at full load."""
+    if plan.site.cap_kw is None:
+        return
+    cap = float(np.min(plan.site.cap_kw))
+    hours = np.array([int(np.argmin(plan.site.cap_kw))])
+    allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
+    one = min((cluster.node_power.full_kw for cluster in plan.clusters if not cluster.is_hosted), default=0.0)
+    full = full_load_kw(plan.clusters, plan.hours)
+    if cap == np.max(plan.site.cap_kw) and one > allowed:
+        message = (
+            f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
+            f"but a single node draws {one:,.1f} kW at full load"
+        )
+        refuse(("site", "facility_power_cap_kw"), message)
+    elif full > allowed:
+        yield (
+            f"the site can carry {allowed:,.0f} kW of IT load at its tightest; "
+            f"the clusters draw {full:,.0f} kW at full load"
+        )
+
+
+def _notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
+    """Say what the last month lacks, in which precision work is served, what came before the start, or binds later."""
+    last = slice(int(plan.month_edges_h[-2]), int(plan.month_edges_h[-1]))
+    wanted = plan.demand.expected_requests_per_s[:, last].mean(axis=1) * SECONDS_PER_HOUR
+    share = 0.0  # of the last month's mean demand in what all the nodes bought that are there then sustain
+    for w, load in enumerate(plan.workloads):
+        there = [c for c in load.cluster_order if plan.clusters[c].retire_h > last.start]
+        capacity = sum(plan.clusters[c].nodes * plan.requests_per_node_h[c, w, -1] for c in there)
+        share += wanted[w] / capacity if capacity > 0 else 0.0
+    if share > 1.0 and not plan.expansion.rules:
+        times = f"{share:.2f} times what all clusters sustain"
+        yield f"by the last month mean demand is {times} with the software of day one"
+    catalog, document = scenario.load_catalog(), scenario.document
+    for w, (name, workload) in enumerate(scenario.workloads.items()):
+        for c, (cluster_name, stated) in enumerate(scenario.clusters.items()):
+            served = served_precision(stated, workload, catalog)
+            if stated.precision not in (None, served) and c in plan.workloads[w].cluster_order:
+                mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
+                yield (
+                    f"{document.problem(mine, served)} goes before {document.problem(other, str(stated.precision))}: "
+                    f"{name} is served in {served} on {cluster_name}"
+                )
     for cluster in plan.clusters:
         if (order := cluster.order) is not None and order.placed_h + order.lead_h + order.slip_h.low < 0:
             yield (
                 f"cluster {cluster.name} is ordered long before the start and may arrive before it: what has arrived "
                 "by then counts as owned, its price is no capital of the horizon"
             )
-
-
-def _bound(plan: Plan) -> Iterator[str]:
-    """Say what terms bind after the horizon: it makes a long one signed late look as free to leave as a short one."""
-    for cluster in plan.clusters:
+    for cluster in plan.clusters:  # a long term signed late looks as free to leave as a short one
         usd = cluster.rent.bound_usd_per_accelerator if cluster.rent is not None else 0.0
         if (bound := cluster.nodes * cluster.accelerators_per_node * usd) > 0:
             yield (
@@ -91,59 +134,17 @@ def _bound(plan: Plan) -> Iterator[str]:
             )
 
 
-def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> list[str]:
-    """Hold the power cap against what one node and all of them draw at full load."""
-    if plan.site.cap_kw is None:
-        return []
-    cap = float(np.min(plan.site.cap_kw))
-    hours = np.array([int(np.argmin(plan.site.cap_kw))])
-    allowed = float(allowed_it_kw(plan, plan.site.cap_kw[hours], hours)[0])
-    here = [cluster for cluster in plan.clusters if not cluster.is_hosted]
-    one = min((cluster.node_power.full_kw for cluster in here), default=0.0)
-    full = full_load_kw(plan.clusters, plan.hours)
-    if np.min(plan.site.cap_kw) == np.max(plan.site.cap_kw) and one > allowed:
-        message = (
-            f"{cap:,.1f} kW of facility power carry {allowed:,.1f} kW of IT load, "
-            f"but a single node draws {one:,.1f} kW at full load"
-        )
-        refuse(("site", "power_cap_kw"), message)
-        return []
-    if full > allowed:
-        return [
-            f"the site can carry {allowed:,.0f} kW of IT load at its tightest; "
-            f"the clusters draw {full:,.0f} kW at full load"
-        ]
-    return []
-
-
-def _blocks(plan: Plan) -> list[str]:
-    """Hold energised power against nameplate power: that of the machines which are there together."""
-    needed = on_site_kw(plan.clusters, plan.hours, lambda cluster: cluster.nameplate_kw)
-    if not plan.site.block_kw.size or plan.site.block_kw[-1] >= max(needed):
-        return []
-    has, most = plan.site.block_kw[-1], max(needed)
-    so = "some nodes are paid for and will never serve" if needed[-1] > has else "some nodes wait until others retire"
-    return [f"power blocks energise {has:,.0f} kW in all; the clusters' nameplate is {most:,.0f} kW at once, so {so}"]
-
-
-def _all_drained(plan: Plan) -> Iterator[str]:
-    """Name the clusters of which planned work may take every node at once."""
-    work = plan.reliability
-    for cluster in plan.clusters:
-        reserve = work.reserve(cluster.nodes)
-        if 0 < cluster.nodes <= reserve and (work.maintenance or work.firmware):
-            yield (
-                f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the "
-                f"reserve (reliability.reserve_nodes) is {reserve}"
-            )
-
-
 def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
-    """Say that a plan buys no machines, has no traffic, or more of it than any operator on Earth."""
+    """Say that power never comes, nothing is bought, or traffic is none or more than that of any operator on Earth."""
+    needed = on_site_kw(plan.clusters, plan.hours, lambda cluster: cluster.nameplate_kw)
+    if plan.site.block_kw.size and (has := plan.site.block_kw[-1]) < (most := max(needed)):
+        waits = "some nodes wait until others retire"
+        so = "some nodes are paid for and will never serve" if needed[-1] > has else waits
+        yield f"power blocks energise {has:,.0f} kW in all; the clusters' nameplate is {most:,.0f} kW at once, so {so}"
     buys = any(rule.enlarges for rule in scenario.expansion.rules)
     if not buys and not any(cluster.nodes for cluster in plan.clusters):
         nothing = "no cluster has a node and no review buys any: nothing can be served"
-        yield nothing if scenario.choose is None else f"{nothing} until planner size has chosen how many to buy"
+        yield nothing if scenario.sizing is None else f"{nothing} until planner size has chosen how many to buy"
     edges = plan.month_edges_h[:-1].astype(np.intp)
     peaks = np.maximum.reduceat(plan.demand.expected_requests_per_s, edges, axis=1)
     if not peaks.any():
@@ -156,18 +157,14 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
         )
 
 
-def _out_of_time(scenario: Scenario) -> Iterator[str]:
-    """Name every date that has no effect because it lies outside the horizon."""
+def _out_of_time(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
+    """Name every date without effect, since it lies outside the horizon, and growth tables that leave months level."""
     end = add_months(scenario.start, scenario.horizon_months)
     for path, first, last, what in _dated(scenario):
         if first >= end or last < scenario.start:
             side = "after" if first >= end else "before"
             said = f"{first} is {side} the horizon, {scenario.start} to {end}: {what}"
             yield str(scenario.document.problem(path, said))
-
-
-def _ended(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
-    """Name growth tables that leave more than two months of the horizon level, before their first row or after."""
     for name, demand in zip(scenario.workloads, demands, strict=True):
         if not isinstance(demand.growth, TableGrowth):
             continue
@@ -192,24 +189,11 @@ def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
         for index, spike in enumerate(workload.spikes):
             gone = _later(spike.date, 5.0 * spike.decay_days)  # below a hundredth of its height
             yield (*path, "spikes", index, "date"), spike.date, gone, "it brings no traffic"
-        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, Steps) else ()):
+        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, StepGrowth) else ()):
             yield (*path, "growth", "steps", index, "date"), step.date, date.max, "the step has no effect"
-        if workload.shape.holidays:  # a calendar of several years is no slip: one that holds no day of this run is
-            days = [holiday.date for holiday in workload.shape.holidays]
-            yield (*path, "shape", "holidays"), min(days), max(days), "no holiday falls into the run"
-
-
-def _steps_not_taken(scenario: Scenario) -> Iterator[str]:
-    """Name the gains of software that come with a release which is not taken within the horizon."""
-    end = add_months(scenario.start, scenario.horizon_months)
-    policy = scenario.software.upgrade_policy
-    wait_h = release_delay_h(policy)
-    for index, step in enumerate(scenario.software.steps):
-        if wait_h is None or _later(step.date, wait_h / HOURS_PER_DAY) >= end:
-            wait = f"{wait_h / HOURS_PER_WEEK:g} weeks after it, " if wait_h else ""
-            when = "never" if wait_h is None else f"{wait}beyond the horizon"
-            said = f"under upgrade_policy {policy} a release of {step.date} is taken {when}: the step has no effect"
-            yield str(scenario.document.problem(("software", "steps", index, "date"), said))
+        # A calendar of several years is no slip: one that holds no day of this run is.
+        if days := [holiday.date for holiday in workload.load_profile.holidays]:
+            yield (*path, "load_profile", "holidays"), min(days), max(days), "no holiday falls into the run"
 
 
 def _later(day: date, days: float) -> date:
@@ -217,45 +201,30 @@ def _later(day: date, days: float) -> date:
     return date.fromordinal(min(day.toordinal() + math.ceil(days), date.max.toordinal()))
 
 
-def _unused_quotes(scenario: Scenario) -> list[str]:
+def _unused_quotes(scenario: Scenario) -> Iterator[str]:
     """Name the offers that hold on no day on which the cluster can order: at first, or when a review buys."""
-    unused = []
     end = add_months(scenario.start, scenario.horizon_months)
     for name, cluster in scenario.clusters.items():
         first = order_date(scenario, cluster)
         reviewed = bool(scenario.expansion.enlarging(name))
         for quote in dated_quotes(cluster):
             begins, ends = quote.valid_from or date.min, quote.valid_until or date.max
-            if quote.holds_on(first) or (reviewed and begins < end and ends >= scenario.start):
-                continue
-            held = f"from {begins} " if quote.valid_from else ""
-            held += f"until {ends}" if quote.valid_until else "on"
-            later = f", and a review buys from {scenario.start} on" if reviewed else ""
-            unused.append(
-                f"cluster {name}: no order can use the quote {quote.name!r}, which holds {held}; its nodes are ordered "
-                f"on {first}{later}, at the cluster's own price"
-            )
-    return unused
+            if not (quote.holds_on(first) or (reviewed and begins < end and ends >= scenario.start)):
+                held = f"from {begins} " if quote.valid_from else ""
+                held += f"until {ends}" if quote.valid_until else "on"
+                later = f", and a review buys from {scenario.start} on" if reviewed else ""
+                yield (
+                    f"cluster {name}: no order can use the quote {quote.name!r}, which holds {held}; its nodes are "
+                    f"ordered on {first}{later}, at the cluster's own price"
+                )
 
 
-def _clock(scenario: Scenario) -> list[str]:
-    """Say that time-of-use windows are read on the clock of the run where nothing says where the site is."""
-    tariff = scenario.load_catalog().tariff(scenario.site.tariff)
-    if not scenario.site.electricity.windows or window_zone(scenario.site, tariff) is not None:
-        return []
-    return [
-        "site.electricity.windows are read on UTC clocks: neither site.electricity.timezone nor the tariff "
-        f"{scenario.site.tariff} names a time zone"
-    ]
-
-
-def _outgrown(plan: Plan) -> list[str]:
+def _outgrown(plan: Plan) -> Iterator[str]:
     """Name the workloads whose requests grow too long for their objective, and from which month on."""
-    warnings = []
     for w, workload in enumerate(plan.workloads):
         if workload.overdue_share is not None:
             begins = add_months(plan.start, int(workload.overdue_share.argmax()))
-            warnings.append(
+            yield (
                 f"workload {workload.name} outgrows its objective on every cluster in {begins:%Y-%m}: from then on all "
                 f"its requests are late, and served within {workload.overdue_share.max():.1%} of the fleet, the share "
                 "of its tokens until then"
@@ -264,11 +233,10 @@ def _outgrown(plan: Plan) -> list[str]:
             months = np.flatnonzero(plan.requests_per_node_h[c, w] <= 0.0)
             if months.size:
                 begins = add_months(plan.start, int(months[0]))
-                warnings.append(
+                yield (
                     f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins:%Y-%m}: "
                     "its requests are then so long that no batch meets it, and are refused there"
                 )
-    return warnings
 
 
 def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
@@ -287,43 +255,28 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
             yield str(scenario.document.problem(("workloads", workload.name, "slo", "ttft_s"), message))
 
 
-def _demand(plan: Plan) -> list[str]:
-    """Hold the last month's mean demand against all the nodes bought that are there then."""
-    last = slice(int(plan.month_edges_h[-2]), int(plan.month_edges_h[-1]))
-    wanted = plan.demand.expected_requests_per_s[:, last].mean(axis=1) * SECONDS_PER_HOUR
-    rates = plan.requests_per_node_h[:, :, -1]
-    share = 0.0
-    for w in range(len(plan.workloads)):
-        there = [c for c in plan.workloads[w].cluster_order if plan.clusters[c].retire_h > last.start]
-        capacity = sum(plan.clusters[c].nodes * rates[c, w] for c in there)
-        share += wanted[w] / capacity if capacity > 0 else 0.0
-    if share > 1.0 and not plan.expansion.rules:
-        return [
-            f"by the last month mean demand is {share:.2f} times what all clusters sustain with the software of day one"
-        ]
-    return []
+def _unchanged(scenario: Scenario, plan: Plan) -> Iterator[str]:
+    """Name clusters of which planned work may take every node at once, and gains of software that come too late."""
+    work = plan.reliability
+    for cluster in plan.clusters:
+        reserve = work.reserve(cluster.nodes)
+        if 0 < cluster.nodes <= reserve and (work.maintenance or work.firmware):
+            yield (
+                f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the "
+                f"reserve (reliability.reserve_nodes) is {reserve}"
+            )
+    end, policy = add_months(scenario.start, scenario.horizon_months), scenario.software.upgrade_policy
+    wait_h = release_delay_h(policy)
+    for index, step in enumerate(scenario.software.steps):
+        if wait_h is None or _later(step.date, wait_h / HOURS_PER_DAY) >= end:
+            wait = f"{wait_h / HOURS_PER_WEEK:g} weeks after it, " if wait_h else ""
+            when = "never" if wait_h is None else f"{wait}beyond the horizon"
+            said = f"under upgrade_policy {policy} a release of {step.date} is taken {when}: the step has no effect"
+            yield str(scenario.document.problem(("software", "steps", index, "date"), said))
 
 
-def _precisions(scenario: Scenario, plan: Plan) -> list[str]:
-    """Say where a workload's stated precision goes before a cluster's narrower one."""
-    warnings = []
-    catalog = scenario.load_catalog()
-    for w, (name, workload) in enumerate(scenario.workloads.items()):
-        for c, (cluster_name, cluster) in enumerate(scenario.clusters.items()):
-            served = served_precision(cluster, workload, catalog)
-            if cluster.precision not in (None, served) and c in plan.workloads[w].cluster_order:
-                mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
-                warnings.append(
-                    f"{scenario.document.problem(mine, served)} goes before "
-                    f"{scenario.document.problem(other, str(cluster.precision))}: "
-                    f"{name} is served in {served} on {cluster_name}"
-                )
-    return warnings
-
-
-def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> list[str]:
-    """Return a warning for each pair that a stated speculation serves less of than plain decoding would."""
-    warnings = []
+def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> Iterator[str]:
+    """Yield a warning for each pair that a stated speculation serves less of than plain decoding would."""
     for name, workload in services:
         cluster = scenario.clusters[name]
         if cluster.speculation is None or cluster.speculation.use == "auto":
@@ -333,9 +286,8 @@ def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> list[
         if isinstance(drafted, CapacityError) or isinstance(plain, CapacityError):
             continue
         if drafted.requests_per_s < plain.requests_per_s:
-            warnings.append(
+            yield (
                 f"clusters.{name}.speculation: {workload} is served worse with it, {drafted.requests_per_s:.3g} "
                 f"requests/s a node where plain decoding serves {plain.requests_per_s:.3g}; with `use: auto` it is "
                 "taken only where it serves more"
             )
-    return warnings

@@ -56,9 +56,8 @@ class CapitalPlan:
     """Book value left at the end of book life, as a share of cost, by cluster; None for what the resale curve gives."""
     resale: tuple[ResaleCurve, ...]
     """What used servers fetch, by cluster."""
-    components: tuple[tuple[tuple[int, float | None], ...] | None, ...] = ()
-    """Book life and residual of accelerators, hosts, network and storage, by cluster; None or nothing at all where they
-    share the cluster's."""
+    components: Mapping[int, tuple[tuple[int, float | None], ...]] = field(default_factory=dict)
+    """Book life and residual of accelerators, hosts, network and storage, by cluster whose parts do not share its."""
     end_value: str
     """market or none: what is still owned on the last day counts at resale value, or at nothing."""
     discount_rate_per_year: float
@@ -72,16 +71,11 @@ class CapitalPlan:
     loan: LoanTerms | None
     building: BuildingPlan | None
 
-    def has_components(self, cluster: int) -> bool:
-        """Return whether the parts of a cluster have books of their own."""
-        return bool(self.components) and self.components[cluster] is not None
-
     def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
         """Return book life and residual of a cluster's parts of one kind, or of all of them (−1)."""
-        parts = self.components[cluster] if self.components else None
-        return (
-            (self.depreciation_months[cluster], self.residual_fraction[cluster]) if parts is None else parts[component]
-        )
+        if cluster in self.components:
+            return self.components[cluster][component]
+        return self.depreciation_months[cluster], self.residual_fraction[cluster]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +198,8 @@ class PriceBook:
 
     def accelerator_usd(self, order_date: date, accelerators: int, list_factor: float = 1.0) -> float:
         """Return the price of one accelerator in an order; of the offers that hold, the one that began last counts."""
-        holding = [quote for quote in self.quotes if quote.holds_on(order_date)]
-        if holding:
-            return choose_quote(holding, order_date).order_cents(accelerators) / 100 / accelerators
+        if (quote := choose_quote(self.quotes, order_date)) is not None:
+            return quote.order_cents(accelerators) / 100 / accelerators
         return self.list_price.order_cents(accelerators) / 100 / accelerators * list_factor
 
 
@@ -215,7 +208,7 @@ _WORK_H_PER_WEEK = 40.0  # of an engineer: assumption
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreePoint:
-    """P10, P50 and P90 of a figure."""
+    """P10, P50 and P90 of a figure; of a triangular distribution lowest, most likely and highest."""
 
     low: float
     base: float
@@ -237,6 +230,10 @@ class ThreePoint:
     def normal(self, generator: np.random.Generator) -> float:
         """Draw from the normal with this median and this P90 − P10."""
         return self.base + (self.high - self.low) / 2.5631 * generator.standard_normal()
+
+    def triangular(self, generator: np.random.Generator) -> float:
+        """Draw from the triangular distribution."""
+        return self.low if self.high <= self.low else float(generator.triangular(self.low, self.base, self.high))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,7 +431,7 @@ class ReliabilityPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkingPlan:
+class IdlePowerDownPlan:
     """Idle nodes are switched off, and on again for work."""
 
     headroom_fraction: float
@@ -469,7 +466,7 @@ class SitePlan:
     outage_h: float
     commissioning_crews: int
     commissioning_h: float
-    parking: ParkingPlan | None = None
+    idle_power_down: IdlePowerDownPlan | None = None
 
 
 LITTLE_LATE = 1e-4
@@ -528,13 +525,6 @@ class BurstTables:
         row = times.view(np.int64) >> _MANTISSA_BITS
         row -= _NO_EXPONENT
         return Between(row, times)
-
-    def at_rate(self, requests: float) -> Floats:
-        """Return what bursts add in hours of some requests, shape (2, cells + 1)."""
-        between = self.between(np.array([requests]))
-        (row,), (further,) = between.row, between.further
-        after = min(row + 1, self.added.shape[1] - 1)
-        return np.asarray((1.0 - further) * self.added[:, row] + further * self.added[:, after])
 
     def adding(self, kind: int, place: Floats, between: Between) -> Ints:
         """Return the hours at whose loads bursts make requests late (kind 0), or refused (1).

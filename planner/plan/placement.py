@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,69 +45,23 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
         # What nobody asks for takes no replica, so that it need not be one of several.
         here = [held for held in deployments if held.cluster == c and asked & set(held.workloads)]
         # One replica of one model may be any share of a cluster, unless it is slower than that model alone.
-        several = sum(deployment.least_replicas for deployment in here) > 1 or any(
-            deployment.is_slower for deployment in here
-        )
-        placed.append(several and sum(deployment.least_nodes for deployment in here) > ROUNDING_MATTERS * cluster.nodes)
-    pools = [
-        (c, d)
-        for c, whole_replicas in enumerate(placed)
-        for d in (*(d for d, deployment in enumerate(deployments) if deployment.cluster == c and whole_replicas), None)
-    ]
-    speed = np.array(
-        [
-            [_pool_speed(plan, None if d is None else deployments[d], w, placed[c]) for w in range(len(plan.workloads))]
-            for c, d in pools
-        ]
-    )
-    deployment_of = {
-        (deployment.cluster, w): d for d, deployment in enumerate(deployments) for w in deployment.workloads
-    }
-    placement = Placement(
-        deployments=tuple(deployments),
-        placed=tuple(placed),
-        review_requests=_review_requests(plan),
-        pools=_pool_plan(plan, pools, deployment_of, speed),
-        pool_cluster=tuple(c for c, _ in pools),
-        pool_deployment=tuple(d for _, d in pools),
-        pool_speed=speed,
-        deployment_of=deployment_of,
-    )
-    return dataclasses.replace(plan, placement=placement)
-
-
-def _pool_speed(plan: Plan, held: Deployment | None, w: int, placed: bool) -> Floats:
-    """Return a pool's speed on a workload over that of its best layout alone, shape (months or 1,); 0 for no service.
-
-    ``held`` is what the pool holds: None for a cluster left whole, which serves all, and for nodes that hold nothing.
-    """
-    periods = plan.requests_per_node_h.shape[2]
-    if held is None:
-        return np.full(periods, float(not placed))
-    waiting = held.waiting_speed.get(w)
-    if waiting is None:
-        return np.full(periods, held.speed if w in held.workloads else 0.0)
-    return np.broadcast_to(held.speed * waiting, periods)
-
-
-def _review_requests(plan: Plan) -> Floats:
-    """Return the requests an hour that a month's review places for, shape (workloads, months).
-
-    The highest hour that the forecast has for the month, or its mean for work that can wait, over the utilisation at
-    which clusters are taken as full.
-    """
-    forecast, starts = plan.demand.expected_requests_per_s * SECONDS_PER_HOUR, plan.month_edges_h[:-1]
-    peak = np.maximum.reduceat(forecast, starts, axis=1)
-    mean = np.add.reduceat(forecast, starts, axis=1) / np.diff(plan.month_edges_h)
-    waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])
-    return np.where(waits[:, None], mean, peak) / (plan.preferred_utilisation or 1.0)
-
-
-def _pool_plan(
-    plan: Plan, pools: Sequence[tuple[int, int | None]], deployment_of: Mapping[tuple[int, int], int], speed: Floats
-) -> Plan:
-    """Return the plan with pools in place of clusters; their speed has shape (pools, workloads, months or 1)."""
+        slower = any(held.speed < 1.0 or set(held.workloads) & set(held.waiting_speed) for held in here)
+        several = slower or sum(held.least_replicas for held in here) > 1
+        placed.append(several and sum(held.min_nodes for held in here) > ROUNDING_MATTERS * cluster.nodes)
+    deployment_of = {(held.cluster, w): d for d, held in enumerate(deployments) for w in held.workloads}
+    pools: list[tuple[int, int | None]] = []
+    for c, whole_replicas in enumerate(placed):
+        pools += [(c, d) for d, held in enumerate(deployments) if held.cluster == c and whole_replicas]
+        pools.append((c, None))
     pool_cluster = [c for c, _ in pools]
+    speed = np.zeros((len(pools), *plan.requests_per_node_h.shape[1:]))
+    for pool, (c, d) in enumerate(pools):
+        if d is None:  # a cluster left whole serves all, and nodes that hold nothing serve none
+            speed[pool] = not placed[c]
+        else:
+            speed[pool, list(deployments[d].workloads)] = deployments[d].speed
+            for w, waiting in deployments[d].waiting_speed.items():
+                speed[pool, w] = deployments[d].speed * waiting
 
     def in_pools(w: int, workload: WorkloadPlan) -> WorkloadPlan:
         rank = {c: place for place, tier in enumerate(workload.cluster_tiers) for c in tier}
@@ -119,20 +72,33 @@ def _pool_plan(
                 of_others = d not in (None, deployment_of[c, w])
                 # What idles in others' pools is paid anyway: it goes before machines that are rented for the work.
                 tiers.setdefault((rank[c] >= paid, of_others, rank[c], -speed[pool, w, 0]), []).append(pool)
-        return dataclasses.replace(
-            workload,
-            cluster_tiers=tuple(tuple(tiers[key]) for key in sorted(tiers)),
-            rented_tiers=sum(is_rented for is_rented, *_ in tiers),
-        )
+        in_order, rented = tuple(tuple(tiers[key]) for key in sorted(tiers)), sum(is_rented for is_rented, *_ in tiers)
+        return dataclasses.replace(workload, cluster_tiers=in_order, rented_tiers=rented)
 
+    # A month's review places for the highest hour that the forecast has for it, or its mean for work that can wait,
+    # over the utilisation at which clusters are taken as full.
+    forecast, starts = plan.demand.expected_requests_per_s * SECONDS_PER_HOUR, plan.month_edges_h[:-1]
+    peak = np.maximum.reduceat(forecast, starts, axis=1)
+    mean = np.add.reduceat(forecast, starts, axis=1) / np.diff(plan.month_edges_h)
+    waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])
     spared = tuple(pool for c in plan.site.throttle_order for pool, at in enumerate(pool_cluster) if at == c)
-    return dataclasses.replace(
-        plan,
-        clusters=tuple(plan.clusters[c] for c in pool_cluster),
-        workloads=tuple(in_pools(w, workload) for w, workload in enumerate(plan.workloads)),
-        site=dataclasses.replace(plan.site, throttle_order=spared),
-        **figures_in_pools(plan, pool_cluster, speed),
+    placement = Placement(
+        deployments=tuple(deployments),
+        placed=tuple(placed),
+        review_requests=np.where(waits[:, None], mean, peak) / (plan.preferred_utilisation or 1.0),
+        pools=dataclasses.replace(
+            plan,
+            clusters=tuple(plan.clusters[c] for c in pool_cluster),
+            workloads=tuple(in_pools(w, workload) for w, workload in enumerate(plan.workloads)),
+            site=dataclasses.replace(plan.site, throttle_order=spared),
+            **figures_in_pools(plan, pool_cluster, speed),
+        ),
+        pool_cluster=tuple(pool_cluster),
+        pool_deployment=tuple(d for _, d in pools),
+        pool_speed=speed,
+        deployment_of=deployment_of,
     )
+    return dataclasses.replace(plan, placement=placement)
 
 
 def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> dict[str, Any]:
@@ -150,8 +116,6 @@ def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> 
     }
 
 
-LaidOut = Callable[[str, str, Mapping[str, object]], Service | None]
-"""How a cluster serves a workload at a layout."""
 LEAST_SHARED_SPEED = 0.5
 """Models share accelerators, or make do with fewer, while these keep half their speed; assumption: below it a second
 node is the better buy."""
@@ -190,10 +154,7 @@ def deployments_of(
     asked = {pair: served for pair, served in services.items() if scenario.workloads[pair[1]].requests_per_s > 0}
     idle = {pair: service for pair, service in services.items() if pair not in asked}
     for c, cluster in enumerate(plan.clusters):
-        engines, unasked = (
-            _engines(scenario, plan, part, cluster.name, partial(laid_out, scenario, factors, reuse))
-            for part in (asked, idle)
-        )
+        engines, unasked = (_engines(scenario, plan, of, cluster.name, factors, reuse) for of in (asked, idle))
         per_node = cluster.accelerators_per_node
         room = _room(scenario, cluster.name, per_node)
         groups = _apart(engines)
@@ -263,21 +224,16 @@ def _accelerators(group: Sequence[_Engine]) -> int:
 
 
 def services_of(scenario: Scenario, factors: Factors, reuse: Reuse) -> tuple[Services, list[str]]:
-    """Return how each cluster serves each workload, in layouts for which it has room, and why others do not."""
-    services, refused = build_services(scenario, reuse, factors)
-    return _narrowed(scenario, services, factors, reuse), refused
-
-
-def _narrowed(scenario: Scenario, services: Services, factors: Factors, reuse: Reuse) -> Services:
-    """Return services on the fewest accelerators that stay fast enough, on clusters too small for each at its best.
+    """Return how each cluster serves each workload, in layouts for which it has room, and why others do not.
 
     The layout that serves most per accelerator may be eight wide where two would hold the model: no matter where there
-    are many replicas, but a cluster with room for few then holds fewer models than it could.
+    are many replicas, but a cluster with room for few then holds fewer models than it could. On clusters too small for
+    each at its best, services are on the fewest accelerators that stay fast enough.
     """
-    kept = dict(services)
+    services, refused = build_services(scenario, reuse, factors)
+    kept, loads = dict(services), scenario.workloads
     for name, cluster in scenario.clusters.items():
         per_node = reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
-        loads = scenario.workloads
         of_cluster = {w: service for (c, w), service in services.items() if c == name and loads[w].requests_per_s > 0}
         # What can wait needs no replica of its own beside others of its model.
         urgent = {loads[w].model for w in of_cluster if loads[w].priority != "deferrable"}
@@ -295,7 +251,7 @@ def _narrowed(scenario: Scenario, services: Services, factors: Factors, reuse: R
                 if tried is not None and tried.requests_per_s >= LEAST_SHARED_SPEED * service.requests_per_s:
                     kept[name, workload] = tried
                     break
-    return kept
+    return kept, refused
 
 
 def laid_out(
@@ -307,53 +263,36 @@ def laid_out(
     return None if isinstance(service, CapacityError) else service
 
 
-def _engines(scenario: Scenario, plan: Plan, services: Services, cluster: str, laid_out: LaidOut) -> list[_Engine]:
+def _engines(
+    scenario: Scenario, plan: Plan, services: Services, cluster: str, factors: Factors, reuse: Reuse
+) -> list[_Engine]:
     """Return the models of a cluster, each at its layout: workloads of one model and layout share its replicas."""
-    loads: dict[tuple[object, ...], tuple[ReplicaSpec, list[int]]] = {}
-    for w in plan.by_priority:
-        service = services.get((cluster, plan.workloads[w].name))
-        if service is not None and (spec := service.spec) is not None:
-            tuned = scenario.workloads[plan.workloads[w].name].fine_tunes
-            layout: tuple[object, ...] = (
-                spec.shape.name,
-                spec.precision,
-                spec.accelerators,
-                spec.attention_data_parallel,
-            )
-            layout += (w if tuned > 1 else None,)  # weights of its own are nobody else's
-            loads.setdefault(layout, (spec, []))[1].append(w)
+    of = {w: services[cluster, load.name] for w, load in enumerate(plan.workloads) if (cluster, load.name) in services}
+    stated = [scenario.workloads[load.name] for load in plan.workloads]
+    layouts: dict[tuple[object, ...], list[int]] = {}
+    for w in (w for w in plan.by_priority if w in of):
+        spec, alone = of[w].spec, w if stated[w].fine_tunes > 1 else None  # weights of its own are nobody else's
+        layout = (spec.shape.name, spec.precision, spec.accelerators, spec.attention_data_parallel, alone)
+        layouts.setdefault(layout, []).append(w)
     engines = []
-    for spec, members in loads.values():
-        held = [services[cluster, plan.workloads[w].name] for w in members]
+    for members in layouts.values():
+        spec, tuned, waiting = of[members[0]].spec, stated[members[0]].fine_tunes, {}
         fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
-        tokens = [scenario.workloads[plan.workloads[w].name].tokens for w in members]
-        contexts = [lengths.input.mean + lengths.output.mean / 2 for lengths in tokens]
-        cached = max(service.batch * context for service, context in zip(held, contexts, strict=True))
+        lengths = [stated[w].lengths for w in members]
+        contexts = [tokens.input.mean + tokens.output.mean / 2 for tokens in lengths]
+        cached = max(of[w].batch * context for w, context in zip(members, contexts, strict=True))
         cache = min(cached, fit.kv_capacity_tokens) * fit.kv_bytes_per_token
-        tuned = scenario.workloads[plan.workloads[members[0]].name].fine_tunes
-        waiting = {} if tuned > 1 else _served_waiting(plan, services, cluster, spec, laid_out)
-        waiting = {w: service for w, service in waiting.items() if w not in members}
+        attention = "data-parallel" if spec.attention_data_parallel > 1 else "tensor-parallel"
+        for w, service in of.items() if tuned == 1 else ():  # whoever has weights of its own serves nobody else
+            same = (service.spec.shape.name, service.spec.precision) == (spec.shape.name, spec.precision)
+            if same and plan.workloads[w].deadline_h and w not in members:
+                at = {"tensor_parallel": spec.accelerators, "attention": attention}
+                if (tried := laid_out(scenario, factors, reuse, cluster, plan.workloads[w].name, at)) is not None:
+                    waiting[w] = tried
         engines.append(
             _Engine(spec=spec, fit=fit, workloads=tuple(members), fine_tunes=tuned, cache_bytes=cache, waiting=waiting)
         )
     return engines
-
-
-def _served_waiting(
-    plan: Plan, services: Services, cluster: str, held: ReplicaSpec, laid_out: LaidOut
-) -> dict[int, Service]:
-    """Return how a replica serves work of its model that can wait, of which whoever has weights of its own has none."""
-    attention = "data-parallel" if held.attention_data_parallel > 1 else "tensor-parallel"
-    served = {}
-    for w, workload in enumerate(plan.workloads):
-        service = services.get((cluster, workload.name))
-        if not workload.deadline_h or service is None or (spec := service.spec) is None:
-            continue
-        if (spec.shape.name, spec.precision) == (held.shape.name, held.precision):
-            layout = {"tensor_parallel": held.accelerators, "attention": attention}
-            if (tried := laid_out(cluster, workload.name, layout)) is not None:
-                served[w] = tried
-    return served
 
 
 def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
@@ -361,10 +300,10 @@ def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
     several = [engine for engine in engines if engine.fine_tunes > 1]
     groups = [[engine] * _together(engine, LEAST_SHARED_SPEED) for engine in several]
     for engine in sorted((one for one in engines if one.fine_tunes == 1), key=lambda engine: engine.resident_bytes):
-        others = groups[len(several) :]
-        room = [group for group in others if _speed([*group, engine]) >= LEAST_SHARED_SPEED]
-        if room:
-            room[0].append(engine)
+        for group in groups[len(several) :]:
+            if _speed([*group, engine]) >= LEAST_SHARED_SPEED:
+                group.append(engine)
+                break
         else:
             groups.append([engine])
     return groups
@@ -402,25 +341,22 @@ def _deployment(cluster: int, per_node: int, group: Sequence[_Engine], bytes_per
     )
 
 
-def sharing_notes(scenario: Scenario, plan: Plan) -> list[str]:
+def sharing_notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Say which models share accelerators, and what that costs."""
     placement = plan.placement
-    if placement is None:
-        return []
-    notes = []
+    assert placement is not None  # a compiled plan has one
     for deployment in placement.deployments:
         cluster = plan.clusters[deployment.cluster]
         models = sorted({plan.workloads[w].model for w in deployment.workloads})
         tuned = scenario.workloads[plan.workloads[deployment.workloads[0]].name].fine_tunes
         if tuned > 1:
-            notes.append(
+            yield (
                 f"cluster {cluster.name} holds the {tuned} fine-tunes of {models[0]} on "
-                f"{deployment.least_nodes * cluster.accelerators_per_node:g} accelerators at the least, "
+                f"{deployment.min_nodes * cluster.accelerators_per_node:g} accelerators at the least, "
                 f"at {deployment.speed:.0%} of the speed that one has alone"
             )
         if len(models) > 1:
-            notes.append(
+            yield (
                 f"cluster {cluster.name} has fewer accelerators than one replica of each model "
                 f"takes: {', '.join(models)} share theirs, at {deployment.speed:.0%} of the speed that each has alone"
             )
-    return notes

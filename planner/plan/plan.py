@@ -14,17 +14,8 @@ from planner.demand.plan import DemandPlan
 from planner.finance.financing import LeaseTerms
 from planner.finance.months import MonthGrid
 from planner.physics.power import NodePower
-from planner.plan.parts import (
-    BurstTables,
-    MoneyPlan,
-    PriceBook,
-    PricePath,
-    ReliabilityPlan,
-    RentPlan,
-    SitePlan,
-    SoftwarePlan,
-    TeamPlan,
-)
+from planner.plan import parts
+from planner.plan.parts import BurstTables
 from planner.scenario.scenario import SloTarget
 from planner.units import HOURS_PER_YEAR, MILLION
 
@@ -40,19 +31,8 @@ def load_grid(cells: int) -> Floats:
     return np.asarray(np.arange(cells + 1) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Triangle:
-    """A triangular distribution: lowest, most likely, highest."""
-
-    low: float
-    mode: float
-    high: float
-
-    def draw(self, generator: np.random.Generator) -> float:
-        """Draw one value."""
-        if self.high <= self.low:
-            return self.low
-        return float(generator.triangular(self.low, self.mode, self.high))
+Prices = tuple[float, ...]
+"""What a node costs: accelerators, host, network, storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +89,8 @@ class OrderPlan:
 
     placed_h: float
     lead_h: float
-    slip_h: Triangle
+    slip_h: parts.ThreePoint
+    """Its lowest, most likely and highest."""
     deliveries: int
     interval_h: float
     acceptance_failure_fraction: float
@@ -123,7 +104,7 @@ class OwnedPlan:
 
     bought_h: float
     """When they were delivered and paid, below zero."""
-    prices_usd: tuple[float, float, float, float]
+    prices_usd: Prices
     """What a node cost: accelerators, host, network, storage."""
     book_value_usd: float | None
     """Book value of a node on the first day; None for cost less depreciation."""
@@ -152,17 +133,17 @@ class ClusterPlan:
     node_power: NodePower
     nameplate_kw: float
     """Nameplate IT power of one node: what colocation and power blocks count."""
-    prices_usd: tuple[float, float, float, float]
+    prices_usd: Prices
     """Per node: accelerators after discount, host, network, storage."""
     owned: OwnedPlan | None = None
     """What is known of machines that are owned before the start; None where they are bought."""
-    rent: RentPlan | None = None
+    rent: parts.RentPlan | None = None
     """The contract of machines that are rented; their prices are zero."""
     lease: LeaseTerms | None = None
     """The finance lease of machines that are on the books without having been paid for."""
-    leased_prices_usd: tuple[float, float, float, float] | None = None
+    leased_prices_usd: Prices | None = None
     """What a node that is leased, on whatever terms, costs new; None where its own prices say it."""
-    price_book: PriceBook | None = None
+    price_book: parts.PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
 
     @property
@@ -176,18 +157,18 @@ class ClusterPlan:
         return self.rent is not None and self.rent.when_used
 
     @property
-    def upkeep_prices_usd(self) -> tuple[float, float, float, float]:
+    def upkeep_prices_usd(self) -> Prices:
         """Return what a node costs new as its upkeep sees it: leased machines on site break like owned ones."""
         return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
 
-    def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> tuple[float, float, float, float]:
+    def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> Prices:
         """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
-        bought, host, network, storage = (price * list_factor for price in self.prices_usd)
-        if self.price_book is not None:
-            order_date = self.price_book.start + timedelta(hours=order_h)
-            unit_usd = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
-            bought = unit_usd * self.accelerators_per_node
-        return bought, host, network, storage
+        prices = tuple(price * list_factor for price in self.prices_usd)
+        if self.price_book is None:
+            return prices
+        order_date = self.price_book.start + timedelta(hours=order_h)
+        unit_usd = self.price_book.accelerator_usd(order_date, nodes * self.accelerators_per_node, list_factor)
+        return unit_usd * self.accelerators_per_node, *prices[1:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +183,7 @@ class RulePlan:
     cluster: int
     """Cluster that is enlarged or reduced."""
     nodes: int
-    most_nodes: float
+    max_nodes: float
     """Of the cluster at once; infinity for no ceiling."""
     lead_h: float
     cooldown_months: int
@@ -214,7 +195,7 @@ class ExpansionPlan:
 
     rules: tuple[RulePlan, ...]
     budget_usd: float
-    power_envelope_kw: float
+    it_power_cap_kw: float
     price_change_per_year: float
 
 
@@ -241,12 +222,7 @@ class Deployment:
     """Work that can wait and whose best layout is another: its speed here over that layout's, shape (months or 1,)."""
 
     @property
-    def is_slower(self) -> bool:
-        """Whether it serves one of its own workloads at another speed than that one's best layout alone."""
-        return self.speed < 1.0 or any(w in self.waiting_speed for w in self.workloads)
-
-    @property
-    def least_nodes(self) -> float:
+    def min_nodes(self) -> float:
         """Nodes that hold all of it once."""
         return self.least_replicas * self.nodes_per_replica
 
@@ -321,12 +297,12 @@ class Plan:
     """Workloads in the order in which they are served."""
     preferred_utilisation: float
     """Clusters are filled in order up to it; what is left is spread in proportion to what each has free."""
-    reliability: ReliabilityPlan
-    software: SoftwarePlan
-    site: SitePlan
+    reliability: parts.ReliabilityPlan
+    software: parts.SoftwarePlan
+    site: parts.SitePlan
     expansion: ExpansionPlan
-    money: MoneyPlan
-    promise: SloTarget
+    money: parts.MoneyPlan
+    slo_target: SloTarget
     warnings: tuple[str, ...]
     """What is hardly meant: contradictions that are not errors, with their numbers."""
     notes: tuple[str, ...]
@@ -366,7 +342,7 @@ class Plan:
             models = {workload.model for workload in self.workloads if runs & set(workload.cluster_order)}
             for incident in stack.incidents:
                 work_h = incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
-                hours += len(models) * incident.per_year * TeamPlan.hours(work_h, engineers)
+                hours += len(models) * incident.per_year * parts.TeamPlan.hours(work_h, engineers)
         return hours / HOURS_PER_YEAR
 
     @property
@@ -384,7 +360,7 @@ class Plan:
         """Mean prompt and generated tokens of a request, shape (months, workloads)."""
         return np.stack([workload.tokens_per_request for workload in self.workloads], axis=-1)
 
-    def request_usd(self, price: PricePath) -> Floats:
+    def request_usd(self, price: parts.PricePath) -> Floats:
         """Return what a request costs at a price of tokens, shape (months, workloads).
 
         (input·((1 − h)·p_input + h·p_cached) + output·p_output) / 10⁶, with h the share of the prompt in the cache.
@@ -410,9 +386,7 @@ def on_site_kw(clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[Cluste
     A cluster is there from its first day, at the earliest, until it is retired.
     """
     here = [cluster for cluster in clusters if cluster.nodes and not cluster.is_hosted]
-    begins = [
-        max(c.order.placed_h + c.order.lead_h + c.order.slip_h.low, 0.0) if c.order else c.online_h or 0.0 for c in here
-    ]
+    begins = [max(o.placed_h + o.lead_h + o.slip_h.low, 0.0) if (o := c.order) else c.online_h or 0.0 for c in here]
     return [
         sum(c.nodes * kw(c) for c, begin_h in zip(here, begins, strict=True) if begin_h <= at_h < c.retire_h)
         for at_h in (*begins, hours - 1.0)

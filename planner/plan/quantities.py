@@ -52,7 +52,7 @@ def missed_requests(late: Floats, shed: Floats) -> Floats:
     return late + shed
 
 
-def in_time(missed: Floats, settled: Floats) -> Floats:
+def attainment(missed: Floats, settled: Floats) -> Floats:
     """Return 1 − missed / settled: the share of requests that met their objective, of all that arrived.
 
     What cannot wait is settled in the hour in which it arrives, so settled is what arrived; of deferrable work it is
@@ -88,7 +88,7 @@ def fates(*, present: Floats, failed: Floats, dark: Floats, busy: Floats, drag: 
         "lost_to_outages": dark,
         "lost_to_power_cap": throttled,
         # Means over parts of hours may be a rounding apart; nothing is less than nothing.
-        "without_demand": np.maximum(present - failed - dark - busy - throttled, 0.0),
+        "idle": np.maximum(present - failed - dark - busy - throttled, 0.0),
     }
 
 

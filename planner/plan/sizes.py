@@ -50,13 +50,8 @@ def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
     if by_sizes is None:
         by_sizes = {}
         _kept.append((plan, by_sizes))
-    if which not in by_sizes:
-        by_sizes[which] = _sized(plan, which)
-    return by_sizes[which]
-
-
-def _sized(plan: Plan, which: tuple[int, ...]) -> Plan:
-    """Work out the plan at some sizes."""
+    if which in by_sizes:
+        return by_sizes[which]
     chosen = {c: plan.sizes[c][size] for c, size in enumerate(which) if size >= 0}
     most = max(plan.late_tables.shape[-1], *(size.late_table.shape[-1] for size in chosen.values()))
     rows: dict[str, Any] = {
@@ -77,10 +72,11 @@ def _sized(plan: Plan, which: tuple[int, ...]) -> Plan:
             rows["no_burst_tables"][:, c] = pad_edge(size.no_burst_tables, most)
     rows["burst_tables"] = {pair: by_rate.pad_edge(most) for pair, by_rate in rows["burst_tables"].items()}
     sized = replace(plan, **rows)
-    if (placement := plan.placement) is None:
-        return sized
-    pools = replace(placement.pools, **figures_in_pools(sized, placement.pool_cluster, placement.pool_speed))
-    return replace(sized, placement=replace(placement, pools=pools))
+    if (placement := plan.placement) is not None:
+        pools = replace(placement.pools, **figures_in_pools(sized, placement.pool_cluster, placement.pool_speed))
+        sized = replace(sized, placement=replace(placement, pools=pools))
+    by_sizes[which] = sized
+    return sized
 
 
 _STEP = 2  # sizes are at least so many times the one before
@@ -96,6 +92,11 @@ def sizes_of(
     more are worked out.
     """
     sizes = {}
+
+    def over(one: Services, other: Services, pair: tuple[str, str]) -> float:
+        """Return what a node sustains of a workload in one size over another."""
+        return one[pair].requests_per_s / other[pair].requests_per_s
+
     for c, name in enumerate(scenario.clusters):
         known: Services = {pair: service for pair, service in services.items() if pair[0] == name}
         steps = _steps(scenario, name) if known and scenario.router_pool == "cluster" else []
@@ -104,12 +105,22 @@ def sizes_of(
         worked_out: list[ClusterSize] = []
         now = known
         for nodes in steps:
-            if nodes > begins and all(_over(largest, now, pair) <= _SAME for pair in known):
+            if nodes > begins and all(over(largest, now, pair) <= _SAME for pair in known):
                 break
             now = known if nodes == begins else resized(scenario, known, nodes, factors, reuse)
-            speed = np.array([_over(now, known, (name, w)) if (name, w) in known else 1.0 for w in scenario.workloads])
             alone = scenario.model_copy(update={"clusters": {name: scenario.clusters[name]}})
-            worked_out.append(_size(nodes, speed, load_tables(alone, now, demand, reuse)))
+            tables, loads = load_tables(alone, now, demand, reuse), [(name, w) for w in scenario.workloads]
+            worked_out.append(
+                ClusterSize(
+                    nodes=nodes,
+                    speed=np.array([over(now, known, pair) if pair in known else 1.0 for pair in loads]),
+                    late_table=tables.late_tables[0],
+                    refused_table=tables.refused_tables[0],
+                    no_burst_tables=tables.no_burst_tables[:, 0],
+                    most_loads=tables.most_loads[0],
+                    burst_tables={w: by_rate for (_, w), by_rate in tables.burst_tables.items()},
+                )
+            )
         if worked_out[1:]:
             sizes[c] = tuple(worked_out)
     return sizes
@@ -119,7 +130,7 @@ def _steps(scenario: Scenario, name: str) -> list[int]:
     """Return the sizes to which rules may bring a cluster, as figures are worked out for them."""
     rules = [rule for rule in scenario.expansion.rules if rule.cluster == name]
     begins = pooled_nodes(as_first_bought(scenario, name).nodes)
-    enlarging = [rule.most_nodes or math.inf for rule in rules if rule.enlarges]
+    enlarging = [rule.max_nodes or math.inf for rule in rules if rule.enlarges]
     least = begins if len(enlarging) == len(rules) else 1
     most = max(begins, max(enlarging, default=begins))
     steps: list[int] = []
@@ -133,29 +144,10 @@ def resized(scenario: Scenario, known: Services, nodes: int, factors: Factors, r
     """Return how a cluster of some nodes serves its workloads in its layouts; as it does where it could not so."""
     services = {}
     for (name, workload), service in known.items():
-        groups = 1 if service.spec is None else service.spec.attention_data_parallel
-        attention = "data-parallel" if groups > 1 else "tensor-parallel"
+        attention = "data-parallel" if service.spec.attention_data_parallel > 1 else "tensor-parallel"
         layout = {"nodes": nodes, "tensor_parallel": service.tensor_parallel, "attention": attention}
         services[name, workload] = laid_out(scenario, factors, reuse, name, workload, layout) or service
     return services
-
-
-def _over(one: Services, other: Services, pair: tuple[str, str]) -> float:
-    """Return what a node sustains of a workload in one size over another."""
-    return one[pair].requests_per_s / other[pair].requests_per_s
-
-
-def _size(nodes: int, speed: Floats, tables: LoadTables) -> ClusterSize:
-    """Return a size's figures from its speed over the size that the cluster begins with, and its tables alone."""
-    return ClusterSize(
-        nodes=nodes,
-        speed=speed,
-        late_table=tables.late_tables[0],
-        refused_table=tables.refused_tables[0],
-        no_burst_tables=tables.no_burst_tables[:, 0],
-        most_loads=tables.most_loads[0],
-        burst_tables={w: by_rate for (_, w), by_rate in tables.burst_tables.items()},
-    )
 
 
 _MOST_OCTAVES = 12  # between slackest and busiest hour: a four-thousandth of the busiest's requests fills no machine
@@ -223,14 +215,26 @@ class _Pair(NamedTuple):
         None where it is the same at any rate, and where it is next to nothing up to the load to which clusters are
         filled: at the mean of the slackest week, since its slackest hours leave machines idle.
         """
-        if self.bursts.follow == "traffic" or not rates.busiest_hour > 0.0:
+        if self.bursts.scaling == "proportional" or not rates.busiest_hour > 0.0:
             return None
         if self.add_little(self.bursts.at(rates.slackest_week), round(filled * LOAD_CELLS / MOST_LOAD) + 1):
             return None
         last = math.ceil(math.log2(rates.busiest_hour))
         first = max(math.floor(math.log2(rates.slackest_hour)), last - _MOST_OCTAVES)
-        key = ("by rate", self.lateness, self.bursts.at(2.0**first), last)
-        return self.reuse.once(key, lambda: self.at_octaves(first, last))
+
+        def at_octaves() -> BurstTables:
+            even = self.without_bursts()
+            octaves = [self.bursty(self.bursts.at(2.0**power)) - even for power in range(first, last + 1)]
+            added = np.stack(octaves, axis=1)
+            makes_late, refuses = np.abs(added[0]) > LITTLE_LATE, added[1] + even[1] > _NOBODY_REFUSED
+            return BurstTables(
+                first_requests=2.0**first * SECONDS_PER_HOUR,
+                added=added,
+                calm_cells=np.stack([_cells_before(makes_late), _cells_before(refuses)]),
+                even_cells=float(_cells_before(even[1] > _NOBODY_REFUSED)),
+            )
+
+        return self.reuse.once(("by rate", self.lateness, self.bursts.at(2.0**first), last), at_octaves)
 
     def add_little(self, bursts: Bursts, cells: int) -> bool:
         """Return whether bursts add next to nothing in the first cells of a table."""
@@ -240,21 +244,6 @@ class _Pair(NamedTuple):
             return bool((late + refused - self.without_bursts()[:, :cells].sum(axis=0)).max() < LITTLE_LATE)
 
         return self.reuse.once(("add little", self.lateness, bursts, cells), add_little)
-
-    def at_octaves(self, first: int, last: int) -> BurstTables:
-        """Return what bursts add at powers of two."""
-        added = np.stack([self.added(2.0**power) for power in range(first, last + 1)], axis=1)
-        makes_late, refuses = np.abs(added[0]) > LITTLE_LATE, added[1] + self.without_bursts()[1] > _NOBODY_REFUSED
-        return BurstTables(
-            first_requests=2.0**first * SECONDS_PER_HOUR,
-            added=added,
-            calm_cells=np.stack([_cells_before(makes_late), _cells_before(refuses)]),
-            even_cells=float(_cells_before(self.without_bursts()[1] > _NOBODY_REFUSED)),
-        )
-
-    def added(self, requests_per_s: float) -> Floats:
-        """Return what bursts add to the shares late and refused at a rate, shape (2, loads)."""
-        return self.bursty(self.bursts.at(requests_per_s)) - self.without_bursts()
 
 
 def _cells_before(many: Bools) -> Floats:

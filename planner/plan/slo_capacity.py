@@ -7,7 +7,6 @@ the late shares of both are those of a replica (``planner.physics.slo_model``).
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ import numpy as np
 from planner.arrays import Floats
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
-from planner.physics.operating import OperatingPoint, Traffic, at_objective, separate_pools
-from planner.physics.replica import Asked, Lengths, Replicas, ReplicaSpec, ReplicaTimes
+from planner.physics.operating import OperatingPoint, Traffic, at_objective, disaggregated
+from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms
 from planner.physics.slo_model import Curve, late_curve, refusing, sustains_more, too_long_fraction
 from planner.plan.plan import MOST_LOAD
 from planner.scenario.cluster import Cluster
@@ -54,7 +53,7 @@ _ROUNDING = 1e-9  # of requests: a share that is summed over cells of probabilit
 
 def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
     """Return a workload's requests as the throughput formula takes them."""
-    tokens = workload.tokens
+    tokens = workload.lengths
     return Traffic(
         input_tokens=tokens.input.mean * growth,
         output_tokens=tokens.output.mean * growth,
@@ -66,7 +65,7 @@ def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
 
 def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
     """Return a workload's lengths as sets of lengths with weights, all times a factor."""
-    tokens = workload.tokens
+    tokens = workload.lengths
     return Lengths(
         prompt_tokens=np.maximum(_cells(tokens.input, _PROMPT_EDGES) * growth, 1.0),
         prompt_weights=np.diff(_PROMPT_EDGES),
@@ -97,11 +96,11 @@ class Candidates:
     share: float = 1.0
     """Of the accelerators, those that do this part of the work."""
 
-    def asked(self, index: int, workload: Workload) -> Asked:
+    def asked(self, index: int, workload: Workload) -> ServiceTerms:
         """Return what a workload is promised by replicas of one layout that are pooled as the scenario says."""
         per_node = max(self.accelerators_per_node / float(self.replicas.accelerators[index]), 1.0)
         pooled = {"cluster": pooled_nodes(self.nodes) * per_node, "node": per_node, "replica": 1.0}[self.router_pool]
-        return Asked(
+        return ServiceTerms(
             ttft_s=workload.slo.ttft_s,
             tpot_s=workload.slo.tpot_s,
             percentile=workload.slo.percentile,
@@ -152,27 +151,22 @@ def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candid
     if stated is None or lengths is None:  # never one without the other: validation sees to it
         return None
     replicas = candidates.replicas
-    there = dataclasses.replace(
-        traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens
-    )
+    there = replace(traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens)
     which = np.arange(replicas.accelerators.size)
     point = at_objective(replicas, which, there, workload.slo.ttft_s, workload.slo.tpot_s)
     rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
     formula = float(rates.max())
     if workload.priority != "deferrable":
-        planned = lengths_of(workload)
-        tokens = workload.tokens
-        measured = dataclasses.replace(
-            planned,
-            prompt_tokens=planned.prompt_tokens * (lengths.input_tokens / tokens.input.mean),
-            output_tokens=planned.output_tokens * (lengths.output_tokens / tokens.output.mean),
-        )
-        _, _, formula = dataclasses.replace(candidates, mean_rates=rates).best(1.0, workload, measured)
+        planned, tokens = lengths_of(workload), workload.lengths
+        prompts = planned.prompt_tokens * (lengths.input_tokens / tokens.input.mean)
+        outputs = planned.output_tokens * (lengths.output_tokens / tokens.output.mean)
+        measured = replace(planned, prompt_tokens=prompts, output_tokens=outputs)
+        _, _, formula = replace(candidates, mean_rates=rates).best(1.0, workload, measured)
     if formula <= 0:
         raise CapacityError(
             f"its stated throughput, measured at {lengths.input_tokens:g} prompt and {lengths.output_tokens:g} "
-            f"generated tokens, cannot be scaled to {workload.tokens.input.mean:g} and "
-            f"{workload.tokens.output.mean:g}: within the workload's objective the formula serves nothing at the "
+            f"generated tokens, cannot be scaled to {workload.lengths.input.mean:g} and "
+            f"{workload.lengths.output.mean:g}: within the workload's objective the formula serves nothing at the "
             "lengths measured; state a measurement nearer to them"
         )
     return stated / lengths.output_tokens / formula
@@ -201,8 +195,8 @@ def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[floa
     ``rate`` has that of requests so many times as long as on day one. Once they are too long for the objective nothing
     is served at it: the rate stays what it last was, to be read until then alone; the month is found by halving.
     """
-    yearly_growth = 1.0 + workload.tokens.growth_per_year
-    years = np.arange(horizon_months // 12 + 2 if workload.tokens.growth_per_year else 1)
+    yearly_growth = 1.0 + workload.lengths.growth_per_year
+    years = np.arange(horizon_months // 12 + 2 if workload.lengths.growth_per_year else 1)
     rates = np.array([rate(float(yearly_growth**year)) for year in years])
     gone = int(np.argmax(rates <= 0.0))
     if rates[gone] > 0.0 or gone == 0:
@@ -214,7 +208,7 @@ def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[floa
     return np.where(years < gone, rates, rate(yearly_growth ** (low / 12))), high / 12
 
 
-def in_time_point(
+def slo_point(
     candidates: Candidates, workload: Workload, horizon_months: int, speed: float, factor: float
 ) -> tuple[int, Point]:
     """Return the layout, and the point, at which the stated share of requests is in time.
@@ -234,10 +228,15 @@ def in_time_point(
 
     yearly, outgrown_years = as_tokens_grow(workload, horizon_months, after)
     batch, tpot_s = curve.at(rate * accelerators)
-    _, peak_tpot_s = curve.at(curve.most_in_time_requests_per_s())
+    _, peak_tpot_s = curve.at(curve.slo_capacity_requests_per_s())
     # Above the pace at capacity fewer are in time than is promised; above that of the peak, fewer at all.
     held_s = 0.5 * (tpot_s + peak_tpot_s)
-    queues = workload.on_overload == "queue"
+    if curve.capacity_requests_per_s <= 0.0:
+        lateness = SHARP
+    elif workload.admission == "queue":
+        lateness = without_end(*_up_to_all(curve), curve)
+    else:
+        lateness = _refusing_lateness(curve, times, asked, held_s)
     return best, Point(
         yearly=yearly * factor,
         outgrown_years=outgrown_years,
@@ -245,7 +244,7 @@ def in_time_point(
         tpot_s=tpot_s * speed,
         prefill_fraction=_prefill_fraction(replicas, best, workload, rate * accelerators / speed),
         held_tpot_s=held_s * speed,
-        lateness=queueing(curve) if queues else refusing_lateness(curve, times, asked, held_s),
+        lateness=lateness,
     )
 
 
@@ -275,9 +274,9 @@ def mean_point(
 
 def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, requests_per_s: float) -> float:
     """Return the share of a loaded replica's time that prompts take."""
-    prompt = workload.tokens.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
+    prompt = workload.lengths.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
     prefill_s = prompt * replicas.prefill_s_per_token[best]
-    prefill_s += prompt * workload.tokens.input.mean * replicas.attention_s_per_token2[best]
+    prefill_s += prompt * workload.lengths.input.mean * replicas.attention_s_per_token2[best]
     return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
 
 
@@ -297,13 +296,6 @@ _REFUSED = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _BATCHES = np.linspace(0.0, 1.0, 200)[1:]  # over the largest, between which that of a pace is interpolated
 
 
-def queueing(curve: Curve) -> Lateness:
-    """Return the shares late where requests queue."""
-    if curve.capacity_requests_per_s <= 0.0:
-        return SHARP
-    return without_end(*_up_to_all(curve), curve)
-
-
 def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
     """Return late shares by load that end where a replica takes no more: beyond, all queue up and nothing is in time.
 
@@ -319,16 +311,13 @@ def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
     )
 
 
-def refusing_lateness(curve: Curve, times: ReplicaTimes, asked: Asked, held_s: float) -> Lateness:
+def _refusing_lateness(curve: Curve, times: ReplicaTimes, asked: ServiceTerms, held_s: float) -> Lateness:
     """Return the shares late and refused where a router refuses what would be late.
 
     Beyond capacity as many are missed as by the best choice of whom to refuse, or more, where a router that holds the
     pace of its replicas, a mean time per token, has to refuse more.
     """
-    capacity = curve.capacity_requests_per_s
-    if capacity <= 0.0:
-        return SHARP
-    loads, late = _up_to_all(curve)
+    capacity, (loads, late) = curve.capacity_requests_per_s, _up_to_all(curve)
     # What is refused counts as missed as much as what is late, and more load never leaves fewer missed.
     at_capacity = float(np.interp(1.0, loads, late))
     rates, admitted = _admitted_by_pace(times, held_s)
@@ -423,11 +412,11 @@ def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, g
     1/rate = 1/prefill rate + 1/decode rate.
     """
     traffic = traffic_of(workload, growth)
-    prompt = workload.tokens.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
+    prompt = workload.lengths.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
     cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
     moved = np.array([s.shape.kv_bytes_per_token(width) * prompt for s, width in zip(specs, cached, strict=True)])
     network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
-    pools = separate_pools(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
+    pools = disaggregated(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
     prefill = pools.prefill_requests_per_s / replicas.accelerators
     decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
     decode = decoded / replicas.accelerators
@@ -451,60 +440,38 @@ def _balanced(prefill: float, decode: float) -> tuple[float, float]:
 
 
 def apart_point(
-    candidates: Candidates,
-    specs: list[ReplicaSpec],
-    workload: Workload,
-    horizon_months: int,
-    speed: float,
-    factor: float,
+    candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, months: int, speed: float, factor: float
 ) -> tuple[Apart, Point]:
     """Return the pools and the point at which the stated share is in time; of deferrable work, by mean times.
 
-    ``speed`` is that of the steps, and ``factor`` one on the rates that come of it.
+    ``speed`` is that of the steps, and ``factor`` one on the rates that come of it; ``months`` are the horizon's.
     """
+    by_mean = functools.partial(separate, specs, candidates.replicas, workload)
+    in_time = functools.cache(functools.partial(_within_slo, candidates, specs, workload, speed))
+    lateness = SHARP
     if workload.priority == "deferrable":
-        return _mean_point(candidates.replicas, specs, workload, horizon_months, speed * factor)
-    known: dict[float, tuple[Apart, Curve, Curve]] = {}
-
-    def after(growth: float) -> float:
-        known[growth] = _in_time(candidates, specs, workload, speed, growth)
-        return known[growth][0].rate
-
-    yearly, outgrown_years = as_tokens_grow(workload, horizon_months, after)
-    apart, prefill, decode = known[1.0]
-    batch, tpot_s = decode.at(decode.capacity_requests_per_s)
-    lateness = _lateness_of_both(prefill, decode)
+        apart, factor = by_mean(), speed * factor
+        yearly, outgrown_years = as_tokens_grow(workload, months, lambda growth: by_mean(growth).rate)
+        batch, tpot_s = (float(of[apart.decode]) for of in (apart.point.running_sequences, apart.point.tpot_s))
+    else:
+        yearly, outgrown_years = as_tokens_grow(workload, months, lambda growth: in_time(growth)[0].rate)
+        apart, prefill, decode = in_time(1.0)
+        batch, tpot_s = decode.at(decode.capacity_requests_per_s)
+        tpot_s *= speed
+        lateness = _lateness_of_both(prefill, decode)
+        lateness = lateness if workload.admission == "queue" else lateness.up_to_capacity()
     return apart, Point(
         yearly=yearly * factor,
         outgrown_years=outgrown_years,
         batch=batch,
-        tpot_s=tpot_s * speed,
-        held_tpot_s=tpot_s * speed,
-        lateness=lateness if workload.on_overload == "queue" else lateness.up_to_capacity(),
-        prefill_fraction=apart.prefill_share,
-    )
-
-
-def _mean_point(
-    replicas: Replicas, specs: list[ReplicaSpec], workload: Workload, horizon_months: int, speed: float
-) -> tuple[Apart, Point]:
-    """Return the pools and the point of work with a deadline of hours."""
-    apart = separate(specs, replicas, workload)
-    rates, outgrown_years = as_tokens_grow(
-        workload, horizon_months, lambda growth: separate(specs, replicas, workload, growth).rate
-    )
-    tpot_s = float(apart.point.tpot_s[apart.decode])
-    return apart, Point(
-        yearly=rates * speed,
-        outgrown_years=outgrown_years,
-        batch=float(apart.point.running_sequences[apart.decode]),
         tpot_s=tpot_s,
         held_tpot_s=tpot_s,
+        lateness=lateness,
         prefill_fraction=apart.prefill_share,
     )
 
 
-def _in_time(
+def _within_slo(
     candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, speed: float, growth: float
 ) -> tuple[Apart, Curve, Curve]:
     """Return the pools in balance at the percentile, and the late shares of a worker of each.
@@ -514,25 +481,21 @@ def _in_time(
     mean, lengths = separate(specs, candidates.replicas, workload, growth), lengths_of(workload, growth)
     slo, may_be_late = workload.slo, 1.0 - workload.slo.percentile
     first_s = max(slo.ttft_s - mean.transfer_s - slo.tpot_s, 1e-3)
-    # Of a worker without replies the time per token is no promise: that of some prompts lets its curve rise to where
+    # Of a worker without replies the time per token is no SLO target: that of some prompts lets its curve rise to where
     # they take all its time.
     prompt_s = 1.0 / max(float(mean.mean_rates[0].max()) * mean.prefill_accelerators, 1e-9)
-    to_first = {
-        "ttft_s": first_s,
-        "tpot_s": _PROMPTS_AT_ONCE * prompt_s,
-        "percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late,
-    }
+    to_first = {"ttft_s": first_s, "tpot_s": _PROMPTS_AT_ONCE * prompt_s}
+    to_first |= {"percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late}
     to_tokens = {"ttft_s": _NO_OBJECTIVE_S, "percentile": 1.0 - (1.0 - _TO_FIRST_TOKENS) * may_be_late}
+
+    def best(pool: int, share: float, asked: dict[str, float], work: Lengths) -> tuple[int, Curve, float]:
+        """Return the best workers of a pool, the late shares of one and what an accelerator of them does."""
+        terms = workload.model_copy(update={"slo": slo.model_copy(update=asked)})
+        return replace(candidates, mean_rates=mean.mean_rates[pool], share=share).best(speed, terms, work)
+
     bare = replace(lengths, output_tokens=np.ones(1), output_weights=np.ones(1))
-    shares = (mean.prefill_share, 1.0 - mean.prefill_share)
-    (first, prefill, prefill_rate), (second, decode, decode_rate) = (
-        replace(candidates, mean_rates=rates, share=share).best(
-            speed, workload.model_copy(update={"slo": slo.model_copy(update=asked)}), work
-        )
-        for rates, share, asked, work in zip(
-            mean.mean_rates, shares, (to_first, to_tokens), (bare, replace(lengths, cached_fraction=1.0)), strict=True
-        )
-    )
+    first, prefill, prefill_rate = best(0, mean.prefill_share, to_first, bare)
+    second, decode, decode_rate = best(1, 1.0 - mean.prefill_share, to_tokens, replace(lengths, cached_fraction=1.0))
     rate, share = _balanced(prefill_rate, decode_rate)
     apart = replace(mean, rate=rate, decode=second, prefill_accelerators=specs[first].accelerators, prefill_share=share)
     return apart, prefill, decode
@@ -542,12 +505,11 @@ def _lateness_of_both(prefill: Curve, decode: Curve) -> Lateness:
     """Return the late share by load over capacity: in time is who is so in both pools, which are loaded alike."""
     if min(prefill.capacity_requests_per_s, decode.capacity_requests_per_s) <= 0.0:
         return SHARP
-    by_pool = [
-        (curve.requests_per_s / curve.capacity_requests_per_s, curve.late_fraction) for curve in (prefill, decode)
-    ]
+    pools = (prefill, decode)
+    by_pool = [(curve.requests_per_s / curve.capacity_requests_per_s, curve.late_fraction) for curve in pools]
     last = min(float(loads[-1]) for loads, _ in by_pool)
     loads = np.unique(np.concatenate([[0.0], *(loads[loads <= last] for loads, _ in by_pool), [last]]))
-    in_time = np.ones_like(loads)
+    attainment = np.ones_like(loads)
     for at, late in by_pool:
-        in_time *= 1.0 - np.interp(loads, at, late)
-    return without_end(loads, np.maximum.accumulate(1.0 - in_time), prefill)
+        attainment *= 1.0 - np.interp(loads, at, late)
+    return without_end(loads, np.maximum.accumulate(1.0 - attainment), prefill)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from typing import get_args
@@ -11,18 +10,9 @@ import numpy as np
 
 from planner.catalog.entries import ArchitectureClass, Stack
 from planner.catalog.load import Catalog
+from planner.plan import parts
 from planner.plan.capacity import Services, dated_log_gain
-from planner.plan.parts import (
-    Headcount,
-    IncidentPlan,
-    MaturityPlan,
-    SoftwarePlan,
-    StackPlan,
-    StepPlan,
-    TeamPlan,
-    ThreePoint,
-    as_stated,
-)
+from planner.plan.parts import Headcount, StackPlan, TeamPlan, ThreePoint, as_stated
 from planner.plan.plan import ClusterPlan, Plan
 from planner.plan.reuse import Reuse
 from planner.scenario.fields import PerThousand
@@ -56,32 +46,29 @@ def headcount(stated: float | PerThousand, least: int = 0) -> Headcount:
     return Headcount(fixed=Headcount(per_accelerator=stated).number(1.0))
 
 
-def _teams(scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...]) -> tuple[TeamPlan, ...]:
-    """Return one team for every stack where a number is stated, and one for each vendor's otherwise."""
-    stated = scenario.software.engineers
-    if stated is not None and not isinstance(stated, dict):
-        return (TeamPlan(name="all", clusters=tuple(range(len(clusters))), engineers=headcount(stated)),)
-    teams = []
-    for vendor in sorted({cluster.vendor for cluster in clusters}):
-        usual = scenario.software.engineers_per_800.get(vendor, catalog.vendor(vendor).engineers_per_800.value)
-        staffed = (stated or {}).get(vendor, PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0))
-        served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
-        teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(staffed)))
-    return tuple(teams)
-
-
 def software_plan(
     scenario: Scenario, clusters: tuple[ClusterPlan, ...], services: Services, reuse: Reuse
-) -> SoftwarePlan:
-    """Compile stacks, engineers and the response to wrong numerics."""
+) -> parts.SoftwarePlan:
+    """Compile stacks, engineers and the response to wrong numerics.
+
+    There is one team for every stack where a number of engineers is stated, and one for each vendor's otherwise.
+    """
     stated, catalog, calibration = scenario.software, reuse.catalog, reuse.calibration
-    measured_on = calibration.measured_on
-    teams = _teams(scenario, catalog, clusters)
+    measured_on, staffed = calibration.measured_on, stated.engineers
+    if staffed is not None and not isinstance(staffed, dict):
+        teams = [TeamPlan(name="all", clusters=tuple(range(len(clusters))), engineers=headcount(staffed))]
+    else:
+        teams = []
+        for vendor in sorted({cluster.vendor for cluster in clusters}):
+            usual = stated.engineers_per_800.get(vendor, catalog.vendor(vendor).engineers_per_800.value)
+            people = (staffed or {}).get(vendor, PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0))
+            served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
+            teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(people)))
     stacks = {}
     for index, cluster in enumerate(scenario.clusters.values()):
         stack = catalog.stack(clusters[index].vendor, cluster.engine)
         team = next(number for number, team in enumerate(teams) if index in team.clusters)
-        stacks[stack_name(stack)] = dataclasses.replace(_stack(scenario, catalog, stack), team=team)
+        stacks[stack_name(stack)] = _stack(scenario, catalog, stack, team)
     shape = (len(scenario.clusters), len(scenario.workloads))
     wide, roofline = np.full(shape, np.nan), np.zeros(shape)
     gains: dict[tuple[str, str, str], float] = {}
@@ -89,7 +76,7 @@ def software_plan(
     for pair, service in services.items():
         cluster, model = scenario.clusters[pair[0]], scenario.workloads[pair[1]].model
         at = list(scenario.clusters).index(pair[0]), list(scenario.workloads).index(pair[1])
-        if stated.wrong_numerics_response == "widen":
+        if stated.accuracy_regression_response == "higher_precision":
             wide[at] = service.wide_factor
         places[at] = key = (cluster.accelerator, cluster.engine, model)
         gain = math.log(max(1.0, service.roofline_factor / service.speed))
@@ -97,87 +84,74 @@ def software_plan(
     for at, key in places.items():
         # The nearest roofline of all workloads of a model on a part, so that one history of speed serves them all.
         roofline[at] = gains[key]
-    return SoftwarePlan(
+    loads, of = scenario.workloads.values(), scenario.clusters.values()
+    ahead_h = 0.0 if measured_on is None else (scenario.start - measured_on).days * 24.0
+    return parts.SoftwarePlan(
         stacks=tuple(stacks[name] for name in sorted(stacks)),
-        teams=teams,
+        teams=tuple(teams),
         fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
         engineer_h=stated.fix_engineer_h,
-        architectures=tuple(
-            catalog.model(workload.model).architecture_class.value for workload in scenario.workloads.values()
-        ),
-        clock_h=tuple(
-            0.0 if cluster.engine_date is None or measured_on is None else (scenario.start - measured_on).days * 24.0
-            for cluster in scenario.clusters.values()
-        ),
-        dated_log_gain=np.array(
-            [
-                [dated_log_gain(cluster, workload, calibration, catalog) for workload in scenario.workloads.values()]
-                for cluster in scenario.clusters.values()
-            ]
-        ),
+        architectures=tuple(catalog.model(workload.model).architecture_class.value for workload in loads),
+        clock_h=tuple(0.0 if cluster.engine_date is None else ahead_h for cluster in of),
+        dated_log_gain=np.array([[dated_log_gain(c, load, calibration, catalog) for load in loads] for c in of]),
         roofline_log_gain=roofline,
         wide_precision_factor=wide,
     )
 
 
-def _incidents(scenario: Scenario, catalog: Catalog, stack: Stack) -> tuple[IncidentPlan, ...]:
-    """Compile what goes wrong with a stack; the upgrade policy meets only a share of what comes with releases."""
-    stated = scenario.software
-    met = _POLICY[stated.upgrade_policy][1]
-    vendor = stack.vendor.value
-    usual = catalog.vendor(vendor).ratio("incident_multiplier")
-    multiplier = stated.incident_multiplier * stated.vendor_incident_multiplier.get(vendor, usual)
-    plans = []
-    for kind, told in catalog.incidents.items():
-        figures = catalog.incident(stack, kind)
-        if figures.per_year is None or figures.fix_days is None:
-            continue
-        loss = stated.hang_loss_fraction if told.effect.value == "resets" else 0.0
-        plans.append(
-            IncidentPlan(
-                kind=kind,
-                per_year=figures.per_year.base * multiplier * (met if told.comes_with_releases.value else 1.0),
-                loss=as_stated(ThreePoint, figures.loss_fraction or ThreePoint(low=loss, base=loss, high=loss)),
-                fix_days=as_stated(ThreePoint, figures.fix_days),
-                falsifies=told.effect.value == "falsifies",
-            )
-        )
-    return tuple(plans)
-
-
-def _stack(scenario: Scenario, catalog: Catalog, stack: Stack) -> StackPlan:
-    stated = scenario.software
-    usual = catalog.vendor(stack.vendor.value).ratio("maturing_multiplier")
-    multiplier = stated.release_gain_multiplier * stated.vendor_maturing_multiplier.get(stack.vendor.value, usual)
+def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> StackPlan:
+    """Compile a stack and what goes wrong with it; the upgrade policy meets a share of what comes with releases."""
+    stated, vendor = scenario.software, stack.vendor.value
+    usual = catalog.vendor(vendor).ratio("maturing_multiplier")
+    multiplier = stated.software_speedup_multiplier * stated.vendor_software_speedup_multiplier.get(vendor, usual)
     spread = stack.release_spread_fraction.value if stack.release_spread_fraction else 0.0
     young = stack.new_model_incident_multiplier
     maturity = {}
     for name in get_args(ArchitectureClass):
         if name in stack.maturity:
             gain, months = stack.maturity[name].ceiling_gain_fraction, stack.maturity[name].closing_months
-            maturity[name] = MaturityPlan(
+            maturity[name] = parts.MaturityPlan(
                 gain=ThreePoint(low=gain.low * multiplier, base=gain.base * multiplier, high=gain.high * multiplier),
                 months=as_stated(ThreePoint, months),
             )
+    delay_h, met = _POLICY[stated.upgrade_policy]
+    usual = catalog.vendor(vendor).ratio("incident_multiplier")
+    often = stated.incident_multiplier * stated.vendor_incident_multiplier.get(vendor, usual)
+    incidents = []
+    for kind, told in catalog.incidents.items():
+        figures = catalog.incident(stack, kind)
+        if figures.per_year is None or figures.fix_days is None:
+            continue
+        loss = stated.hang_loss_fraction if told.effect.value == "resets" else 0.0
+        incidents.append(
+            parts.IncidentPlan(
+                kind=kind,
+                per_year=figures.per_year.base * often * (met if told.comes_with_releases.value else 1.0),
+                loss=as_stated(ThreePoint, figures.loss_fraction or ThreePoint(low=loss, base=loss, high=loss)),
+                fix_days=as_stated(ThreePoint, figures.fix_days),
+                falsifies=told.effect.value == "falsifies",
+            )
+        )
     return StackPlan(
         name=stack_name(stack),
         releases_per_year=stack.releases_per_year.base,
-        release_delay_h=release_delay_h(stated.upgrade_policy),
+        release_delay_h=delay_h,
         release_sigma=spread * min(multiplier, 1.0),
         maturity=maturity,
         steps=tuple(
-            StepPlan(
+            parts.StepPlan(
                 time_h=float((step.date - scenario.start).days * HOURS_PER_DAY),
                 model=step.model or "",
                 log_gain=math.log1p(step.gain_fraction),
             )
             for step in sorted(stated.steps, key=lambda step: step.date)
-            if step.vendor in (None, stack.vendor.value) and step.engine in (None, stack.engine.value)
+            if step.vendor in (None, vendor) and step.engine in (None, stack.engine.value)
         ),
-        incidents=_incidents(scenario, catalog, stack),
+        incidents=tuple(incidents),
         bring_up_weeks=as_stated(ThreePoint, stack.bring_up_weeks),
         bring_up_fraction=as_stated(ThreePoint, stack.bring_up_throughput_fraction),
         new_model_incident_multiplier=young.value if young else 1.0,
+        team=team,
     )
 
 
@@ -189,15 +163,11 @@ def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
     """Yield which figure causes events, what they are, and how many to expect over the horizon."""
     failures = sum(expected_failures(plan, cluster) for cluster in plan.clusters)
     yield ("reliability", "failure_multiplier"), "failures", failures
-    years = plan.hours / HOURS_PER_YEAR
-    models = {workload.model for workload in plan.workloads}
-    incidents = sum(
-        sum(incident.per_year for incident in stack.incidents) * years * len(models) for stack in plan.software.stacks
-    )
-    yield ("software", "incident_multiplier"), "incidents", incidents
-    site = plan.site
-    if site.outages_per_year > 0:
-        outages = plan.hours / (HOURS_PER_YEAR / site.outages_per_year + site.outage_h)
+    years, models = plan.hours / HOURS_PER_YEAR, {workload.model for workload in plan.workloads}
+    per_year = [sum(incident.per_year for incident in stack.incidents) for stack in plan.software.stacks]
+    yield ("software", "incident_multiplier"), "incidents", sum(often * years * len(models) for often in per_year)
+    if plan.site.outages_per_year > 0:
+        outages = plan.hours / (HOURS_PER_YEAR / plan.site.outages_per_year + plan.site.outage_h)
         yield ("site", "outages_per_year"), "outages", outages
     for name, tenants in zip(plan.demand.names, plan.demand.tenants, strict=True):
         for index, tenant in enumerate(tenants):

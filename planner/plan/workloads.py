@@ -7,12 +7,12 @@ import dataclasses
 import datetime
 import io
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.catalog.load import Catalog
 from planner.demand import plan as demands
 from planner.demand import shape as shapes
 from planner.demand.plan import WorkloadDemand
@@ -24,7 +24,7 @@ from planner.plan.parts import as_stated
 from planner.plan.plan import ClusterPlan, Plan, WorkloadPlan
 from planner.plan.reuse import Reuse
 from planner.scenario.scenario import Scenario
-from planner.scenario.workload import Compound, Flat, GrowthTable, SCurve, Shape, Steps, Workload
+from planner.scenario.workload import Compound, Flat, GrowthTable, LoadProfile, SCurve, StepGrowth, Workload
 from planner.units import HOURS_PER_DAY
 
 _SAME_POWER = 0.02  # difference in power at which machines are the same to a router
@@ -37,22 +37,35 @@ LONG_CONTEXT_TOKENS = 8000
 
 def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> WorkloadDemand:
     """Compile one workload's traffic."""
+    growth: demands.Growth
+    match workload.growth:
+        case Compound(per_year=rate):
+            growth = demands.CompoundGrowth(per_year=rate)
+        case Flat():
+            growth = demands.CompoundGrowth(per_year=0.0)
+        case SCurve() as curve:
+            growth = as_stated(demands.SCurveGrowth, curve, ceiling_multiple=curve.ceiling_multiplier)
+        case StepGrowth(steps=steps):
+            growth = demands.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
+        case GrowthTable(file=file):
+            path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)
+            growth = reuse.once(("growth", content, horizon), lambda: read_growth_table(path, content, horizon))
     return WorkloadDemand(
         name=name,
         requests_per_s=workload.requests_per_s,
-        growth=_growth(scenario, name, workload, horizon, reuse),
-        shape=reuse.once(("shape", workload.shape), lambda: _shape(workload.shape)),
+        growth=growth,
+        shape=reuse.once(("shape", workload.load_profile), lambda: _shape(workload.load_profile)),
         noise=as_stated(demands.LognormalNoise, workload.noise),
         spikes=tuple(
             as_stated(demands.LaunchSpike, spike, hour_h=horizon.hour_of(spike.date), multiple=spike.multiplier)
             for spike in workload.spikes
         ),
-        tenants=tuple(as_stated(demands.Tenant, tenant) for tenant in workload.tenants),
+        tenants=tuple(as_stated(demands.TenantStream, tenant) for tenant in workload.tenants),
         launch_h=horizon.hour_of(workload.model_launch) if workload.model_launch else 0.0,
     )
 
 
-def _shape(shape: Shape) -> shapes.Shape:
+def _shape(shape: LoadProfile) -> shapes.Shape:
     if shape.weekly_profile is not None:
         profile = shapes.normalised_profile(shape.weekly_profile)
     else:
@@ -61,24 +74,9 @@ def _shape(shape: Shape) -> shapes.Shape:
             weekend_fraction=shape.weekend_fraction,
             trough_to_mean=shape.trough_to_mean,
         )
-    season = as_stated(shapes.Season, shape.season) if shape.season else shapes.Season()
+    season = as_stated(shapes.SeasonalWave, shape.season) if shape.season else shapes.SeasonalWave()
     holidays = tuple((holiday.date, holiday.multiplier) for holiday in shape.holidays)
     return shapes.Shape(weekly_profile=profile, timezone=shape.timezone, season=season, holidays=holidays)
-
-
-def _growth(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> demands.Growth:
-    match workload.growth:
-        case Compound(per_year=rate):
-            return demands.CompoundGrowth(per_year=rate)
-        case Flat():
-            return demands.CompoundGrowth(per_year=0.0)
-        case SCurve() as curve:
-            return as_stated(demands.SCurveGrowth, curve, ceiling_multiple=curve.ceiling_multiplier)
-        case Steps(steps=steps):
-            return demands.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
-        case GrowthTable(file=file):
-            path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)
-            return reuse.once(("growth", content, horizon), lambda: read_growth_table(path, content, horizon))
 
 
 def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.TableGrowth:
@@ -118,71 +116,53 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.T
 
 
 def workload_plan(
-    scenario: Scenario,
-    catalog: Catalog,
-    name: str,
-    clusters: tuple[ClusterPlan, ...],
-    services: Services,
-    month_mid_years: Floats,
+    scenario: Scenario, reuse: Reuse, name: str, clusters: Sequence[ClusterPlan], services: Services, years: Floats
 ) -> WorkloadPlan:
-    """Compile one workload for routing and accounting."""
+    """Compile one workload for routing and accounting; ``years`` are those to the middle of each month.
+
+    Machines bought in several waves are one pool to a router: the same replica at the same speed, paid in the same way,
+    at about the same power, which the mix that each was bought for moves a little.
+    """
     workload = scenario.workloads[name]
-    deadline_h = _DEFAULT_DEADLINE_H if workload.deferrable_within_h is None else workload.deferrable_within_h
-    growth = (1.0 + workload.tokens.growth_per_year) ** month_mid_years
+    deadline_h = _DEFAULT_DEADLINE_H if workload.completion_window_h is None else workload.completion_window_h
+    growth = (1.0 + workload.lengths.growth_per_year) ** years
     launch = workload.model_launch
-    tiers = _tiers(scenario, catalog, name, clusters, services)
+    wanted = workload.cluster_preference if scenario.routing == "preference" else ()
+    position = {ranked: place for place, ranked in enumerate(wanted)}
+    rank = [position.get(cluster.name, len(position)) for cluster in clusters]
+
+    def kind(index: int) -> tuple[object, ...]:
+        service = services[clusters[index].name, name]
+        return rank[index], service.spec, service.speed, _rent_usd_per_h(clusters[index])
+
+    tiers: list[list[int]] = []
+    for index in _order(scenario, reuse, name, clusters, services, rank):
+        kw = clusters[index].node_power.full_kw
+        for tier in tiers:
+            is_as_strong = math.isclose(clusters[tier[0]].node_power.full_kw, kw, rel_tol=_SAME_POWER)
+            if is_as_strong and kind(tier[0]) == kind(index):
+                tier.append(index)
+                break
+        else:
+            tiers.append([index])
     return WorkloadPlan(
         name=name,
         model=workload.model,
-        input_tokens=workload.tokens.input.mean * growth,
-        output_tokens=workload.tokens.output.mean * growth,
+        input_tokens=workload.lengths.input.mean * growth,
+        output_tokens=workload.lengths.output.mean * growth,
         priority=_PRIORITY[workload.priority],
         deadline_h=max(1, round(deadline_h)) if workload.priority == "deferrable" else 0,
-        cluster_tiers=tiers,
-        rented_tiers=_rented_tiers(scenario, name, [clusters[tier[0]] for tier in tiers]),
+        cluster_tiers=tuple(map(tuple, tiers)),
+        # At the end, unless the user has ranked them.
+        rented_tiers=sum(clusters[c].is_paid_by_the_hour and rank[c] == len(wanted) for c, *_ in tiers),
         launch_h=(launch - scenario.start).days * HOURS_PER_DAY if launch else None,
         cached_input_fraction=workload.prefix_cache_hit_fraction,
     )
 
 
-def _tiers(
-    scenario: Scenario,
-    catalog: Catalog,
-    name: str,
-    clusters: tuple[ClusterPlan, ...],
-    services: Services,
-) -> tuple[tuple[int, ...], ...]:
-    """Return the clusters that can serve a workload, in the order of the routing policy, those that are alike together.
-
-    Machines bought in several waves are one pool to a router: the same replica at the same speed, paid in the same way,
-    at about the same power, which the mix that each was bought for moves a little.
-    """
-
-    def kind(index: int) -> tuple[object, ...]:
-        cluster, service = clusters[index], services[clusters[index].name, name]
-        return _rank(scenario, name, cluster), service.spec, service.speed, _rent_usd_per_h(cluster)
-
-    def are_alike(one: int, other: int) -> bool:
-        full_kw, other_kw = (clusters[index].node_power.full_kw for index in (one, other))
-        return kind(one) == kind(other) and math.isclose(full_kw, other_kw, rel_tol=_SAME_POWER)
-
-    tiers: list[list[int]] = []
-    for index in _order(scenario, catalog, name, clusters, services):
-        alike = next((tier for tier in tiers if are_alike(tier[0], index)), None)
-        if alike is None:
-            tiers.append([index])
-        else:
-            alike.append(index)
-    return tuple(map(tuple, tiers))
-
-
 def _order(
-    scenario: Scenario,
-    catalog: Catalog,
-    name: str,
-    clusters: tuple[ClusterPlan, ...],
-    services: Services,
-) -> tuple[int, ...]:
+    scenario: Scenario, reuse: Reuse, name: str, clusters: Sequence[ClusterPlan], services: Services, rank: list[int]
+) -> list[int]:
     """Return the clusters that can serve a workload, in the order of the routing policy.
 
     What another request costs decides: rent where only hours at work are paid, and energy among what is paid anyway.
@@ -204,35 +184,20 @@ def _order(
 
     cheapest = sorted(able, key=another)
     if scenario.routing == "preference":
-        return tuple(sorted(cheapest, key=lambda index: _rank(scenario, name, clusters[index])))
+        return sorted(cheapest, key=lambda index: rank[index])
     if scenario.routing != "workload-aware":
-        return tuple(cheapest)
-    memory = {index: catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
+        return cheapest
+    memory = {index: reuse.catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
     if _is_memory_bound(scenario, name, services_there):
-        return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, -memory[index])))
+        return sorted(cheapest, key=lambda index: (rent(index) > 0.0, -memory[index]))
     reserve = any(_is_memory_bound(scenario, other, services_there) for other in scenario.workloads)
     richest = max((memory[index] for index in able if clusters[index].name in there), default=0.0)
-    return tuple(sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest)))
+    return sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest))
 
 
 def _rent_usd_per_h(cluster: ClusterPlan) -> float:
     """Return the rent of an accelerator's hour at work at the start; 0 where it is paid anyway."""
-    if cluster.rent is None or not cluster.is_paid_by_the_hour:
-        return 0.0
-    return float(cluster.rent.usd_per_accelerator_h[0])
-
-
-def _rank(scenario: Scenario, name: str, cluster: ClusterPlan) -> int:
-    """Return the place that a workload's user gives a cluster; the same for all that are not ranked."""
-    wanted = scenario.workloads[name].cluster_preference if scenario.routing == "preference" else ()
-    position = {ranked: place for place, ranked in enumerate(wanted)}
-    return position.get(cluster.name, len(position))
-
-
-def _rented_tiers(scenario: Scenario, name: str, first: list[ClusterPlan]) -> int:
-    """Return how many tiers, at the end, are rented by the hour, unless the user has ranked them; one of each given."""
-    unranked = len(scenario.workloads[name].cluster_preference) if scenario.routing == "preference" else 0
-    return sum(cluster.is_paid_by_the_hour and _rank(scenario, name, cluster) == unranked for cluster in first)
+    return float(cluster.rent.usd_per_accelerator_h[0]) if cluster.rent and cluster.rent.when_used else 0.0
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: Services) -> bool:
@@ -240,10 +205,10 @@ def _is_memory_bound(scenario: Scenario, name: str, services: Services) -> bool:
 
     Must: what fits in fewer is often laid out over more for speed, and then there are other machines for it as well.
     """
-    tokens = scenario.workloads[name].tokens
+    tokens = scenario.workloads[name].lengths
     if tokens.input.mean >= LONG_CONTEXT_TOKENS:
         return True
-    specs = [service.spec for (_, workload), service in services.items() if workload == name and service.spec]
+    specs = [service.spec for (_, workload), service in services.items() if workload == name]
     length = tokens.input.mean + tokens.output.mean
     return len({smallest_fit(spec.part, spec.shape, spec.precision, length).accelerators for spec in specs}) > 1
 
@@ -260,7 +225,7 @@ def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
     for w, workload in enumerate(plan.workloads):
         order = list(workload.cluster_order)
         past = np.all(table[order, w] <= 0.0, axis=0)
-        refuses = scenario.workloads[workload.name].on_overload == "refuse"
+        refuses = scenario.workloads[workload.name].admission == "reject"
         if refuses or workload.deadline_h or not past.any():
             continue
         last = max(int(past.argmax()) - 1, 0)

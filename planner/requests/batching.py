@@ -101,14 +101,11 @@ class Replica:
             sequences, context = sequences + one.sequences, context + one.context_tokens
         step_s = times.decode_s(sequences, context)
         steps = math.ceil(prefill_s / max(times.prefill_s_per_token * times.chunk_tokens, 1e-12))
-        return self.step_left_s() + prefill_s + steps * step_s + times.overhead_s
-
-    def step_left_s(self) -> float:
-        """Return how long the step under way still takes."""
-        if self._steps == 0:
-            return 0.0
-        elapsed = self.env.now - self._began_s
-        return self._span_s(self._steps_by(elapsed)) - elapsed
+        left_s = 0.0
+        if self._steps:
+            elapsed = self.env.now - self._began_s
+            left_s = self._span_s(self._steps_by(elapsed)) - elapsed
+        return left_s + prefill_s + steps * step_s + times.overhead_s
 
     def take(self, request: Request) -> None:
         """Queue a request and end the present run of steps with the step under way."""
@@ -199,7 +196,8 @@ class Replica:
         if self._chunks:
             self._steps, self._growth_s = 1, 0.0
             return True
-        self._growth_s = self.times.growth_s(sequences, context, growth)
+        attends_all = context < sequences * self.times.attended_tokens  # and so reads more with each step
+        self._growth_s = self.times.kv_s_per_token * growth if attends_all else 0.0
         self._steps = self._steps_to_change()
         return True
 
@@ -403,27 +401,6 @@ class Replica:
 class Request:
     """One request, from its arrival to its last token."""
 
-    __slots__ = (
-        "arrived_s",
-        "cached_tokens",
-        "evictions",
-        "finished_s",
-        "first_token_s",
-        "kept_tokens",
-        "left_tokens",
-        "level",
-        "lot",
-        "needed_tokens",
-        "number",
-        "output_tokens",
-        "prefilled_tokens",
-        "prompt_tokens",
-        "refused_s",
-        "retries",
-        "started_s",
-        "workload",
-    )
-
     def __init__(
         self, number: int, workload: int, level: int, arrived_s: float, lengths: tuple[int, int, int], lot: float = 0.0
     ) -> None:
@@ -432,7 +409,7 @@ class Request:
         self.lot = lot
         self.prompt_tokens, self.cached_tokens, self.output_tokens = lengths
         self.first_token_s = self.finished_s = self.refused_s = self.started_s = math.nan
-        self.retries = self.evictions = 0
+        self.retries = self.preemptions = 0
         self.begin()
 
     def begin(self) -> None:
@@ -444,7 +421,7 @@ class Request:
 
     def resume(self, generated: int) -> None:
         """Stand before the first step again after an eviction: what was generated is now part of the prompt."""
-        self.evictions += 1
+        self.preemptions += 1
         self.left_tokens -= generated
         self.needed_tokens += generated
         self.prefilled_tokens = self.cached_tokens
@@ -501,22 +478,12 @@ class StepTimes:
     @staticmethod
     def of(replicas: Replicas, index: int, speed: float = 1.0) -> StepTimes:
         """Take one replica of the core; ``speed`` is its speed over the core's (stack, incidents, the user's own)."""
-
-        def seconds(name: str) -> float:
-            return float(getattr(replicas, name)[index]) / speed
-
+        timed = ("fixed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token", "attention_s_per_token2", "routed_s")
+        others = ("log_expert_missed", "window_tokens", "windowed_fraction", "attended_tokens", "kv_capacity_tokens")
+        figures: dict[str, Any] = {name: float(getattr(replicas, name)[index]) / speed for name in timed}
+        figures |= {name: float(getattr(replicas, name)[index]) for name in others}
         return StepTimes(
-            fixed_s=seconds("fixed_s"),
-            sequence_s=seconds("sequence_s"),
-            kv_s_per_token=seconds("kv_s_per_token"),
-            prefill_s_per_token=seconds("prefill_s_per_token"),
-            attention_s_per_token2=seconds("attention_s_per_token2"),
-            routed_s=seconds("routed_s"),
-            log_expert_missed=float(replicas.log_expert_missed[index]),
-            window_tokens=float(replicas.window_tokens[index]),
-            windowed_fraction=float(replicas.windowed_fraction[index]),
-            attended_tokens=float(replicas.attended_tokens[index]),
-            kv_capacity_tokens=float(replicas.kv_capacity_tokens[index]),
+            **figures,
             reserves_output=float(replicas.reserved_output_fraction[index]) >= 1.0,
             overhead_s=float(replicas.ttft_fixed_s[index]),
             most_sequences=int(replicas.max_sequences[index]),
@@ -533,10 +500,6 @@ class StepTimes:
             return 0.0
         most = sequences * self.attended_tokens
         return self.sequence_s * sequences + self.kv_s_per_token * (context_tokens if context_tokens < most else most)
-
-    def growth_s(self, sequences: float, context_tokens: float, growth_tokens: float) -> float:
-        """Return by how much each step is longer than the one before, as contexts grow by so many tokens a step."""
-        return self.kv_s_per_token * growth_tokens if context_tokens < sequences * self.attended_tokens else 0.0
 
     def prefill_s(self, prompt_tokens: float, cached_tokens: float) -> float:
         """Return what a whole prompt adds to the steps that carry it."""

@@ -10,14 +10,13 @@ from datetime import datetime, time, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arrays import Bools, Floats
+from planner.arrays import Floats
 from planner.demand.bursts import BURST_S
 from planner.demand.tokens import RequestLog
 from planner.engine.driver import Run
 from planner.engine.hourly import WindowInput, WindowResult
 from planner.engine.log import Streams
 from planner.errors import ConservationError, Problem, ScenarioError
-from planner.physics.coefficients import Calibration
 from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.plan.capacity import Service
 from planner.plan.placement import ROUNDING
@@ -53,7 +52,7 @@ class Hour:
     """Shape (workloads,)."""
     backlog_requests: Floats
     """Deferrable requests that wait at the beginning of the hour, shape (workloads,)."""
-    lengths: tuple[Lengths, ...]
+    lengths: tuple[RequestLengths, ...]
     """By workload."""
     served_fraction: Floats
     """Requests that the hourly model serves over those that arrive, shape (workloads,)."""
@@ -64,95 +63,87 @@ class Hour:
     """Node-hours at work over node-hours in service, shape (clusters,); NaN where there are none."""
 
 
-def hour_of(scenario: Scenario, plan: Plan, at: datetime) -> int:
-    """Return the hour of the horizon that a moment lies in; raise ScenarioError outside the horizon."""
+def window_of(scenario: Scenario, plan: Plan, run: Run, at: datetime) -> tuple[int, WindowInput, WindowResult]:
+    """Return the hour of the horizon that a moment lies in, and its window; raise ScenarioError outside the horizon."""
     start = datetime.combine(plan.start, time())
     hour = math.floor((at - start).total_seconds() / SECONDS_PER_HOUR)
     if not 0 <= hour < plan.hours:
         last = start + timedelta(hours=plan.hours - 1)
         message = f"{at:%Y-%m-%dT%H:%M} lies outside the horizon of {scenario.name}"
-        raise ScenarioError(
-            Problem(path="--at", message=message, hint=f"from {start:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}")
-        )
-    return hour
-
-
-def window_of(run: Run, hour: int) -> tuple[WindowInput, WindowResult]:
-    """Return the window that an hour lies in."""
+        hint = f"from {start:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}"
+        raise ScenarioError(Problem(path="--at", message=message, hint=hint))
     windows = zip(run.inputs, run.windows, strict=True)
-    return next(pair for pair in windows if pair[0].hours.start <= hour < pair[0].hours.stop)
+    return hour, *next(pair for pair in windows if pair[0].hours.start <= hour < pair[0].hours.stop)
 
 
 def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: datetime) -> Hour:
     """Return the hour in which a moment lies, as one replication has it."""
-    hour = hour_of(scenario, plan, at)
-    given, window = window_of(run, hour)
+    hour, given, window = window_of(scenario, plan, run, at)
     plan = at_sizes(plan, given.sizes)
     place = hour - window.first_hour
     month = int(np.searchsorted(plan.month_edges_h, hour, side="right")) - 1
-    healthy = _healthy_nodes(plan, run, hour)
-    if not np.any(healthy > 0.0):
+    outages, nodes = run.shop.outages(), np.zeros(len(plan.clusters))  # in service when the hour begins
+    for change in run.log.changes:
+        if change.time_h <= hour:
+            nodes[change.cluster] += change.accelerators / plan.clusters[change.cluster].accelerators_per_node
+    for outage in outages:
+        if outage.start_h <= hour < outage.end_h:
+            nodes[outage.cluster] -= outage.accelerators / plan.clusters[outage.cluster].accelerators_per_node
+    nodes = np.maximum(nodes, 0.0)
+    if not np.any(nodes > 0.0):
         first = min((change.time_h for change in run.log.changes), default=math.inf)
-        when = "none comes" if first >= plan.hours else f"the first come at {_moment(plan, first):%Y-%m-%dT%H:%M}"
-        later = "none is left" if first <= hour else when
+        later = "none is left" if first <= hour else "none comes"
+        if hour < first < plan.hours:
+            come = datetime.combine(plan.start, time()) + timedelta(hours=first)
+            later = f"the first come at {come:%Y-%m-%dT%H:%M}"
         message = f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"
         raise ScenarioError(Problem(path="--at", message=message))
     off = window.throttled_nodes[:, place]  # what the power cap takes has no power, nor has what is parked
     if window.parked_nodes is not None:
         off = off + window.parked_nodes[:, place]
-    healthy = np.maximum(healthy - off, 0.0)
-    replica_groups = replica_groups_of(
-        scenario, plan, window, services, Standing(hour=place, month=month, nodes=healthy, speeds=_speeds(run, hour))
-    )
-    demand = window.demand_requests[:, place]
-    served, late, shed = (
-        window.served_requests[:, :, place].sum(axis=0),
-        window.late_requests[:, place],
-        window.shed_requests[:, place],
-    )
-    nodes, busy = window.nodes[:, place], window.busy_nodes[:, place]
+    logs: dict[tuple[int, int], float] = {}  # of speed against day one, where software has changed it
+    for speed in run.log.speeds():
+        if speed.time_h <= hour:
+            pair = (speed.cluster, speed.workload)
+            logs[pair] = logs.get(pair, 0.0) + speed.log_factor
+    speeds = {pair: math.exp(factor) for pair, factor in logs.items()}
+    groups = _replica_groups(scenario, plan, window, services, (place, month), np.maximum(nodes - off, 0.0), speeds)
+
+    def seconds(time_h: float) -> float:
+        return (time_h - hour) * SECONDS_PER_HOUR
+
+    breakdowns = [
+        Breakdown(
+            cluster=outage.cluster,
+            accelerators=outage.accelerators,
+            start_s=seconds(outage.start_h),
+            end_s=seconds(outage.end_h),
+        )
+        for outage in outages
+        if hour < outage.start_h < hour + 1
+    ]
+    breakdowns += [
+        Breakdown(cluster=None, accelerators=0, start_s=max(seconds(event.start_h), 0.0), end_s=seconds(event.end_h))
+        for event in run.log.site
+        if event.start_h < hour + 1 and event.end_h > hour
+    ]
 
     def share(part: Floats, total: Floats) -> Floats:
         return np.asarray(np.divide(part, total, out=np.full(total.shape, np.nan), where=total > 0))
 
+    demand = window.demand_requests[:, place]
     return Hour(
         at=at,
-        replica_groups=replica_groups,
-        breakdowns=_breakdowns(run, hour),
+        replica_groups=groups,
+        breakdowns=tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s)),
         demand_requests_per_s=demand / SECONDS_PER_HOUR,
         backlog_requests=_backlog(plan, run, hour),
-        lengths=tuple(_lengths(plan, services, replica_groups, w, month) for w in range(len(plan.workloads))),
-        served_fraction=share(served, demand),
-        late_fraction=share(late, demand),
-        shed_fraction=share(shed, demand),
-        utilisation_fraction=share(busy, nodes),
+        lengths=tuple(_lengths(plan, services, groups, w, month) for w in range(len(plan.workloads))),
+        served_fraction=share(window.served_requests[:, :, place].sum(axis=0), demand),
+        late_fraction=share(window.late_requests[:, place], demand),
+        shed_fraction=share(window.shed_requests[:, place], demand),
+        utilisation_fraction=share(window.busy_nodes[:, place], window.nodes[:, place]),
     )
-
-
-def _moment(plan: Plan, hour: float) -> datetime:
-    return datetime.combine(plan.start, time()) + timedelta(hours=hour)
-
-
-def _healthy_nodes(plan: Plan, run: Run, hour: int) -> Floats:
-    """Return nodes in service at the beginning of an hour, shape (clusters,)."""
-    nodes = np.zeros(len(plan.clusters))
-    for change in run.log.changes:
-        if change.time_h <= hour:
-            nodes[change.cluster] += change.accelerators / plan.clusters[change.cluster].accelerators_per_node
-    for outage in run.shop.outages():
-        if outage.start_h <= hour < outage.end_h:
-            nodes[outage.cluster] -= outage.accelerators / plan.clusters[outage.cluster].accelerators_per_node
-    return np.maximum(nodes, 0.0)
-
-
-def _speeds(run: Run, hour: int) -> dict[tuple[int, int], float]:
-    """Return the speed of each cluster on each workload against day one, where software has changed it."""
-    logs: dict[tuple[int, int], float] = {}
-    for change in run.log.speeds():
-        if change.time_h <= hour:
-            pair = (change.cluster, change.workload)
-            logs[pair] = logs.get(pair, 0.0) + change.log_factor
-    return {pair: math.exp(factor) for pair, factor in logs.items()}
 
 
 def _backlog(plan: Plan, run: Run, hour: int) -> Floats:
@@ -166,45 +157,21 @@ def _backlog(plan: Plan, run: Run, hour: int) -> Floats:
     return np.where(deferrable, np.maximum(waiting, 0.0), 0.0)
 
 
-def _breakdowns(run: Run, hour: int) -> tuple[Breakdown, ...]:
-    """Return what goes down in an hour, and what is dark when it begins."""
-
-    def seconds(time_h: float) -> float:
-        return (time_h - hour) * SECONDS_PER_HOUR
-
-    breakdowns = [
-        Breakdown(
-            cluster=outage.cluster,
-            accelerators=outage.accelerators,
-            start_s=seconds(outage.start_h),
-            end_s=seconds(outage.end_h),
-        )
-        for outage in run.shop.outages()
-        if hour < outage.start_h < hour + 1
-    ]
-    breakdowns += [
-        Breakdown(cluster=None, accelerators=0, start_s=max(seconds(event.start_h), 0.0), end_s=seconds(event.end_h))
-        for event in run.log.site
-        if event.start_h < hour + 1 and event.end_h > hour
-    ]
-    return tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s))
-
-
 def _lengths(
-    plan: Plan, services: Services, replica_groups: Sequence[ReplicaGroup], workload: int, month: int
-) -> Lengths:
+    plan: Plan, services: Services, groups: Sequence[ReplicaGroup], workload: int, month: int
+) -> RequestLengths:
     """Return how long a workload's requests are in a month, and how long they may be where it is served.
 
     Where no replica stands for it nobody asks how long they are: all are refused.
     """
     load = plan.workloads[workload]
     context, memory = math.inf, math.inf
-    for group in replica_groups:
+    for group in groups:
         if workload in group.served:
             service = services[plan.clusters[group.cluster].name, load.name]
-            context = min(context, float(spec_of(service).shape.max_context))
+            context = min(context, float(_spec_of(service).shape.max_context))
             memory = min(memory, group.times.kv_capacity_tokens)
-    return Lengths(
+    return RequestLengths(
         input_mean_tokens=float(load.input_tokens[month]),
         output_mean_tokens=float(load.output_tokens[month]),
         longest_tokens=math.floor(min(context, memory)) if math.isfinite(context) else _ANY_LENGTH,
@@ -212,10 +179,14 @@ def _lengths(
     )
 
 
+def _spec_of(service: Service) -> ReplicaSpec:
+    """Return the replica that serves a workload."""
+    if service.spec is None:
+        raise ConservationError("a service without a replica")
+    return service.spec
+
+
 Services = dict[tuple[str, str], Service]
-LEAST_REPLICAS = 4
-"""Of the busiest stand in a sample: fewer pool worse than a real router does."""
-_TRIED_SHARES = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,19 +212,6 @@ class ReplicaGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Where an hour lies, and what is up in it."""
-
-    hour: int
-    """Within its window."""
-    month: int
-    nodes: Floats
-    """In service at its beginning, shape (clusters,)."""
-    speeds: Mapping[tuple[int, int], float]
-    """Of a cluster on a workload against day one, where software has changed it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Tenant:
     """One layout of one model within a deployment."""
 
@@ -264,41 +222,76 @@ class _Tenant:
     served: tuple[int, ...]
 
 
-def replica_groups_of(
-    scenario: Scenario, plan: Plan, window: WindowResult, services: Services, standing: Standing
+def _replica_groups(
+    scenario: Scenario,
+    plan: Plan,
+    window: WindowResult,
+    services: Services,
+    at: tuple[int, int],
+    nodes: Floats,
+    speeds: Mapping[tuple[int, int], float],
 ) -> tuple[ReplicaGroup, ...]:
-    """Return the replicas that stand in an hour, cluster by cluster."""
-    calibration = scenario.load_calibration().calibration()
-    replica_groups: list[ReplicaGroup] = []
+    """Return the replicas that stand in an hour of a window and its month, cluster by cluster.
+
+    ``nodes`` are those in service when it begins, shape (clusters,), and ``speeds`` those of a cluster on a workload
+    against day one, where software has changed them. Work that can wait goes with the layouts it shares; where the
+    hourly model gives a cluster nothing to do, the hour's demand says what it would need. Accelerators are those placed
+    where whole replicas count, else go by the work; models that share some have them by their work.
+    """
+    calibration, placement, (hour, month) = scenario.load_calibration().calibration(), plan.placement, at
+    table = plan.requests_per_node_h[:, :, month if plan.requests_per_node_h.shape[2] > 1 else 0]
+    groups: list[ReplicaGroup] = []
     for c, cluster in enumerate(plan.clusters):
-        tenants = _tenants(plan, services, c)
-        rates = _node_rates(plan, c, standing)
-        busy = _busy_nodes(plan, window, c, tenants, (rates, standing.hour))
-        per_node = cluster.accelerators_per_node
-        wanted = _wanted(plan, window, c, tenants, (busy, standing))
-        room = math.floor(float(standing.nodes[c]) * per_node + ROUNDING)
-        for tenant, nodes, replicas in zip(tenants, busy, _whole_replicas(tenants, wanted, room), strict=True):
-            if not replicas:
+        per_node, tenants = cluster.accelerators_per_node, _tenants(plan, services, c)
+        rates = [float(table[c, w]) * speeds.get((c, w), 1.0) for w in range(len(plan.workloads))]
+        busy = [0.0] * len(tenants)
+        served = window.served_requests[c, :, hour]
+        work = served if served.sum() > 0.0 else window.demand_requests[:, hour]
+        for w in sorted(range(len(plan.workloads)), key=lambda w: plan.workloads[w].deadline_h > 0):
+            homes = [place for place, tenant in enumerate(tenants) if w in tenant.served]
+            if homes and rates[w] > 0.0 and work[w] > 0.0:
+                weights = [busy[place] for place in homes]
+                weights = weights if sum(weights) else [1.0] * len(homes)
+                for place, weight in zip(homes, weights, strict=True):
+                    busy[place] += float(work[w]) / rates[w] * weight / sum(weights)
+        room, wanted = float(nodes[c]) * per_node, []
+        for place, tenant in enumerate(tenants):
+            if placement is None or not placement.placed[c]:
+                wanted.append(room * busy[place] / sum(busy) if sum(busy) > 0.0 else 0.0)
+                continue
+            sharing = [busy[n] for n, other in enumerate(tenants) if other.deployment == tenant.deployment]
+            part = busy[place] / sum(sharing) if sum(sharing) > 0.0 else 1.0 / len(sharing)
+            replicas = float(window.replicas[tenant.deployment, hour])
+            wanted.append(replicas * placement.deployments[tenant.deployment].nodes_per_replica * per_node * part)
+        if placement is not None and placement.placed[c]:  # of what is down when the hour begins all have less
+            scale = min(room / sum(wanted), 1.0) if sum(wanted) > 0.0 else 0.0
+            wanted = [accelerators * scale for accelerators in wanted]
+        counts = _whole_replicas(tenants, wanted, math.floor(room + ROUNDING))
+        for tenant, busy_nodes, count in zip(tenants, busy, counts, strict=True):
+            if not count:
                 continue
             leader = plan.workloads[tenant.leader]
-            share = tenant.accelerators / per_node / SECONDS_PER_HOUR * _deployed_speed(plan, tenant)
-            replica_groups.append(
+            service = services[cluster.name, leader.name]
+            speed = service.speed * speeds.get((c, tenant.leader), 1.0)
+            # What accelerators do over what they do for one model alone.
+            deployed_speed = 1.0 if placement is None else placement.deployments[tenant.deployment].speed
+            share = tenant.accelerators / per_node / SECONDS_PER_HOUR * deployed_speed
+            of = {w: services[cluster.name, plan.workloads[w].name] for w in tenant.served}
+            groups.append(
                 ReplicaGroup(
                     cluster=c,
                     model=leader.model,
                     accelerators=tenant.accelerators,
                     replicas_per_node=max(per_node // tenant.accelerators, 1),
-                    replicas=replicas,
-                    busy_nodes=nodes,
-                    times=_times(
-                        services[cluster.name, leader.name], standing.speeds.get((c, tenant.leader), 1.0), calibration
-                    ),
+                    replicas=count,
+                    busy_nodes=busy_nodes,
+                    times=StepTimes.of(price_replicas([_spec_of(service)], calibration), 0, speed),
                     served=tenant.served,
-                    pace_s={w: _pace_s(plan, services, c, w) for w in tenant.served},
+                    pace_s={w: other.held_tpot_s / other.speed for w, other in of.items()},  # at its day-one speed
                     capacity_requests_per_s={w: rates[w] * share for w in tenant.served},
                 )
             )
-    return tuple(replica_groups)
+    return tuple(groups)
 
 
 def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
@@ -315,78 +308,9 @@ def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
                 layouts.setdefault(layout, []).append(w)
         for (model, accelerators), members in layouts.items():
             waiting = [w for w in held.waiting_speed if plan.workloads[w].model == model]
-            tenants.append(
-                _Tenant(
-                    deployment=d,
-                    leader=members[0],
-                    accelerators=accelerators,
-                    served=tuple(sorted({*members, *waiting})),
-                )
-            )
+            served = tuple(sorted({*members, *waiting}))
+            tenants.append(_Tenant(deployment=d, leader=members[0], accelerators=accelerators, served=served))
     return tenants
-
-
-def _deployed_speed(plan: Plan, tenant: _Tenant) -> float:
-    """Return what accelerators do over what they do for one model alone."""
-    return 1.0 if plan.placement is None else plan.placement.deployments[tenant.deployment].speed
-
-
-def _node_rates(plan: Plan, cluster: int, standing: Standing) -> list[float]:
-    """Return the requests an hour that a node sustains of each workload."""
-    table = plan.requests_per_node_h
-    month = standing.month if table.shape[2] > 1 else 0
-    return [
-        float(table[cluster, w, month]) * standing.speeds.get((cluster, w), 1.0) for w in range(len(plan.workloads))
-    ]
-
-
-def _busy_nodes(
-    plan: Plan, window: WindowResult, cluster: int, tenants: Sequence[_Tenant], at: tuple[Sequence[float], int]
-) -> list[float]:
-    """Return the nodes that each layout keeps busy on a cluster, deferrable work with the layouts it shares.
-
-    Where the hourly model gives a cluster nothing to do, what the hour's demand would need there. ``at`` are the rates
-    of a node and the hour.
-    """
-    rates, hour = at
-    busy = [0.0] * len(tenants)
-    served = window.served_requests[cluster, :, hour]
-    wanted = served if served.sum() > 0.0 else window.demand_requests[:, hour]
-    for w in sorted(range(len(plan.workloads)), key=lambda w: plan.workloads[w].deadline_h > 0):
-        homes = [place for place, tenant in enumerate(tenants) if w in tenant.served]
-        if not homes or rates[w] <= 0.0 or wanted[w] <= 0.0:
-            continue
-        weights = [busy[place] for place in homes]
-        if not sum(weights):
-            weights = [1.0] * len(homes)
-        for place, weight in zip(homes, weights, strict=True):
-            busy[place] += float(wanted[w]) / rates[w] * weight / sum(weights)
-    return busy
-
-
-def _wanted(
-    plan: Plan, window: WindowResult, cluster: int, tenants: Sequence[_Tenant], at: tuple[Sequence[float], Standing]
-) -> list[float]:
-    """Return the accelerators of each layout: those placed where whole replicas count, else by the work they have.
-
-    Models that share accelerators have them by their work; what is down at the hour's beginning all have less of.
-    ``at`` are the nodes that each keeps busy, and the hour.
-    """
-    busy, standing = at
-    room = float(standing.nodes[cluster]) * plan.clusters[cluster].accelerators_per_node
-    placement = plan.placement
-    if placement is None or not placement.placed[cluster]:
-        total = sum(busy)
-        return [room * nodes / total if total > 0.0 else 0.0 for nodes in busy]
-    wanted = []
-    for place, tenant in enumerate(tenants):
-        sharing = [busy[n] for n, other in enumerate(tenants) if other.deployment == tenant.deployment]
-        part = busy[place] / sum(sharing) if sum(sharing) > 0.0 else 1.0 / len(sharing)
-        held = placement.deployments[tenant.deployment]
-        replicas = float(window.replicas[tenant.deployment, standing.hour])
-        wanted.append(replicas * held.nodes_per_replica * plan.clusters[cluster].accelerators_per_node * part)
-    scale = min(room / sum(wanted), 1.0) if sum(wanted) > 0.0 else 0.0
-    return [accelerators * scale for accelerators in wanted]
 
 
 def _whole_replicas(tenants: Sequence[_Tenant], wanted: Sequence[float], room: int) -> list[int]:
@@ -406,51 +330,7 @@ def _whole_replicas(tenants: Sequence[_Tenant], wanted: Sequence[float], room: i
     return counts
 
 
-def spec_of(service: Service) -> ReplicaSpec:
-    """Return the replica that serves a workload."""
-    if service.spec is None:
-        raise ConservationError("a service without a replica")
-    return service.spec
-
-
-def _times(service: Service, speed: float, calibration: Calibration) -> StepTimes:
-    return StepTimes.of(price_replicas([spec_of(service)], calibration), 0, service.speed * speed)
-
-
-def _pace_s(plan: Plan, services: Services, cluster: int, workload: int) -> float:
-    """Return the mean time per token up to which a router that refuses takes requests, at its day-one speed."""
-    service = services[plan.clusters[cluster].name, plan.workloads[workload].name]
-    return service.held_tpot_s / service.speed
-
-
-def sample_share(replica_groups: Sequence[ReplicaGroup], expected_requests: float, wanted_requests: int) -> float:
-    """Return the share of the fleet to simulate, chosen near the wanted one so that whole replicas match it best."""
-    wanted = wanted_requests / expected_requests if expected_requests > 0.0 else 1.0
-    busiest = max(replica_groups, key=lambda group: group.busy_nodes, default=None)
-    least = max(wanted, LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
-    if least >= 1.0:
-        return 1.0
-    tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
-    replicas = np.array([group.replicas for group in replica_groups], dtype=np.float64)
-    weight = np.array([group.busy_nodes for group in replica_groups])
-    exact = tried[:, None] * replicas
-    off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
-    return float(tried[int(np.argmin(off))])
-
-
-def capacity_share(w: int, replica_groups: Sequence[ReplicaGroup], replicas: Sequence[int], share: float) -> float:
-    """Return the share of a workload's capacity that some replicas of each stand are; ``share`` where none serves it.
-
-    Of a model with few replicas one is simulated at the least: with the fleet's share of its traffic it would idle.
-    """
-    serving = [(group, count) for group, count in zip(replica_groups, replicas, strict=True) if w in group.served]
-    standing = sum(group.capacity_requests_per_s[w] * group.replicas for group, _ in serving)
-    simulated = sum(group.capacity_requests_per_s[w] * count for group, count in serving)
-    return simulated / standing if standing > 0.0 else share
-
-
 Ints = NDArray[np.int64]
-_SHOWN_ROWS = 5
 _MOST_BEYOND_FRACTION = 0.05  # of drawn requests longer than the model's context, before it is an error
 
 
@@ -468,7 +348,7 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class ZoomWindow:
     """The minutes simulated: some before the moment zoomed at, those that count, some after them."""
 
     before: int
@@ -480,25 +360,9 @@ class Span:
         """All of them together."""
         return self.before + self.minutes + self.after
 
-    def counts(self, times_s: Floats) -> Bools:
-        """Say which requests count."""
-        return np.asarray((times_s >= 0.0) & (times_s < self.minutes * BURST_S))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HourRate:
-    """How much comes of a workload in the hour."""
-
-    workload: str
-    """Its name, which names its random streams."""
-    requests_per_s: float
-    """Of the whole fleet."""
-    share: float
-    """Of them that falls to the replicas simulated."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lengths:
+class RequestLengths:
     """What decides how long a workload's requests are in the month zoomed at."""
 
     input_mean_tokens: float
@@ -509,41 +373,40 @@ class Lengths:
     """Which of the two that is, in words."""
 
 
-def draw_arrivals(workload: Workload, rate: HourRate, lengths: Lengths, span: Span, streams: Streams) -> Arrivals:
+def draw_arrivals(
+    workload: Workload, rates: tuple[float, float], lengths: RequestLengths, span: ZoomWindow, name: str, draw: Streams
+) -> Arrivals:
     """Draw a workload's requests at the rate that falls to the replicas simulated.
 
-    The streams are the workload's own, and the minutes' factors do not depend on the share simulated.
+    ``rates`` are the requests a second of the whole fleet, and the share of them that is simulated. The streams are the
+    workload's own, by its name, and the minutes' factors do not depend on the share simulated.
     """
-    name = rate.workload
-    factors = minute_factors(workload, rate.requests_per_s, span, streams(f"zoom/{name}/minutes"))
-    generator = streams(f"zoom/{name}/arrivals")
-    counts = generator.poisson(rate.requests_per_s * rate.share * BURST_S * factors)
+    requests_per_s, share = rates
+    factors = minute_factors(workload, requests_per_s, span, draw(f"zoom/{name}/minutes"))
+    generator = draw(f"zoom/{name}/arrivals")
+    counts = generator.poisson(requests_per_s * share * BURST_S * factors)
     minute = np.repeat(np.arange(counts.size) - span.before, counts)
     times_s = np.sort((minute + generator.random(minute.size)) * BURST_S)
-    generator = streams(f"zoom/{name}/lengths")
-    prompt = _drawn(workload.tokens.input, lengths.input_mean_tokens, times_s.size, generator)
-    output = _drawn(workload.tokens.output, lengths.output_mean_tokens, times_s.size, generator)
+    generator = draw(f"zoom/{name}/lengths")
+    prompt = _drawn(workload.lengths.input, lengths.input_mean_tokens, times_s.size, generator)
+    output = _drawn(workload.lengths.output, lengths.output_mean_tokens, times_s.size, generator)
     beyond = prompt + output > lengths.longest_tokens
     if times_s.size and beyond.mean() > _MOST_BEYOND_FRACTION:
         message = f"{beyond.mean():.0%} of its requests are longer than the {lengths.longest_tokens:,.0f} tokens that "
-        raise ScenarioError(Problem(path=f"workloads.{name}.tokens", message=message + lengths.longest_is))
+        raise ScenarioError(Problem(path=f"workloads.{name}.lengths", message=message + lengths.longest_is))
     output = np.minimum(output, int(lengths.longest_tokens) // 2)
     prompt = np.minimum(prompt, int(lengths.longest_tokens) - output)
     cached = np.floor(prompt * workload.prefix_cache_hit_fraction).astype(np.int64)
     return Arrivals(
-        times_s=times_s,
-        prompt_tokens=prompt,
-        cached_tokens=cached,
-        output_tokens=output,
-        minute_factors=factors,
+        times_s=times_s, prompt_tokens=prompt, cached_tokens=cached, output_tokens=output, minute_factors=factors
     )
 
 
-def minute_factors(workload: Workload, requests_per_s: float, span: Span, generator: np.random.Generator) -> Floats:
+def minute_factors(
+    workload: Workload, requests_per_s: float, span: ZoomWindow, generator: np.random.Generator
+) -> Floats:
     """Return each minute's rate over the hour's, shape (minutes simulated,); the minutes that count have mean 1."""
-    if requests_per_s <= 0.0:
-        return np.ones(span.all_minutes)
-    variance = workload.bursts.at(requests_per_s).minute_rate_cv ** 2
+    variance = workload.bursts.at(requests_per_s).minute_rate_cv ** 2 if requests_per_s > 0.0 else 0.0
     if variance <= 0.0:
         return np.ones(span.all_minutes)
     factors = generator.gamma(1.0 / variance, variance, span.all_minutes)
@@ -557,7 +420,9 @@ def _drawn(length: Length, mean_tokens: float, size: int, generator: np.random.G
     return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
 
 
-def replay(log: RequestLog, lengths: Lengths, span: Span, share: float, generator: np.random.Generator) -> Arrivals:
+def replay(
+    log: RequestLog, lengths: RequestLengths, span: ZoomWindow, share: float, generator: np.random.Generator
+) -> Arrivals:
     """Return a log's requests as they came, from its first on; of a sampled fleet, the share that falls to it."""
     times_s = log.times_s - log.times_s[0]
     if not log.one_clock and log.clients is not None:

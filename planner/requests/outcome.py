@@ -55,12 +55,12 @@ class Outcome:
     total_s: Floats
     refused: Bools
     in_flight: Bools
-    in_time: Bools
+    attainment: Bools
     """Met both objectives, or has not missed them yet, in flight; of deferrable work, all that is not refused."""
     reason: Ints
     """Index into REASONS of what was not in time; −1 for the rest."""
     retries: Floats
-    evictions: Floats
+    preemptions: Floats
     minutes: int
 
     def share(self, chosen: Bools) -> Estimate:
@@ -106,80 +106,59 @@ def share_error(chosen: Bools, arrived_s: Floats, minutes: int) -> float:
 
 def outcomes(zoom: Zoom) -> tuple[Outcome, ...]:
     """Return what became of each workload's requests."""
-    return tuple(_outcome(zoom, w) for w in range(len(zoom.promises)))
+    return tuple(_outcome(zoom, w) for w in range(len(zoom.slos)))
 
 
 def _outcome(zoom: Zoom, w: int) -> Outcome:
-    promise = zoom.promises[w]
+    slo = zoom.slos[w]
     requests = [request for request in zoom.requests if request.workload == w]
 
     def column(field: str) -> Floats:
         return np.array([getattr(request, field) for request in requests], dtype=np.float64)
 
-    arrived_s, first_s, finished_s = column("arrived_s"), column("first_token_s"), column("finished_s")
-    output_tokens = column("output_tokens")
-    refused = np.isfinite(column("refused_s"))
-    first_s = np.where(refused, np.nan, first_s)
-    ttft_s, total_s = first_s - arrived_s, finished_s - arrived_s
+    same = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "retries", "preemptions")
+    columns = {name: column(name) for name in same}
+    arrived_s, output_tokens = columns["arrived_s"], columns["output_tokens"]
+    refused, finished_s = np.isfinite(column("refused_s")), column("finished_s")
+    first_s = np.where(refused, np.nan, column("first_token_s"))
+    ttft_s = first_s - arrived_s
     tpot_s = (finished_s - first_s) / np.maximum(output_tokens - 1.0, 1.0)
     in_flight = ~refused & np.isnan(finished_s)
     # A reply that goes on is late once its time is over, and until then it is not.
     end_s = (zoom.span.minutes + zoom.span.after) * BURST_S
     so_far_s = (end_s - first_s) / np.maximum(output_tokens - 1.0, 1.0)
-    in_time = (ttft_s <= promise.ttft_s) & (np.where(in_flight, so_far_s, tpot_s) <= promise.tpot_s)
-    if promise.is_deferrable:
-        in_time = ~refused  # it has a deadline of hours, not of seconds
-    late = {"ttft": ~(ttft_s <= promise.ttft_s), "refused": refused, "in_time": in_time}
-    return Outcome(
-        name=promise.name,
-        is_deferrable=promise.is_deferrable,
-        arrived_s=arrived_s,
-        prompt_tokens=column("prompt_tokens"),
-        cached_tokens=column("cached_tokens"),
-        output_tokens=output_tokens,
-        ttft_s=ttft_s,
-        tpot_s=tpot_s,
-        total_s=total_s,
-        refused=refused,
-        in_flight=in_flight,
-        in_time=in_time,
-        reason=_reason(zoom, w, late, (arrived_s, column("retries"), column("evictions"))),
-        retries=column("retries"),
-        evictions=column("evictions"),
-        minutes=zoom.span.minutes,
-    )
-
-
-def _reason(zoom: Zoom, w: int, late: dict[str, Bools], columns: tuple[Floats, Floats, Floats]) -> Ints:
-    """Return why each request was not in time; −1 for those that were."""
-    arrived_s, retries, evictions = columns
+    attainment = (ttft_s <= slo.ttft_s) & (np.where(in_flight, so_far_s, tpot_s) <= slo.tpot_s)
+    if slo.is_deferrable:
+        attainment = ~refused  # it has a deadline of hours, not of seconds
     minute = np.clip(arrived_s // BURST_S, 0, zoom.span.minutes - 1).astype(np.intp)
-    factors = zoom.arrivals[w].minute_factors[zoom.span.before :]
-    own_s = np.array(
-        [_least_ttft_s(zoom, w, r.prompt_tokens, r.cached_tokens) for r in zoom.requests if r.workload == w]
-    )
+    # Its time to first token on the fastest replica with nothing else to do.
+    times = [group.times for group in zoom.hour.replica_groups if w in group.served]
+    own_s = np.full(arrived_s.size, np.inf)
+    for place, request in enumerate(requests if times else ()):
+        prompt, cached = request.prompt_tokens, request.cached_tokens
+        own_s[place] = min(on.prefill_s(prompt, cached) + on.fixed_s + on.overhead_s for on in times)
     conditions = {
-        "breakdown": retries > 0,
-        "long prompt": own_s > zoom.promises[w].ttft_s,
-        "full cache": evictions > 0,
-        "burst": factors[minute] >= _BURST_FACTOR,
-        "no capacity": late["refused"],
-        "queue": late["ttft"],
+        "breakdown": columns["retries"] > 0,
+        "long prompt": own_s > slo.ttft_s,
+        "full cache": columns["preemptions"] > 0,
+        "burst": zoom.arrivals[w].minute_factors[zoom.span.before :][minute] >= _BURST_FACTOR,
+        "no capacity": refused,
+        "queue": ~(ttft_s <= slo.ttft_s),
         "crowded batch": np.ones(arrived_s.size, dtype=bool),
     }
     reason = np.full(arrived_s.size, -1, dtype=np.intp)
     for name, holds in conditions.items():
-        reason = np.where((reason < 0) & holds, REASONS.index(name), reason)
-    return np.where(late["in_time"], -1, reason).astype(np.intp)
-
-
-def _least_ttft_s(zoom: Zoom, w: int, prompt_tokens: int, cached_tokens: int) -> float:
-    """Return a request's time to first token on the fastest replica with nothing else to do."""
-    return min(
-        (
-            group.times.prefill_s(prompt_tokens, cached_tokens) + group.times.fixed_s + group.times.overhead_s
-            for group in zoom.hour.replica_groups
-            if w in group.served
-        ),
-        default=np.inf,
+        reason = np.where(~attainment & (reason < 0) & holds, REASONS.index(name), reason)
+    return Outcome(
+        name=slo.name,
+        is_deferrable=slo.is_deferrable,
+        **columns,
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        total_s=finished_s - arrived_s,
+        refused=refused,
+        in_flight=in_flight,
+        attainment=attainment,
+        reason=reason,
+        minutes=zoom.span.minutes,
     )

@@ -27,7 +27,7 @@ _DOWN = 1_000_000_000  # a load that no replica in service has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class LatencySlo:
     """What a router knows of a workload."""
 
     name: str
@@ -41,27 +41,23 @@ class Promise:
     """Whether a request that would be late is refused; otherwise it waits."""
 
 
-class Pool:
+class ReplicaPool:
     """Replicas of one model behind one router."""
 
-    def __init__(self, router: Router, times: StepTimes, replicas: int, held_s: Mapping[int, float]) -> None:
+    def __init__(self, router: RequestRouter, times: StepTimes, replicas: int, held_s: Mapping[int, float]) -> None:
         """Take how many replicas there are, and for each workload they serve the mean time per token to hold."""
         self.router, self.times = router, times
         served = list(held_s)
-        promises = [router.promises[workload] for workload in served]
-        levels = range(1 + max((promise.level for promise in promises), default=0))
-
-        def tightest_s(reaches: Callable[[int], bool]) -> float:
-            return min((p.tpot_s for p in promises if reaches(p.level)), default=math.inf)
-
+        slos = [router.slos[workload] for workload in served]
+        levels = range(1 + max((slo.level for slo in slos), default=0))
         self.held_s = [
-            min((held_s[w] for w in served if router.promises[w].level <= most), default=math.inf) for most in levels
+            min((held_s[w] for w in served if router.slos[w].level <= most), default=math.inf) for most in levels
         ]
-        pace_s = [YIELD_FRACTION * tightest_s(lambda level, most=most: level < most) for most in levels]  # type: ignore[misc]
-        self.pace_s = pace_s
-        self.deferrable = [workload for workload in served if router.promises[workload].is_deferrable]
+        tightest_s = [min((p.tpot_s for p in slos if p.level < most), default=math.inf) for most in levels]
+        self.pace_s = [YIELD_FRACTION * tpot_s for tpot_s in tightest_s]
+        self.deferrable = [workload for workload in served if router.slos[workload].is_deferrable]
         more = self._more if self.deferrable else None
-        self.replicas = [Replica(router.env, times, pace_s, self._done, more) for _ in range(replicas)]
+        self.replicas = [Replica(router.env, times, self.pace_s, self._done, more) for _ in range(replicas)]
         self.loads = [0] * replicas
         """Requests of each replica, deferrable work left out."""
         self.places = {replica: place for place, replica in enumerate(self.replicas)}
@@ -74,19 +70,19 @@ class Pool:
         """Requests waiting or being served, deferrable work left out."""
         return len(self.queue) + sum(load for load in self.loads if load < _DOWN)
 
-    def offer(self, request: Request, promise: Promise) -> bool:
+    def offer(self, request: Request, slo: LatencySlo) -> bool:
         """Take a request, at once or in the queue; False where it would be late and late requests are refused."""
         place = self.loads.index(min(self.loads))
         ttft_s = self.replicas[place].expected_ttft_s(request) if self.up else math.inf
-        if self.up and ttft_s > 0.5 * promise.ttft_s:
+        if self.up and ttft_s > 0.5 * slo.ttft_s:
             # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
             up = [place for place, load in enumerate(self.loads) if load < _DOWN]
             ttft_s, place = min((self.replicas[place].expected_ttft_s(request), place) for place in up)
         replica = self.replicas[place]
         at_once = self.up > 0 and not self.queue and self._has_room(replica, request)
-        if promise.refuses:
+        if slo.refuses:
             wait_s = 0.0 if at_once else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
-            if not self.up or wait_s + ttft_s > promise.ttft_s:
+            if not self.up or wait_s + ttft_s > slo.ttft_s:
                 return False
         if at_once:
             self.loads[place] += 1
@@ -107,7 +103,7 @@ class Pool:
             return True
         if sequences >= self.times.most_sequences:
             return False
-        if not self.router.promises[request.workload].refuses:
+        if not self.router.slos[request.workload].refuses:
             return True
         context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
         step_s = self.times.decode_s(sequences + 1, context)
@@ -119,7 +115,7 @@ class Pool:
         fading = math.exp((self._finished_s - now) / _RATE_MEMORY_S)
         self._finish_rate, self._finished_s = self._finish_rate * fading + 1.0 / _RATE_MEMORY_S, now
         place = self.places[replica]
-        if not self.router.promises[request.workload].is_deferrable:
+        if not self.router.slos[request.workload].is_deferrable:
             self.loads[place] -= 1
         self.router.finished(request)
         self._pull(place)
@@ -129,9 +125,9 @@ class Pool:
         replica = self.replicas[place]
         while self.queue and self._has_room(replica, self.queue[0]):
             request = heapq.heappop(self.queue)
-            promise = self.router.promises[request.workload]
+            slo = self.router.slos[request.workload]
             waited_s = self.router.env.now - request.arrived_s
-            if promise.refuses and waited_s + replica.expected_ttft_s(request) > promise.ttft_s:
+            if slo.refuses and waited_s + replica.expected_ttft_s(request) > slo.ttft_s:
                 self.router.refuse(request)
                 continue
             self.loads[place] += 1
@@ -146,7 +142,7 @@ class Pool:
             request = waiting[0]
             sequences = sum(replica.requests) + 1
             context = sum(replica.context_tokens) + request.prompt_tokens
-            limit_s = min(self.pace_s[request.level], self.router.promises[workload].tpot_s)
+            limit_s = min(self.pace_s[request.level], self.router.slos[workload].tpot_s)
             limit_s *= replica.decoding_share(request.level)
             if sequences <= self.times.most_sequences and self.times.decode_s(sequences, context) <= limit_s:
                 replica.take(waiting.popleft())
@@ -179,7 +175,7 @@ class Group:
     """The replicas of one cluster that serve one model."""
 
     name: str
-    pools: list[Pool]
+    pools: list[ReplicaPool]
     capacity_requests_per_s: Mapping[int, float]
     """By workload, what one replica sustains."""
     taken: dict[int, float] = field(default_factory=dict)
@@ -228,11 +224,11 @@ _use = operator.itemgetter(0)
 
 
 @dataclass(slots=True)
-class Router:
+class RequestRouter:
     """All groups, and what happens to a request at the door."""
 
     env: simpy.Environment
-    promises: Sequence[Promise]
+    slos: Sequence[LatencySlo]
     by_rank: Sequence[int]
     """Workloads in the order in which the hourly model offers them to clusters; each sees those before it."""
     preferred_use: float
@@ -262,14 +258,18 @@ class Router:
 
     def offer(self, request: Request) -> None:
         """Find a request a place, or refuse it."""
-        promise = self.promises[request.workload]
+        slo = self.slos[request.workload]
         tiers = self.ways[request.workload]
-        if promise.is_deferrable:
-            self._defer(request, [group for tier in tiers for group in tier])
+        if slo.is_deferrable:
+            self.deferred.setdefault(request.workload, deque()).append(request)
+            pools = (pool for tier in tiers for group in tier for pool in group.pools)
+            idle = (one for pool in pools for one in pool.replicas if one.alarm is not None and one.is_up)
+            if (replica := next(idle, None)) is not None:
+                replica.wake()
             return
         for group in self._in_order(request.workload, tiers):
             pool = group.pools[int(request.lot * len(group.pools))]
-            if pool.offer(request, promise):
+            if pool.offer(request, slo):
                 group.take(self.ranks[request.workload], request.workload, self.env.now)
                 return
         self.refuse(request)
@@ -301,16 +301,6 @@ class Router:
             first = next((row for row in used if row[2] < paid and row[0] < row[-1].allowed_use), first)
         return [first[-1], *(row[-1] for row in used if row is not first)]
 
-    def _defer(self, request: Request, groups: list[Group]) -> None:
-        """Queue deferrable work, and wake one replica that has nothing to do."""
-        self.deferred.setdefault(request.workload, deque()).append(request)
-        for group in groups:
-            for pool in group.pools:
-                for replica in pool.replicas:
-                    if replica.alarm is not None and replica.is_up:
-                        replica.wake()
-                        return
-
     def finished(self, request: Request) -> None:
         """Count a finished request."""
         self.done += 1
@@ -320,7 +310,6 @@ class Router:
     def in_flight(self) -> int:
         """Requests arrived and neither finished nor refused."""
         queued = sum(len(waiting) for waiting in self.deferred.values())
-        inside = sum(
-            sum(replica.requests) for group in self.groups for pool in group.pools for replica in pool.replicas
-        )
-        return queued + inside + sum(len(pool.queue) for group in self.groups for pool in group.pools)
+        pools = [pool for group in self.groups for pool in group.pools]
+        inside = sum(sum(replica.requests) for pool in pools for replica in pool.replicas)
+        return queued + inside + sum(len(pool.queue) for pool in pools)

@@ -32,27 +32,16 @@ from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
 from planner.plan.sizes import resized
 from planner.requests.batching import Request
-from planner.requests.hour import (
-    Arrivals,
-    Breakdown,
-    Hour,
-    HourRate,
-    ReplicaGroup,
-    Span,
-    capacity_share,
-    draw_arrivals,
-    hour_at,
-    hour_of,
-    replay,
-    sample_share,
-    window_of,
-)
-from planner.requests.router import Group, Pool, Promise, Router
+from planner.requests.hour import Arrivals, Breakdown, Hour, ZoomWindow, draw_arrivals, hour_at, replay, window_of
+from planner.requests.router import Group, LatencySlo, ReplicaPool, RequestRouter
 from planner.scenario.scenario import Scenario
 from planner.units import SECONDS_PER_HOUR
 from planner.validation import nearest
 
 DEFAULT_REQUESTS = 100_000
+LEAST_REPLICAS = 4
+"""Of the busiest stand in a sample: fewer pool worse than a real router does."""
+_TRIED_SHARES = 400
 _BEFORE_MINUTES = 1  # at least, until batches are as full as the hour keeps them
 _BEFORE_REPLIES = 3.0  # mean replies, for the same where they take longer
 _AFTER_MINUTES = 4  # at least, for the longest replies of the last minute to end under the load they began in
@@ -61,7 +50,7 @@ _BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hou
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ZoomRequest:
     """What to zoom at."""
 
     at: datetime
@@ -84,14 +73,14 @@ class Zoom:
     scenario: Scenario
     plan: Plan
     hour: Hour
-    asked: Asked
+    asked: ZoomRequest
     seed: int
     share: float
     """Of the fleet and its traffic that was simulated, but for models of few replicas: each has one."""
     replicas: tuple[int, ...]
     """Simulated, by stand."""
-    promises: tuple[Promise, ...]
-    span: Span
+    slos: tuple[LatencySlo, ...]
+    span: ZoomWindow
     arrivals: tuple[Arrivals, ...]
     """By workload."""
     requests: tuple[Request, ...]
@@ -106,18 +95,18 @@ class Zoom:
     """Arrived, finished, refused and in flight at the end, those before and after the hour included."""
 
 
-def zoom(scenario: Scenario, asked: Asked) -> Zoom:
+def zoom(scenario: Scenario, asked: ZoomRequest) -> Zoom:
     """Simulate one hour of one replication, request by request."""
     reuse = Reuse(scenario)
     plan = build_plan(scenario, reuse)
     services, _ = services_of(scenario, {}, reuse)
     for name in sorted({name for (name, _), service in services.items() if service.is_apart}):
         message = "prompts are prefilled by accelerators of their own, which are not simulated request by request"
-        hint = f"zoom with --set clusters.{name}.pools=shared"
-        raise ScenarioError(scenario.document.problem(("clusters", name, "pools"), message, hint))
+        hint = f"zoom with --set clusters.{name}.prefill_decode=colocated"
+        raise ScenarioError(scenario.document.problem(("clusters", name, "prefill_decode"), message, hint))
     seed = plan.seed if asked.seed is None else asked.seed
     run = run_plan(plan, seed, asked.replication)
-    for c, size in enumerate(window_of(run, hour_of(scenario, plan, asked.at))[0].sizes):
+    for c, size in enumerate(window_of(scenario, plan, run, asked.at)[1].sizes):
         if size >= 0:  # a rule has resized it, and its routers hold another pace
             of_cluster = {pair: service for pair, service in services.items() if pair[0] == plan.clusters[c].name}
             services |= resized(scenario, of_cluster, plan.sizes[c][size].nodes, {}, reuse)
@@ -125,7 +114,7 @@ def zoom(scenario: Scenario, asked: Asked) -> Zoom:
     return simulate_hour(scenario, plan, hour, asked, seed)
 
 
-def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, seed: int) -> Zoom:
+def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, seed: int) -> Zoom:
     """Simulate an hour as it stands, request by request."""
     # Every request is kept to the end: looking for garbage among a million of them, again and again, takes a tenth.
     collects = gc.isenabled()
@@ -137,16 +126,16 @@ def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, seed
             gc.enable()
 
 
-def promises_of(scenario: Scenario, plan: Plan) -> tuple[Promise, ...]:
+def slos_of(scenario: Scenario, plan: Plan) -> tuple[LatencySlo, ...]:
     """Return what the router knows of each workload."""
     return tuple(
-        Promise(
+        LatencySlo(
             name=load.name,
             level=load.priority,
             ttft_s=scenario.workloads[load.name].slo.ttft_s,
             tpot_s=scenario.workloads[load.name].slo.tpot_s,
             is_deferrable=load.deadline_h > 0,
-            refuses=scenario.workloads[load.name].on_overload == "refuse",
+            refuses=scenario.workloads[load.name].admission == "reject",
         )
         for load in plan.workloads
     )
@@ -155,26 +144,54 @@ def promises_of(scenario: Scenario, plan: Plan) -> tuple[Promise, ...]:
 class _Simulation:
     """One zoom in progress."""
 
-    def __init__(self, scenario: Scenario, plan: Plan, hour: Hour, asked: Asked, draw: Streams) -> None:
+    def __init__(self, scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, draw: Streams) -> None:
         self.scenario, self.plan, self.hour, self.asked, self.draw = scenario, plan, hour, asked, draw
-        self.promises = promises_of(scenario, plan)
-        self.span = self._span()
+        self.slos = slos_of(scenario, plan)
+        before, after = _BEFORE_MINUTES, _AFTER_MINUTES
+        for slo, lengths in zip(self.slos, hour.lengths, strict=True):
+            if not slo.is_deferrable:  # a reply of thousands of tokens takes minutes, and fills batches as slowly
+                output = scenario.workloads[slo.name].lengths.output
+                longest = output.distribution.quantile(_LONGEST) / output.mean
+                mean_minutes = lengths.output_mean_tokens * slo.tpot_s / BURST_S
+                before = max(before, math.floor(_BEFORE_REPLIES * mean_minutes))
+                after = max(after, math.floor(longest * mean_minutes))
+        self.span = ZoomWindow(before=0 if asked.log is not None else before, minutes=asked.minutes, after=after)
         self.env = simpy.Environment(initial_time=-self.span.before * BURST_S)
-        self.router = Router(self.env, self.promises, plan.by_priority, plan.preferred_utilisation)
+        self.router = RequestRouter(self.env, self.slos, plan.by_priority, plan.preferred_utilisation)
         coming = float(hour.demand_requests_per_s.sum()) * (self.span.before + self.span.minutes) * BURST_S
-        ready = sum(self._ready_requests(w) for w in range(len(plan.workloads)))
-        self.share = sample_share(hour.replica_groups, coming + ready, asked.requests)
-        self.replicas = tuple(max(round(self.share * planned.replicas), 1) for planned in hour.replica_groups)
-        self.shares = [
-            capacity_share(w, hour.replica_groups, self.replicas, self.share) for w in range(len(plan.workloads))
-        ]
-        """Of each workload's traffic that is simulated."""
+        every = range(len(plan.workloads))
+        planned = hour.replica_groups
+        self.share = self._sample_share(coming + sum(map(self._ready_requests, every)))
+        self.replicas = tuple(max(round(self.share * group.replicas), 1) for group in planned)
+        self.shares = [self.share] * len(every)
+        """Of each workload's traffic that is simulated: the share of its capacity. Of a model with few replicas one is
+        simulated at the least: with the fleet's share of its traffic it would idle."""
+        for w in every:
+            serving = [(group, count) for group, count in zip(planned, self.replicas, strict=True) if w in group.served]
+            standing = sum(group.capacity_requests_per_s[w] * group.replicas for group, _ in serving)
+            simulated = sum(group.capacity_requests_per_s[w] * count for group, count in serving)
+            self.shares[w] = simulated / standing if standing > 0.0 else self.share
         allowed = allowed_loads(plan, hour.demand_requests_per_s[:, np.newaxis] * SECONDS_PER_HOUR)[:, 0]
-        self.groups = [
-            self._group(planned, count, float(allowed[planned.cluster]))
-            for planned, count in zip(hour.replica_groups, self.replicas, strict=True)
-        ]
-        self._find_ways()
+        self.groups: list[Group] = []
+        for group, count in zip(planned, self.replicas, strict=True):  # in pools as the scenario's routers have them
+            size = {"cluster": count, "node": group.replicas_per_node, "replica": 1}[scenario.router_pool]
+            pools = max(round(count / size), 1)
+            sizes = [count // pools + (place < count % pools) for place in range(pools)]
+            self.groups.append(
+                Group(
+                    name=f"{plan.clusters[group.cluster].name}/{group.model}/tp{group.accelerators}",
+                    pools=[ReplicaPool(self.router, group.times, size, group.pace_s) for size in sizes],
+                    capacity_requests_per_s=group.capacity_requests_per_s,
+                    allowed_use=float(allowed[group.cluster]),
+                )
+            )
+        self.router.groups = self.groups
+        for w, load in enumerate(plan.workloads):
+            served = [(at.cluster, group) for at, group in zip(planned, self.groups, strict=True) if w in at.served]
+            tiers = [[group for c in tier for at, group in served if at == c] for tier in load.cluster_tiers]
+            self.router.ways[w] = [groups for groups in tiers if groups]
+            self.router.paid_tiers[w] = sum(bool(groups) for groups in tiers[: len(tiers) - load.rented_tiers])
+            self.router.deferred[w] = deque()
         self.open = 0
         """Requests that count and are neither finished nor refused, deferrable work left out."""
         self.all_ended = self.env.event()
@@ -182,60 +199,43 @@ class _Simulation:
         """By group, what it took since the minutes that count began, in seconds of a replica at work."""
         self.backlog_finished = np.zeros(len(plan.workloads), dtype=np.int64)
 
-    def _span(self) -> Span:
-        """Return the minutes to simulate: a reply of thousands of tokens takes minutes, and fills batches as slowly."""
-        before, after = _BEFORE_MINUTES, _AFTER_MINUTES
-        for promise, lengths in zip(self.promises, self.hour.lengths, strict=True):
-            if not promise.is_deferrable:
-                output = self.scenario.workloads[promise.name].tokens.output
-                longest = output.distribution.quantile(_LONGEST) / output.mean
-                mean_minutes = lengths.output_mean_tokens * promise.tpot_s / BURST_S
-                before = max(before, math.floor(_BEFORE_REPLIES * mean_minutes))
-                after = max(after, math.floor(longest * mean_minutes))
-        return Span(before=0 if self.asked.log is not None else before, minutes=self.asked.minutes, after=after)
-
-    def _group(self, planned: ReplicaGroup, count: int, allowed_use: float) -> Group:
-        """Return a stand's replicas in pools as the scenario's routers have them."""
-        size = {"cluster": count, "node": planned.replicas_per_node, "replica": 1}[self.scenario.router_pool]
-        pools = max(round(count / size), 1)
-        sizes = [count // pools + (place < count % pools) for place in range(pools)]
-        name = f"{self.plan.clusters[planned.cluster].name}/{planned.model}/tp{planned.accelerators}"
-        return Group(
-            name=name,
-            pools=[Pool(self.router, planned.times, size, planned.pace_s) for size in sizes],
-            capacity_requests_per_s=planned.capacity_requests_per_s,
-            allowed_use=allowed_use,
-        )
-
-    def _find_ways(self) -> None:
-        """Tell the router which groups may serve a workload, in the order of the policy."""
-        self.router.groups = self.groups
-        for w, load in enumerate(self.plan.workloads):
-            tiers = [
-                [
-                    group
-                    for cluster in tier
-                    for planned, group in zip(self.hour.replica_groups, self.groups, strict=True)
-                    if planned.cluster == cluster and w in planned.served
-                ]
-                for tier in load.cluster_tiers
-            ]
-            self.router.ways[w] = [groups for groups in tiers if groups]
-            paid = len(tiers) - load.rented_tiers
-            self.router.paid_tiers[w] = sum(bool(groups) for groups in tiers[:paid])
-            self.router.deferred[w] = deque()
+    def _sample_share(self, expected_requests: float) -> float:
+        """Return the share of the fleet to simulate, near the wanted one and so that whole replicas match it best."""
+        wanted = self.asked.requests / expected_requests if expected_requests > 0.0 else 1.0
+        busiest = max(self.hour.replica_groups, key=lambda group: group.busy_nodes, default=None)
+        least = max(wanted, LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
+        if least >= 1.0:
+            return 1.0
+        tried = np.linspace(least, min(1.3 * least, 1.0), _TRIED_SHARES)
+        replicas = np.array([group.replicas for group in self.hour.replica_groups], dtype=np.float64)
+        weight = np.array([group.busy_nodes for group in self.hour.replica_groups])
+        exact = tried[:, None] * replicas
+        off = np.abs(np.maximum(np.rint(exact), 1.0) / exact - 1.0) @ (weight / weight.sum())
+        return float(tried[int(np.argmin(off))])
 
     def run(self, seed: int) -> Zoom:
         """Let the hour pass."""
-        arrivals = tuple(self._arrivals(w) for w in range(len(self.plan.workloads)))
+        names = [load.name for load in self.plan.workloads]
+        replayed = self.asked.log_workload or names[0]
+        if self.asked.log is not None and replayed not in names:
+            hint = nearest(replayed, names) or f"there are {', '.join(names)}"
+            raise ScenarioError(Problem(path="--workload", message=f"there is no workload {replayed!r}", hint=hint))
+        arrivals = []
+        for w, (name, lengths, share) in enumerate(zip(names, self.hour.lengths, self.shares, strict=True)):
+            if self.asked.log is not None and name == replayed:
+                arrivals.append(replay(self.asked.log, lengths, self.span, share, self.draw(f"zoom/{name}/log")))
+            else:
+                rates = (float(self.hour.demand_requests_per_s[w]), share)
+                workload = self.scenario.workloads[name]
+                arrivals.append(draw_arrivals(workload, rates, lengths, self.span, name, self.draw))
         requests, counted = self._requests(arrivals)
         self.router.on_end = self._on_end
         self.env.process(self._arrive(requests))
         for breakdown in self.hour.breakdowns:
-            self._break(breakdown)
+            self.env.process(self._break(breakdown))
         seconds = np.zeros((self.asked.minutes * 60, len(self.groups), 3))
         self.env.process(self._watch(seconds))
-        self.open = sum(not self.promises[request.workload].is_deferrable for request in counted)
+        self.open = sum(not self.slos[request.workload].is_deferrable for request in counted)
         end_s = (self.span.minutes + self.span.after) * BURST_S
         if self.open:
             last = self.env.timeout(end_s - self.env.now)
@@ -246,6 +246,13 @@ class _Simulation:
         counts = (router.arrived, router.done, router.refused, router.in_flight)
         if counts[0] != sum(counts[1:]):
             raise ConservationError(f"requests: {counts[0]} arrived, {counts[1:]} finished, refused or in flight")
+        # What the work taken in the minutes counted takes of each cluster's accelerators, by what the hourly model has
+        # them sustain, so that the two compare.
+        work, size = np.zeros((2, len(self.plan.clusters)))
+        for planned, count, work_s in zip(self.hour.replica_groups, self.replicas, self.work_s, strict=True):
+            work[planned.cluster] += work_s * planned.accelerators
+            size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
+        utilisation = np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0)
         return Zoom(
             scenario=self.scenario,
             plan=self.plan,
@@ -254,61 +261,37 @@ class _Simulation:
             seed=seed,
             share=self.share,
             replicas=self.replicas,
-            promises=self.promises,
+            slos=self.slos,
             span=self.span,
-            arrivals=arrivals,
+            arrivals=tuple(arrivals),
             requests=tuple(counted),
             seconds=seconds,
-            utilisation_fraction=self._utilisation(),
+            utilisation_fraction=utilisation,
             backlog_finished=self.backlog_finished,
             counts=counts,
         )
 
-    def _arrivals(self, w: int) -> Arrivals:
-        """Return a workload's requests: drawn, or those of the log."""
-        load, lengths = self.plan.workloads[w], self.hour.lengths[w]
-        if self.asked.log is not None and load.name == self._log_workload():
-            return replay(self.asked.log, lengths, self.span, self.shares[w], self.draw(f"zoom/{load.name}/log"))
-        requests_per_s = float(self.hour.demand_requests_per_s[w])
-        rate = HourRate(workload=load.name, requests_per_s=requests_per_s, share=self.shares[w])
-        return draw_arrivals(self.scenario.workloads[load.name], rate, lengths, self.span, self.draw)
-
-    def _log_workload(self) -> str:
-        names = [load.name for load in self.plan.workloads]
-        wanted = self.asked.log_workload or names[0]
-        if wanted not in names:
-            hint = nearest(wanted, names) or f"there are {', '.join(names)}"
-            raise ScenarioError(Problem(path="--workload", message=f"there is no workload {wanted!r}", hint=hint))
-        return wanted
-
     def _requests(self, arrivals: Sequence[Arrivals]) -> tuple[list[Request], list[Request]]:
-        """Return all requests in order of arrival, the backlog first, and those of them that count."""
-        rows = []
+        """Return all requests in order of arrival, the backlog first, and those of them that count.
+
+        The backlog is deferrable work that lies ready when the simulation begins, with lengths of the hour's own.
+        """
+        rows, start_s = [], -self.span.before * BURST_S
         for w, coming in enumerate(arrivals):
-            level = self.promises[w].level
+            level = self.slos[w].level
             lot = self.draw(f"zoom/{self.plan.workloads[w].name}/lot").random(coming.times_s.size)
             columns = (coming.prompt_tokens, coming.cached_tokens, coming.output_tokens)
-            lengths = zip(*(column.tolist() for column in columns), strict=True)
+            lengths = list(zip(*(column.tolist() for column in columns), strict=True))
             rows += [
                 (time_s, w, level, length, place)
                 for time_s, length, place in zip(coming.times_s.tolist(), lengths, lot.tolist(), strict=True)
             ]
-            rows += self._backlog(w, coming)
+            ready = int(self._ready_requests(w) * self.shares[w]) if lengths else 0
+            rows += [(start_s - 1e-6, w, level, lengths[n % len(lengths)], 0.0) for n in range(ready)]
         rows.sort(key=lambda row: (row[0], row[1]))
         requests = [Request(n, w, level, time_s, length, lot) for n, (time_s, w, level, length, lot) in enumerate(rows)]
         end_s = self.asked.minutes * BURST_S
         return requests, [request for request in requests if 0.0 <= request.arrived_s < end_s]
-
-    def _backlog(self, w: int, coming: Arrivals) -> list[tuple[float, int, int, tuple[int, int, int], float]]:
-        """Return deferrable work that lies ready when the simulation begins, with lengths of the hour's own."""
-        count = int(self._ready_requests(w) * self.shares[w])
-        if not count or not coming.times_s.size:
-            return []
-        pick = np.arange(count) % coming.times_s.size
-        columns = (coming.prompt_tokens[pick], coming.cached_tokens[pick], coming.output_tokens[pick])
-        start_s = -self.span.before * BURST_S
-        level = self.promises[w].level
-        return [(start_s - 1e-6, w, level, length, 0.0) for length in zip(*(c.tolist() for c in columns), strict=True)]
 
     def _ready_requests(self, w: int) -> float:
         """Return how much deferrable work of the whole fleet lies ready: no more than could be served."""
@@ -325,24 +308,13 @@ class _Simulation:
 
     def _on_end(self, request: Request) -> None:
         """Count down the requests that matter; the last ends the simulation."""
-        deferrable = self.promises[request.workload].is_deferrable
+        deferrable = self.slos[request.workload].is_deferrable
         if request.arrived_s < 0.0 and deferrable and 0.0 <= self.env.now < self.asked.minutes * BURST_S:
             self.backlog_finished[request.workload] += 1
         if not deferrable and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S:
             self.open -= 1
             if self.open == 0:
                 self.all_ended.succeed()
-
-    def _utilisation(self) -> Floats:
-        """Return the share of each cluster's simulated accelerators that work taken in the minutes counted takes.
-
-        By what the hourly model has them sustain, so that the two compare.
-        """
-        work, size = np.zeros((2, len(self.plan.clusters)))
-        for planned, count, work_s in zip(self.hour.replica_groups, self.replicas, self.work_s, strict=True):
-            work[planned.cluster] += work_s * planned.accelerators
-            size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
-        return np.asarray(np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0))
 
     def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
         """Write down queue, batch and cache at every second, and at the end what was taken."""
@@ -363,46 +335,31 @@ class _Simulation:
             yield self.env.timeout(1.0)
             self.work_s = [group.work_s - was for group, was in zip(self.groups, before_s, strict=True)]
 
-    def _break(self, breakdown: Breakdown) -> None:
-        """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold."""
+    def _break(self, breakdown: Breakdown) -> Generator[simpy.Event, Any, None]:
+        """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold.
+
+        Which replicas a failing node carries is drawn by the nodes of each stand.
+        """
+        planned, hit = self.hour.replica_groups, list[tuple[ReplicaPool, int]]()
         if breakdown.cluster is None:
-            dark = [g for g, at in enumerate(self.hour.replica_groups) if not self.plan.clusters[at.cluster].is_hosted]
-            hit = [(self.groups[g], place) for g in dark for place in range(self.replicas[g])]
-        else:
+            for g, at in enumerate(planned):
+                hit += [] if self.plan.clusters[at.cluster].is_hosted else _places(self.groups[g])
+        elif there := [g for g, at in enumerate(planned) if at.cluster == breakdown.cluster]:
             generator = self.draw(f"zoom/breakdown/{breakdown.cluster}/{breakdown.start_s:.3f}")
-            hit = self._struck(breakdown, generator)
-        self.env.process(self._go_down(breakdown, hit))
-
-    def _struck(self, breakdown: Breakdown, generator: np.random.Generator) -> list[tuple[Group, int]]:
-        """Return the simulated replicas among those that a failing node carries, drawn by the nodes of each stand."""
-        there = [g for g, planned in enumerate(self.hour.replica_groups) if planned.cluster == breakdown.cluster]
-        if not there:
-            return []
-        sizes = np.array(
-            [self.hour.replica_groups[g].replicas * self.hour.replica_groups[g].accelerators for g in there],
-            dtype=float,
-        )
-        g = there[int(generator.choice(len(there), p=sizes / sizes.sum()))]
-        planned = self.hour.replica_groups[g]
-        first = int(generator.integers(planned.replicas))
-        count = max(breakdown.accelerators // planned.accelerators, 1)
-        return [(self.groups[g], place) for place in range(first, min(first + count, self.replicas[g]))]
-
-    def _go_down(self, breakdown: Breakdown, hit: list[tuple[Group, int]]) -> Generator[simpy.Event, Any, None]:
+            sizes = np.array([float(planned[g].replicas * planned[g].accelerators) for g in there])
+            g = there[int(generator.choice(len(there), p=sizes / sizes.sum()))]
+            first = int(generator.integers(planned[g].replicas))
+            count = max(breakdown.accelerators // planned[g].accelerators, 1)
+            hit = _places(self.groups[g])[first : first + count]
         yield self.env.timeout(max(breakdown.start_s - self.env.now, 0.0))
-        places = [_place(group, number) for group, number in hit]
-        for pool, place in places:
+        for pool, place in hit:
             pool.fail(place)
         if math.isfinite(breakdown.end_s):
             yield self.env.timeout(max(breakdown.end_s - self.env.now, 0.0))
-            for pool, place in places:
+            for pool, place in hit:
                 pool.repair(place)
 
 
-def _place(group: Group, number: int) -> tuple[Pool, int]:
-    """Return the pool and place of a group's replica by its number."""
-    for pool in group.pools:
-        if number < len(pool.replicas):
-            return pool, number
-        number -= len(pool.replicas)
-    raise IndexError(number)
+def _places(group: Group) -> list[tuple[ReplicaPool, int]]:
+    """Return the pool and place of each of a group's replicas, in order."""
+    return [(pool, place) for pool in group.pools for place in range(len(pool.replicas))]

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from planner.arrays import Bools, Cents, Floats
+from planner.arrays import Cents, Floats
 from planner.engine.driver import Run
 from planner.engine.hourly import Rented
 from planner.engine.log import ChangeLog
-from planner.finance import depreciation
-from planner.finance.depreciation import Cohorts, DepreciationSchedule, TaxRules
-from planner.finance.financing import LoanTerms, colocation_usd, loan_schedule, yearly_cost_usd
-from planner.finance.ledger import (
-    CAPEX_ACCOUNTS,
-    Account,
-    Ledger,
-    LedgerBuilder,
-    LedgerLabels,
-    Position,
-    cents,
-    series_cents,
-    split_cents,
-    usd,
-)
+from planner.finance import depreciation, ledger
+from planner.finance.depreciation import DepreciationSchedule, TaxRules
+from planner.finance.financing import LoanTerms, loan_schedule, yearly_cost_usd
+from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Ledger, Position, series_cents, split_cents, usd
 from planner.finance.statements import check_positions, monthly_statements
 from planner.finance.tariffs import carbon_cost_usd, demand_charges_of_peaks_usd, operational_kg
 from planner.plan.parts import Headcount
@@ -38,22 +27,6 @@ from planner.units import MILLION, MONTHS_PER_YEAR
 
 MOST_LOAD = 0.9
 """Load of a queue beyond which it is named; with one server waits are then nine times the work (M/M/1)."""
-
-
-def energy_usd(plan: Plan, run: Run, monthly: Monthly) -> tuple[Floats, Floats]:
-    """Return the cost of IT energy and of cooling, shape (months, clusters) each.
-
-    Cooling (and distribution) belongs to the site; clusters bear it in proportion to their IT energy, or to rated power
-    where a month has none. Machines at a provider's draw none of the site's.
-    """
-    prices = plan.money.power
-    if prices.hourly_usd_per_kwh is None:
-        price = prices.monthly_usd_per_kwh[:, None]
-        return monthly.it_kwh * price, (monthly.facility_kwh - monthly.it_kwh) * price
-    hourly, starts = prices.hourly_usd_per_kwh, plan.month_edges_h[:-1]
-    it = np.add.reduceat(joined("it_kw", run.windows) * hourly, starts, axis=-1).T
-    site = np.add.reduceat(joined("facility_kw", run.windows) * hourly, starts)
-    return it, (site - it.sum(axis=1))[:, None] * shares_of_power(plan, monthly.it_kwh)
 
 
 def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats) -> Floats:
@@ -96,24 +69,6 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
     return warnings
 
 
-def spares_usd(plan: Plan, run: Run) -> Floats:
-    """Return the spare parts bought with each delivery, as the stock grows with it, shape (months, clusters).
-
-    The stock of machines owned before the start is owned with them.
-    """
-    cost = np.zeros((plan.months.period_count, len(plan.clusters)))
-    nodes, stock = [0] * len(plan.clusters), [0] * len(plan.clusters)
-    for purchase in sorted(run.log.purchases):
-        index = purchase.cluster
-        nodes[index] += purchase.nodes
-        wanted = plan.reliability.spares.number(nodes[index] * plan.clusters[index].accelerators_per_node, nodes[index])
-        if purchase.time_h >= 0:
-            month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
-            cost[month, index] += (wanted - stock[index]) * plan.money.upkeep.part_usd[index]
-        stock[index] = wanted
-    return cost
-
-
 def rma_usd(plan: Plan, run: Run) -> Floats:
     """Return freight of every hard failure's part, and the part itself once the warranty is over.
 
@@ -138,37 +93,22 @@ def rma_usd(plan: Plan, run: Run) -> Floats:
 class _Books:
     """The ledger in the making, what it is made of, and what tax needs to know of it."""
 
-    def __init__(
-        self, plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None
-    ) -> None:
-        self.plan, self.run, self.monthly, self.cohorts, self.rented = plan, run, monthly, cohorts, rented
-        self.assets = purchases.assets_of(plan, cohorts) if cohorts else None
+    def __init__(self, plan: Plan, cohorts: tuple[Cohort, ...]) -> None:
+        self.plan, self.cohorts = plan, cohorts
         self.owner = np.array([cohort.cluster for cohort in cohorts], dtype=np.intp)
+        self.is_leased = np.array([plan.clusters[c].lease is not None for c in self.owner], dtype=bool)[:, None]
+        """Whether each cohort is under a finance lease, shape (cohorts, 1)."""
         self.months = np.arange(plan.months.period_count)
-        self.nodes = monthly.present_node_h / plan.months.period_hours[:, None]
-        """On site, averaged over each month, shape (months, clusters)."""
-        by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])
-        self.paid_node_h = np.where(by_the_hour, monthly.busy_node_h, monthly.present_node_h)
-        """Node-hours that are paid for, shape (months, clusters): all, or by the hour those at work."""
         clusters = tuple(cluster.name for cluster in plan.clusters)
         names = tuple(cohort.name for cohort in cohorts)
-        self.builder = LedgerBuilder(LedgerLabels(months=plan.months.labels, clusters=clusters, cohorts=names))
+        labels = ledger.LedgerLabels(months=plan.months.labels, clusters=clusters, cohorts=names)
+        self.builder = ledger.LedgerBuilder(labels)
         self.running_cents = np.zeros(self.months.size, dtype=np.int64)
         """Costs less income of each month that are deducted from taxable income as they are paid."""
         self.written_off_cents = np.zeros(self.months.size, dtype=np.int64)
         """Book depreciation and losses on disposal of each month."""
-        self.running_usd: list[tuple[Account, Floats]] = []
-        """What was posted month by month, before it was rounded to cents."""
-
-    def post(self, account: Account, amount_usd: Floats) -> None:
-        """Post a monthly series for every cluster, shape (months, clusters), or one of the whole site, (months,)."""
-        posted = series_cents(amount_usd)
-        self.running_usd.append((account, amount_usd))
-        if posted.ndim == 1:
-            self.builder.post(account, posted, month=self.months)
-        else:
-            self.builder.post_clusters(account, posted)
-        self.running_cents += posted.reshape(self.months.size, -1).sum(axis=1)
+        self.held: dict[Position, Cents] = {}
+        """What is owned and owed by month and cluster, the site as a whole last."""
 
     def by_cluster(self, by_cohort: Cents) -> Cents:
         """Sum a table of shape (cohorts, months) by cluster, shape (months, clusters + 1); the whole site has none."""
@@ -176,56 +116,42 @@ class _Books:
         np.add.at(table, self.owner, by_cohort)
         return table.T
 
-    @property
-    def is_leased(self) -> Bools:
-        """Whether each cohort is under a finance lease, shape (cohorts, 1)."""
-        return np.array([self.plan.clusters[cohort.cluster].lease is not None for cohort in self.cohorts])[:, None]
 
-
-def write_ledger(
-    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None = None
-) -> Ledger:
+def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented) -> Ledger:
     """Post every account of a run."""
-    books = _Books(plan, run, monthly, cohorts, rented)
-    schedule = _post_capital(books, books.assets) if books.assets else None
-    held = _post_leases(books, schedule) if schedule else {}
-    held |= _post_orders(books, purchases.order_payments(plan, run.log))
-    building = purchases.building_of(plan)
+    books, building, opening_book = _Books(plan, cohorts), purchases.building_of(plan), np.zeros(0, dtype=np.int64)
+    if cohorts:
+        schedule = depreciation.depreciate(purchases.assets_of(plan, cohorts), plan.months.edge_coordinates)
+        opening_book = schedule.opening_book_cents
+        _post_capital(books, schedule)
+        _post_leases(books, schedule)
+        if plan.money.capital.loan is not None:
+            _post_loan(books, schedule, plan.money.capital.loan)
+    _post_orders(books, purchases.order_payments(plan, run.log))
     if building is not None:
-        held |= _post_building(books, building)
-    _post_running(books)
+        _post_building(books, building, _provisioned_kw(plan, monthly))
+    for account, amount_usd in running_usd(plan, run, monthly, cohorts, rented):
+        posted = series_cents(amount_usd)
+        if posted.ndim == 1:
+            books.builder.post(account, posted, month=books.months)
+        else:
+            books.builder.post_clusters(account, posted)
+        books.running_cents += posted.reshape(books.months.size, -1).sum(axis=1)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax, building)
-    if schedule is not None:
-        held[Position.HARDWARE] = books.by_cluster(schedule.closing_book_cents) - held[Position.RIGHT_OF_USE]
-        if plan.money.capital.loan is not None:
-            held[Position.LOANS] = _post_loan(books, schedule, plan.money.capital.loan)
-    ledger = books.builder.build()
-    ledger.check(schedule.opening_book_cents if schedule else 0)
-    check_books(plan, run, monthly, cohorts, ledger)
-    check_positions(monthly_statements(ledger, purchases.opening_of(plan, cohorts, run.log)), held)
-    return ledger
+    written = books.builder.build()
+    written.check(opening_book)
+    check_books(plan, run, monthly, cohorts, written)
+    check_positions(monthly_statements(written, purchases.opening_of(plan, cohorts, run.log)), books.held)
+    return written
 
 
-def running_usd(
-    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented | None = None
-) -> list[tuple[Account, Floats]]:
-    """Return what a ledger holds of each month before rounding to cents, in the order of its posting.
-
-    A table has shape (months, clusters); what belongs to the site as a whole has (months,).
-    """
-    books = _Books(plan, run, monthly, cohorts, rented)
-    _post_running(books)
-    return books.running_usd
-
-
-def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
-    """Post purchases, depreciation, disposals, the charge for capital and the end value; return the schedule."""
+def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
+    """Post purchases, depreciation, disposals, the charge for capital and the end value."""
     plan, cohorts, builder, owner = books.plan, books.cohorts, books.builder, books.owner
-    capital, places = plan.money.capital, np.arange(len(books.cohorts))
-    schedule = depreciation.depreciate(assets, plan.months.edge_coordinates)
+    capital, places = plan.money.capital, np.arange(len(cohorts))
     entered = (schedule.acquired_cents > 0) & ~books.is_leased
-    parts = split_cents(cents(assets.cost_usd), shares(purchases.parts_usd(cohorts)))
+    parts = split_cents(purchases.cost_cents(cohorts), shares(purchases.parts_usd(cohorts)))
     charge_usd = depreciation.capital_charge_usd(schedule, capital.discount_rate_per_year)
     taxed = series_cents(depreciation.property_tax_usd(schedule, capital.property_tax_fraction_per_year), axis=1)
     for account, amount in (
@@ -243,14 +169,10 @@ def _post_capital(books: _Books, assets: Cohorts) -> DepreciationSchedule:
     builder.post(Account.RESIDUAL_VALUE, -value, month=books.months[-1], cluster=owner, cohort=places)
     kept = purchases.opening_value_cents(plan, cohorts, plan.money.market.tax)
     builder.post(Account.OPENING_VALUE, kept, month=0, cluster=owner, cohort=places)
-    return schedule
 
 
-def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) -> Cents:
-    """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it.
-
-    Return what is owed by month and cluster, the site as a whole last.
-    """
+def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) -> None:
+    """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it."""
     loan = loan_schedule(terms, books.by_cluster(np.where(books.is_leased, 0, schedule.acquired_cents))[:, :-1])
     interest = loan.interest_cents + loan.fee_cents
     books.builder.post_clusters(Account.LOAN_DRAWN, -loan.drawn_cents)
@@ -259,47 +181,46 @@ def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) 
     if (rules := books.plan.money.market.tax) is not None:
         saved = series_cents(usd(interest.sum(axis=1)) * rules.rate_fraction)
         books.builder.post(Account.TAX_ON_INTEREST, -saved, month=books.months)
-    return np.pad(loan.balance_cents, ((0, 0), (0, 1)))
+    books.held[Position.LOANS] = np.pad(loan.balance_cents, ((0, 0), (0, 1)))
 
 
-def _post_leases(books: _Books, schedule: DepreciationSchedule) -> dict[Position, Cents]:
+def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
     """Post finance leases: the right of use and the debt, payments, and the charge for capital that is the lessor's.
 
-    Return what is held of either by month and cluster, the site as a whole last. The right of use is written off as the
-    cohort is; each month's part of it, and what is left when it is bought out, goes over to hardware first.
+    The right of use is written off as the cohort is; each month's part of it, and what is left when it is bought out,
+    goes over to hardware first.
     """
     plan, builder, months = books.plan, books.builder, books.months
     growth = np.log1p(plan.money.capital.discount_rate_per_year) / MONTHS_PER_YEAR
     right = np.zeros_like(schedule.acquired_cents)
-    owed = np.zeros((len(plan.clusters) + 1, months.size), dtype=np.int64)
+    owed = np.zeros((months.size, len(plan.clusters) + 1), dtype=np.int64)
     for lease in purchases.leases_of(plan, books.cohorts):
         drawn, booked, cluster = schedule.acquired_cents[lease.rows], lease.schedule, lease.cluster
         kept = (months < booked.ends) | (not lease.terms.is_bought)
         right[lease.rows] = np.where(kept, schedule.closing_book_cents[lease.rows], 0)
-        owed[cluster] += booked.balance_cents
+        owed[:, cluster] += booked.balance_cents
         builder.post(Account.LEASE_STARTED, drawn, month=months, cluster=cluster, cohort=lease.rows[:, None])
         carried = np.append(0, booked.balance_cents[:-1]) + drawn.sum(axis=0)
         lent = usd(carried) * np.expm1(growth * schedule.held_months[lease.rows[0]])
-        end_debt = booked.balance_cents[-1:] * lease.terms.is_bought
-        for account, amount, month in (
-            (Account.LEASE_PRINCIPAL, booked.principal_cents, months),
-            (Account.LEASE_INTEREST, booked.interest_cents, months),
-            (Account.EXIT_FEES, booked.exit_fee_cents, months),
-            (Account.OTHER_CAPITAL, -series_cents(lent), months),
-            (Account.LEASE_OWED, end_debt, months[-1:]),
+        for account, amount in (
+            (Account.LEASE_PRINCIPAL, booked.principal_cents),
+            (Account.LEASE_INTEREST, booked.interest_cents),
+            (Account.EXIT_FEES, booked.exit_fee_cents),
+            (Account.OTHER_CAPITAL, -series_cents(lent)),
         ):
-            builder.post(account, amount, month=month, cluster=cluster)
+            builder.post(account, amount, month=months, cluster=cluster)
+        if lease.terms.is_bought:
+            builder.post(Account.LEASE_OWED, booked.balance_cents[-1], month=months[-1], cluster=cluster)
         books.running_cents += booked.interest_cents + booked.exit_fee_cents
     used = np.where(books.is_leased, schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
     builder.post_cohorts(Account.LEASE_USED, used, books.owner)
-    return {Position.RIGHT_OF_USE: books.by_cluster(right), Position.LEASES: owed.T}
+    right_of_use = books.by_cluster(right)
+    hardware = books.by_cluster(schedule.closing_book_cents) - right_of_use
+    books.held |= {Position.HARDWARE: hardware, Position.RIGHT_OF_USE: right_of_use, Position.LEASES: owed}
 
 
-def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, Cents]:
-    """Post deposits and milestones of orders; return what is open of them by month and cluster, the site last.
-
-    What is lost with a cancelled delivery is set off too, and is an exit fee.
-    """
+def _post_orders(books: _Books, orders: OrderPayments) -> None:
+    """Post deposits and milestones of orders; what is lost with a cancelled delivery is set off too, an exit fee."""
     plan, clusters, balance = books.plan, np.arange(len(books.plan.clusters)), orders.balance_cents(books.plan)
     lost = orders.by_period(plan, orders.settled_months, np.where(orders.is_lost, orders.amount_cents, 0))
     for account, amount in (
@@ -311,13 +232,13 @@ def _post_orders(books: _Books, orders: OrderPayments) -> dict[Position, Cents]:
         books.builder.post_clusters(account, amount)
     books.running_cents += lost.sum(axis=1)
     books.builder.post(Account.OPENING_VALUE, balance[0], month=0, cluster=clusters)
-    books.builder.post(Account.ORDER_BALANCE, -balance[-1], month=plan.months.period_count - 1, cluster=clusters)
-    return {Position.DEPOSITS: np.pad(balance[1:], ((0, 0), (0, 1)))}
+    books.builder.post(Account.ORDER_BALANCE, -balance[-1], month=books.months[-1], cluster=clusters)
+    books.held[Position.DEPOSITS] = np.pad(balance[1:], ((0, 0), (0, 1)))
 
 
-def _post_building(books: _Books, building: BuildingBooks) -> dict[Position, Cents]:
-    """Post an owned building and what clusters are charged for it; return its book value, all of it the site's."""
-    plan, builder, months, schedule = books.plan, books.builder, books.months, building.schedule
+def _post_building(books: _Books, building: BuildingBooks, kw: Floats) -> None:
+    """Post an owned building, all of it the site's, and what clusters are charged for it by their provisioned power."""
+    builder, months, schedule = books.builder, books.months, building.schedule
     for account, amount in (
         (Account.CAPEX_BUILDING, schedule.acquired_cents[0]),
         (Account.BUILDING_DEPRECIATION, schedule.depreciation_cents[0]),
@@ -328,78 +249,112 @@ def _post_building(books: _Books, building: BuildingBooks) -> dict[Position, Cen
         builder.post(account, amount, month=months)
     books.written_off_cents += schedule.depreciation_cents[0]
     books.running_cents += building.property_tax_cents + building.upkeep_cents
-    builder.post(Account.RESIDUAL_VALUE, -building.value_cents[-1:], month=months[-1:])
-    builder.post(Account.OPENING_VALUE, np.array([building.after_tax_cents(plan.money.market.tax)]), month=0)
-    kw = _provisioned_kw(books)
+    builder.post(Account.RESIDUAL_VALUE, -building.value_cents[-1], month=months[-1])
+    builder.post(Account.OPENING_VALUE, building.after_tax_cents(books.plan.money.market.tax), month=0)
     used = kw.sum(axis=1) > 0  # an empty building is nobody's but the site's
     charged = np.zeros(kw.shape, dtype=np.int64)
     charged[used] = split_cents(building.cost_cents[used], kw[used] / kw[used].sum(axis=1, keepdims=True))
     builder.post_clusters(Account.SPACE, charged)
     builder.post(Account.SPACE, -charged.sum(axis=1), month=months)
-    return {Position.BUILDING: np.pad(schedule.closing_book_cents.T, ((0, 0), (len(plan.clusters), 0)))}
+    books.held[Position.BUILDING] = np.pad(schedule.closing_book_cents.T, ((0, 0), (kw.shape[1], 0)))
 
 
-def _provisioned_kw(books: _Books) -> Floats:
+def _provisioned_kw(plan: Plan, monthly: Monthly) -> Floats:
     """Return the nameplate of the nodes at the site, averaged over each month, shape (months, clusters)."""
-    nameplate = np.array([cluster.nameplate_kw for cluster in books.plan.clusters])
-    return np.asarray(books.nodes * books.plan.on_site * nameplate, dtype=np.float64)
+    nameplate = np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    nodes = monthly.present_node_h / plan.months.period_hours[:, None]
+    return np.asarray(nodes * plan.on_site * nameplate, dtype=np.float64)
 
 
-def _post_running(books: _Books) -> None:
-    """Post what runs through the months: power, upkeep, rent, and what is sold."""
-    _post_power(books)
-    _post_upkeep(books)
-    _post_rent(books)
-    _post_market(books)
+def running_usd(
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented
+) -> Iterator[tuple[Account, Floats]]:
+    """Yield what runs through the months before it is rounded to cents: power, upkeep, rent, and what is sold.
+
+    A table has shape (months, clusters); what belongs to the site as a whole has (months,).
+    """
+    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])
+    paid_node_h = np.where(by_the_hour, monthly.busy_node_h, monthly.present_node_h)  # by the hour, those at work
+    yield from _power_usd(plan, run, monthly)
+    yield from _upkeep_usd(plan, run, monthly, cohorts, paid_node_h)
+    rent, fees = np.zeros_like(paid_node_h), np.zeros_like(paid_node_h)
+    for index, cluster in enumerate(plan.clusters):
+        if cluster.rent is not None:
+            rent[:, index] = paid_node_h[:, index] * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
+            if cluster.rent.exit_usd_per_accelerator > 0:
+                month = int(plan.months.period_of_hour(np.array(cluster.retire_h)))
+                accelerators = cluster.nodes * cluster.accelerators_per_node
+                fees[month, index] = accelerators * cluster.rent.exit_usd_per_accelerator
+    yield from ((account, paid) for account, paid in ((Account.RENT, rent), (Account.EXIT_FEES, fees)) if paid.any())
+    market, extra = plan.money.market, rented.requests
+    if market.sla_credit_usd_per_million_tokens > 0:
+        missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, extra))
+        settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
+        allowed = (1.0 - market.sla_objective_fraction) * settled
+        beyond = (np.maximum(missed - allowed, 0.0) * plan.tokens_per_request).sum(axis=1)
+        yield Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens
+    if market.burst is not None:
+        yield Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h
+    if market.token_price is not None:
+        per_request = plan.request_usd(market.token_price)
+        yield Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2)
+        if extra.any():
+            yield Account.REVENUE, -(extra * per_request).sum(axis=1)
 
 
-def _post_power(books: _Books) -> None:
-    """Post energy, cooling, demand charges, space and carbon; the demand charge is borne like energy."""
-    plan, power, monthly = books.plan, books.plan.money.power, books.monthly
-    energy, cooling = energy_usd(plan, books.run, monthly)
-    books.post(Account.ENERGY, energy)
-    books.post(Account.COOLING, cooling)
+def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account, Floats]]:
+    """Yield energy, cooling, demand charges, space and carbon.
+
+    Cooling (and distribution) belongs to the site; clusters bear it, and the demand charge, in proportion to their IT
+    energy, or to rated power where a month has none. Machines at a provider's draw none of the site's.
+    """
+    power, starts, share = plan.money.power, plan.month_edges_h[:-1], shares_of_power(plan, monthly.it_kwh)
+    if (hourly := power.hourly_usd_per_kwh) is None:
+        price = power.monthly_usd_per_kwh[:, None]
+        energy, cooling = monthly.it_kwh * price, (monthly.facility_kwh - monthly.it_kwh) * price
+    else:
+        energy = np.add.reduceat(joined("it_kw", run.windows) * hourly, starts, axis=-1).T
+        site = np.add.reduceat(joined("facility_kw", run.windows) * hourly, starts)
+        cooling = (site - energy.sum(axis=1))[:, None] * share
+    yield Account.ENERGY, energy
+    yield Account.COOLING, cooling
     if power.tariff.demand_charge_usd_per_kw_month > 0:
         charge = demand_charges_of_peaks_usd(power.tariff, plan.months, monthly.peak_facility_kw)
-        books.post(Account.DEMAND_CHARGE, charge[:, None] * shares_of_power(plan, monthly.it_kwh))
-    rent, rise = power.colocation_usd_per_kw_month, power.colocation_escalator_per_year
-    books.post(Account.COLOCATION, colocation_usd(_provisioned_kw(books), rent, plan.months, rise))
+        yield Account.DEMAND_CHARGE, charge[:, None] * share
+    rent, rise = power.colocation_usd_per_kw_month * MONTHS_PER_YEAR, power.colocation_escalator_per_year
+    yield Account.COLOCATION, yearly_cost_usd(_provisioned_kw(plan, monthly), rent, plan.months, rise)
     if power.carbon_usd_per_tonne.any():
         emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
-        books.post(Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None]))
+        yield Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None])
 
 
-def _capital_in_service_usd(books: _Books) -> Floats:
-    """Return what the machines in service cost when they were bought, averaged over each month.
-
-    Σ over cohorts of cost · nodes in service / nodes, shape (months, clusters): each order at its own price, and what
-    is leased at what it costs new.
-    """
-    capital = np.zeros((books.months.size, len(books.plan.clusters)))
-    if books.assets is not None:
-        nodes = np.array([cohort.nodes for cohort in books.cohorts])
-        serving = purchases.nodes_in_service(books.plan, books.cohorts) / nodes[:, None]
-        new = [sum(cluster.leased_prices_usd or (np.nan,)) for cluster in books.plan.clusters]
-        cost = np.array(new)[books.owner] * nodes
-        np.add.at(capital.T, books.owner, np.where(np.isnan(cost), books.assets.cost_usd, cost)[:, None] * serving)
-    return capital
-
-
-def _post_upkeep(books: _Books) -> None:
-    """Post maintenance, insurance, people, contracts, spares and parts.
+def _upkeep_usd(
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], paid_node_h: Floats
+) -> Iterator[tuple[Account, Floats]]:
+    """Yield maintenance, insurance, people, contracts, spares and parts.
 
     People are there for all machines that may serve, support and licences are paid as the machines are: for those that
-    are rented by the hour, in the hours that they are.
+    are rented by the hour, in the hours that they are. Maintenance and insurance go with what the machines in service
+    cost when they were bought, Σ over cohorts of cost · nodes in service / nodes: each order at its own price, and what
+    is leased at what it costs new. The spare parts of a delivery are bought with it, as the stock grows; the stock of
+    machines owned before the start is owned with them.
     """
-    plan, run, grid, upkeep = books.plan, books.run, books.plan.months, books.plan.money.upkeep
-    capital, accelerators = _capital_in_service_usd(books), books.nodes * plan.accelerators_per_node
+    grid, upkeep, reliability, per_node = plan.months, plan.money.upkeep, plan.reliability, plan.accelerators_per_node
+    capital, spares = (np.zeros(paid_node_h.shape) for _ in range(2))
+    if cohorts:
+        nodes, owner = (np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("nodes", "cluster"))
+        serving = purchases.nodes_in_service(plan, cohorts) / nodes[:, None]
+        new = np.array([sum(cluster.leased_prices_usd or (np.nan,)) for cluster in plan.clusters])[owner] * nodes
+        cost = np.where(np.isnan(new), usd(purchases.cost_cents(cohorts)), new)
+        np.add.at(capital.T, owner, cost[:, None] * serving)
+    accelerators = monthly.present_node_h / grid.period_hours[:, None] * per_node
     engineers = np.zeros_like(accelerators)
     for team in plan.software.teams:
         engineers += people(plan, run.log, team.engineers, team.clusters, accelerators)
     staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
     here = np.flatnonzero(plan.on_site)
-    crews = people(plan, run.log, plan.reliability.crews, here.tolist(), accelerators) * bool(here.size)
-    paid = books.paid_node_h / grid.period_hours[:, None] * plan.accelerators_per_node
+    crews = people(plan, run.log, reliability.crews, here.tolist(), accelerators) * bool(here.size)
+    paid = paid_node_h / grid.period_hours[:, None] * per_node
     for account, quantity, price, rise in (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
@@ -410,48 +365,22 @@ def _post_upkeep(books: _Books) -> None:
         (Account.OPERATIONS_STAFF, crews, upkeep.crew_usd_per_year, upkeep.escalator_per_year),
     ):
         if price and quantity.any():
-            books.post(account, yearly_cost_usd(quantity, price, grid, rise))
-    if plan.site.parking is not None:
-        books.post(Account.MAINTENANCE, books.monthly.woken_nodes * plan.site.parking.wake_usd)
+            yield account, yearly_cost_usd(quantity, price, grid, rise)
+    if plan.site.idle_power_down is not None:
+        yield Account.MAINTENANCE, monthly.woken_nodes * plan.site.idle_power_down.wake_usd
     if upkeep.part_usd.any():
-        books.post(Account.SPARES, spares_usd(plan, run) * plan.on_site)
+        delivered, stock = [0] * len(plan.clusters), [0] * len(plan.clusters)
+        for purchase in sorted(run.log.purchases):
+            index = purchase.cluster
+            delivered[index] += purchase.nodes
+            wanted = reliability.spares.number(delivered[index] * int(per_node[index]), delivered[index])
+            if purchase.time_h >= 0:
+                month = int(grid.period_of_hour(np.array(purchase.time_h)))
+                spares[month, index] += (wanted - stock[index]) * upkeep.part_usd[index]
+            stock[index] = wanted
+        yield Account.SPARES, spares * plan.on_site
     if upkeep.rma_usd or upkeep.replacement_usd.any():
-        books.post(Account.RMA, rma_usd(plan, run) * plan.on_site)
-
-
-def _post_rent(books: _Books) -> None:
-    """Post what machines under contract cost: by the hour on site or at work, and for leaving before the term ends."""
-    plan, paid = books.plan, books.paid_node_h
-    rent, fees = np.zeros_like(paid), np.zeros_like(paid)
-    for index, cluster in enumerate(plan.clusters):
-        if cluster.rent is not None:
-            rent[:, index] = paid[:, index] * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
-            if cluster.rent.exit_usd_per_accelerator > 0:
-                month = int(plan.months.period_of_hour(np.array(cluster.retire_h)))
-                accelerators = cluster.nodes * cluster.accelerators_per_node
-                fees[month, index] = accelerators * cluster.rent.exit_usd_per_accelerator
-    for account, amount in ((Account.RENT, rent), (Account.EXIT_FEES, fees)):
-        if amount.any():
-            books.post(account, amount)
-
-
-def _post_market(books: _Books) -> None:
-    """Post what customers pay, what they are owed, and what is rented for them."""
-    plan, market, monthly, rented = books.plan, books.plan.money.market, books.monthly, books.rented
-    extra = np.zeros_like(monthly.shed_requests) if rented is None else rented.requests
-    if market.sla_credit_usd_per_million_tokens > 0:
-        missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, extra))
-        settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
-        allowed = (1.0 - market.sla_objective_fraction) * settled
-        beyond = (np.maximum(missed - allowed, 0.0) * plan.tokens_per_request).sum(axis=1)
-        books.post(Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens)
-    if market.burst is not None and rented is not None:
-        books.post(Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h)
-    if market.token_price is not None:
-        per_request = plan.request_usd(market.token_price)
-        books.post(Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2))
-        if extra.any():
-            books.post(Account.REVENUE, -(extra * per_request).sum(axis=1))
+        yield Account.RMA, rma_usd(plan, run) * plan.on_site
 
 
 def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) -> None:
@@ -460,9 +389,9 @@ def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) ->
     before = -usd(books.running_cents)
     taxable, gain = before.copy(), 0.0
     if books.cohorts:
-        base = purchases.tax_base(plan, books.cohorts, rules)
-        taxable += usd(base.income_cents.sum(axis=0))
-        gain = float(usd(base.end_gain_cents[:, -1].sum()))
+        income, end_gain = purchases.tax_base(plan, books.cohorts, rules)
+        taxable += usd(income.sum(axis=0))
+        gain = float(usd(end_gain[:, -1].sum()))
     if building is not None:
         taxable -= usd(building.deduction_cents)
         gain += float(usd(building.value_cents[-1] - building.basis_cents[-1]))

@@ -22,17 +22,8 @@ from numpy.typing import NDArray
 
 from planner.arrays import Bools, Cents, Floats, Ints
 from planner.engine.log import ChangeLog, Purchase
-from planner.finance.depreciation import (
-    Cohorts,
-    DepreciationSchedule,
-    TaxRules,
-    accumulated_cents,
-    capital_charge_usd,
-    depreciate,
-    make_cohorts,
-    property_tax_usd,
-    tax_depreciation,
-)
+from planner.finance import depreciation
+from planner.finance.depreciation import Cohorts, DepreciationSchedule, TaxRules, depreciate
 from planner.finance.financing import LeaseSchedule, LeaseTerms, lease_schedule, yearly_cost_usd
 from planner.finance.ledger import Position, cents, series_cents, split_cents, usd
 from planner.finance.statements import Opening
@@ -155,10 +146,6 @@ class BuildingBooks(NamedTuple):
         gain = usd(self.value_cents[0] - self.basis_cents[0]) * (rules.rate_fraction if rules else 0.0)
         return int(self.value_cents[0] - cents(gain))
 
-    def deferred_tax_cents(self, rules: TaxRules) -> int:
-        """Return rate × (book value − tax basis) on the first day."""
-        return int(cents(usd(self.schedule.opening_book_cents[0] - self.basis_cents[0]) * rules.rate_fraction))
-
 
 def building_of(plan: Plan) -> BuildingBooks | None:
     """Return the books of the site's building, if it owns one."""
@@ -167,7 +154,7 @@ def building_of(plan: Plan) -> BuildingBooks | None:
         return None
     edges = grid.edge_coordinates
     opened = float(grid.coordinate_of_hour(np.array([building.opened_h]))[0])
-    asset = make_cohorts(
+    asset = depreciation.make_cohorts(
         building.cost_usd + building.land_usd, opened, residual_usd=building.land_usd, life_months=building.life_months
     )
     schedule = depreciate(asset, edges)
@@ -177,11 +164,11 @@ def building_of(plan: Plan) -> BuildingBooks | None:
     closing = np.append(schedule.opening_book_cents, schedule.closing_book_cents[0])
     held = schedule.held_months[0] / grid.month_fractions
     upkeep = yearly_cost_usd(np.array(building.cost_usd * held)[:, None], building.upkeep_fraction_per_year, grid)
-    taxed = property_tax_usd(schedule, building.property_tax_fraction_per_year)
+    taxed = depreciation.property_tax_usd(schedule, building.property_tax_fraction_per_year)
     return BuildingBooks(
         opened_months=opened,
         schedule=schedule,
-        charge_cents=series_cents(capital_charge_usd(schedule, capital.discount_rate_per_year)[0]),
+        charge_cents=series_cents(depreciation.capital_charge_usd(schedule, capital.discount_rate_per_year)[0]),
         property_tax_cents=series_cents(taxed[0]),
         upkeep_cents=series_cents(upkeep[:, 0]),
         deduction_cents=np.diff(deducted),
@@ -219,63 +206,50 @@ class Cohort:
         return self.nodes if self.component <= 0 else 0
 
 
-def _by_component(plan: Plan, cohort: Cohort) -> tuple[Cohort, ...]:
-    """Return a cohort, or one for each kind of its parts where these have books of their own."""
-    if not plan.money.capital.has_components(cohort.cluster):
-        return (cohort,)
-    kinds, before = [], 0.0
-    for place, (name, price) in enumerate(zip(COMPONENTS, cohort.prices_usd, strict=True)):
-        if price > 0 or place == 0:
-            prices, part = tuple(np.where(np.arange(4) == place, price, 0.0).tolist()), f"{cohort.name}-{name}"
-            kinds.append(replace(cohort, name=part, prices_usd=prices, component=place, before_usd=before))
-        before += price
-    return tuple(kinds)
-
-
-class _Lot(NamedTuple):
-    """Nodes of one delivery that enter service in one month."""
-
-    in_service_h: float
-    delivery: int
-    """Number of the delivery among its cluster's, from 1."""
-    nodes: int
-    purchase: Purchase
-
-
 def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
     """Return purchase cohorts, those retired in part split in two; first in service, first out.
 
-    What never serves leaves with its cluster, if that is retired.
+    What never serves leaves with its cluster, if that is retired. Where the kinds of a node's parts have books of their
+    own there is a cohort for each.
     """
     cohorts: list[Cohort] = []
     for index, cluster in enumerate(plan.clusters):
-        retired = [
-            (change.time_h, -change.accelerators // cluster.accelerators_per_node)
-            for change in log.changes
-            if change.kind == "retired" and change.cluster == index
-        ]
+        left_it = [change for change in log.changes if change.kind == "retired" and change.cluster == index]
+        retired = [(change.time_h, -change.accelerators // cluster.accelerators_per_node) for change in left_it]
         dissolved_h = cluster.retire_h if cluster.retire_h < plan.hours else np.inf
         parts, counted = Counter[int](), Counter[int]()
-        for lot in sorted(_lots(plan, log, index)):
-            left = lot.nodes
+        for in_service_h, delivery, nodes, purchase in sorted(_lots(plan, log, index)):
+            left, served = nodes, np.isfinite(in_service_h)
             while left:
-                served = np.isfinite(lot.in_service_h)
                 time_h, leaving = retired[0] if served and retired else (np.inf if served else dissolved_h, left)
-                taken = min(left, leaving)
+                taken, letters, part = min(left, leaving), "", parts[delivery]
+                while part:  # what tells a delivery's cohorts apart: nothing for the first, then -a to -z, -aa, ...
+                    part, rest = divmod(part - 1, len(ascii_lowercase))
+                    letters = ascii_lowercase[rest] + letters
                 cohort = Cohort(
-                    name=f"{cluster.name}-{lot.delivery}{_suffix(parts[lot.delivery])}",
+                    name=f"{cluster.name}-{delivery}{letters and '-'}{letters}",
                     cluster=index,
                     nodes=taken,
-                    first_node=counted[lot.delivery],
-                    bought_h=lot.purchase.time_h,
-                    in_service_h=min(lot.in_service_h, time_h) if served else np.inf,
+                    first_node=counted[delivery],
+                    bought_h=purchase.time_h,
+                    in_service_h=min(in_service_h, time_h) if served else np.inf,
                     retired_h=time_h,
-                    prices_usd=lot.purchase.prices_usd,
+                    prices_usd=purchase.prices_usd,
                 )
-                cohorts += _by_component(plan, cohort)
+                if index not in plan.money.capital.components:
+                    cohorts.append(cohort)
+                else:
+                    before = 0.0
+                    for place, (kind, price) in enumerate(zip(COMPONENTS, cohort.prices_usd, strict=True)):
+                        if price > 0 or place == 0:
+                            prices = tuple(price if at == place else 0.0 for at in range(len(COMPONENTS)))
+                            name = f"{cohort.name}-{kind}"
+                            of = replace(cohort, name=name, prices_usd=prices, component=place, before_usd=before)
+                            cohorts.append(of)
+                        before += price
                 left -= taken
-                parts[lot.delivery] += 1
-                counted[lot.delivery] += taken
+                parts[delivery] += 1
+                counted[delivery] += taken
                 if served and retired:
                     retired[0] = (time_h, leaving - taken)
                     if retired[0][1] == 0:
@@ -283,8 +257,11 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
     return tuple(cohorts)
 
 
-def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[_Lot]:
-    """Return a cluster's deliveries by the month in which their nodes enter service, and what of them never does."""
+def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[tuple[float, int, int, Purchase]]:
+    """Return a cluster's deliveries by the month in which their nodes enter service, and what of them never does.
+
+    When they enter service, the number of the delivery from 1, nodes, and the purchase.
+    """
     per_node = plan.clusters[cluster].accelerators_per_node
     places = [place for place, purchase in enumerate(log.purchases) if purchase.cluster == cluster]
     lots = []
@@ -298,19 +275,10 @@ def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[_Lot]:
             inside = months == month
             count = int(nodes[inside].sum())
             mean_h = float(times[inside] @ nodes[inside]) / count
-            lots.append(_Lot(max(mean_h, purchase.time_h), delivery, count, purchase))
+            lots.append((max(mean_h, purchase.time_h), delivery, count, purchase))
         if (waiting := purchase.nodes - int(nodes.sum())) > 0:
-            lots.append(_Lot(np.inf, delivery, waiting, purchase))
+            lots.append((np.inf, delivery, waiting, purchase))
     return lots
-
-
-def _suffix(part: int) -> str:
-    """Return what tells the parts of a cohort apart: nothing for the first, then -a to -z, -aa and so on."""
-    letters = ""
-    while part:
-        part, rest = divmod(part - 1, len(ascii_lowercase))
-        letters = ascii_lowercase[rest] + letters
-    return f"-{letters}" if letters else ""
 
 
 def parts_usd(cohorts: tuple[Cohort, ...]) -> Floats:
@@ -366,8 +334,12 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
 
     Cost and residual are whole cents, so that a spreadsheet that repeats the schedule finds the same cents. Resale
     value falls with age since delivery, in service or not. What came before the start has served since.
+
+    Of what is owned at the start book value and remaining life may be stated. A book value that is not stated is cost
+    less depreciation since the purchase; a life that is not stated is what is left of the book life, in whole months.
+    Without a month left the book value stays as it is.
     """
-    capital = plan.money.capital
+    capital, start = plan.money.capital, plan.months.edge_coordinates[0]
     cost = usd(cost_cents(cohorts))
     bought, retired = bought_months(plan, cohorts), retired_months(plan, cohorts)
     in_service = plan.months.coordinate_of_hour(np.array([cohort.in_service_h for cohort in cohorts]))
@@ -375,50 +347,38 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     stays = np.isinf(retired)
     sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
     books = [capital.books_of(cohort.cluster, cohort.component) for cohort in cohorts]
-    life, shares = np.array([months for months, _ in books], dtype=np.float64), [share for _, share in books]
+    life = np.array([months for months, _ in books], dtype=np.float64)
     at_end = resale_usd(plan, cohorts, (bought + life)[:, None])[:, 0]
-    stated = np.array([np.nan if share is None else share for share in shares])
-    residual = np.minimum(np.where(np.isnan(stated), at_end, cost * stated), cost)
-    assets = make_cohorts(
+    stated = np.array([np.nan if share is None else share for _, share in books])
+    assets = depreciation.make_cohorts(
         cost,
         in_service,
-        residual_usd=usd(cents(residual)),
+        residual_usd=usd(cents(np.minimum(np.where(np.isnan(stated), at_end, cost * stated), cost))),
         life_months=life,
         declining_factor=capital.declining_factor,
         disposal=(retired, np.where(stays, 0.0, sold)),
         acquired_months=bought,
     )
-    return _restated(plan, cohorts, assets)
+    basis, since, residual = assets.basis_usd.copy(), assets.basis_months.copy(), assets.residual_usd.copy()
+    charged = usd(depreciation.accumulated_cents(assets, np.full((assets.count, 1), start)))[:, 0]
+    for row, cohort in enumerate(cohorts):
+        owned = plan.clusters[cohort.cluster].owned
+        if owned is None or cohort.bought_h != owned.bought_h or owned.book_value_usd is owned.remaining_months is None:
+            continue
+        basis[row], since[row] = cost[row] - charged[row], start
+        if owned.book_value_usd is not None:
+            first, last = cohort.first_node, cohort.first_node + cohort.nodes
+            basis[row] = usd(cents(owned.book_value_usd * last) - cents(owned.book_value_usd * first))
+        left = max(np.ceil(bought[row] + life[row] - start), 0.0)
+        left = left if owned.remaining_months is None else owned.remaining_months
+        residual[row] = min(residual[row], basis[row]) if left else basis[row]
+        life[row] = max(left, 1.0)
+    return replace(assets, basis_usd=basis, basis_months=since, residual_usd=residual, life_months=life)
 
 
 def is_opening(cohorts: tuple[Cohort, ...]) -> Bools:
     """Return whether each cohort was delivered and paid before the start, shape (cohorts,)."""
     return np.array([cohort.bought_h < 0 for cohort in cohorts], dtype=bool)
-
-
-def _restated(plan: Plan, cohorts: tuple[Cohort, ...], assets: Cohorts) -> Cohorts:
-    """Return the assets with the book values and remaining lives that are stated for what is owned at the start.
-
-    A book value that is not stated is cost less depreciation since the purchase; a life that is not stated is what is
-    left of the book life, in whole months. Without a month left the book value stays as it is.
-    """
-    start = plan.months.edge_coordinates[0]
-    basis, since = assets.basis_usd.copy(), assets.basis_months.copy()
-    residual, life = assets.residual_usd.copy(), assets.life_months.copy()
-    charged = usd(accumulated_cents(assets, np.full((assets.count, 1), start)))[:, 0]
-    for row, cohort in enumerate(cohorts):
-        owned = plan.clusters[cohort.cluster].owned
-        if owned is None or cohort.bought_h != owned.bought_h or owned.book_value_usd is owned.remaining_months is None:
-            continue
-        basis[row], since[row] = assets.cost_usd[row] - charged[row], start
-        if owned.book_value_usd is not None:
-            first, last = cohort.first_node, cohort.first_node + cohort.nodes
-            basis[row] = usd(cents(owned.book_value_usd * last) - cents(owned.book_value_usd * first))
-        left = max(np.ceil(bought_months(plan, (cohort,))[0] + life[row] - start), 0.0)
-        left = left if owned.remaining_months is None else owned.remaining_months
-        residual[row] = min(residual[row], basis[row]) if left else basis[row]
-        life[row] = max(left, 1.0)
-    return replace(assets, basis_usd=basis, basis_months=since, residual_usd=residual, life_months=life)
 
 
 def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
@@ -489,8 +449,8 @@ def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules
 def _opening_basis_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> Cents:
     """Return the tax basis left on the first day of what is owned then, zero of all else, shape (cohorts,)."""
     assets = assets_of(plan, cohorts)
-    left = cents(assets.cost_usd) - tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
-    return np.where(is_opening(cohorts), left, 0)
+    deducted = depreciation.tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
+    return np.where(is_opening(cohorts), cents(assets.cost_usd) - deducted, 0)
 
 
 def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Opening:
@@ -508,7 +468,8 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Openi
             deferred[-1] = cents(usd(held.sum() - basis.sum()) * rules.rate_fraction)
     if building is not None:
         space[-1] = building.schedule.opening_book_cents[0]
-        deferred[-1] += building.deferred_tax_cents(rules) if rules else 0
+        gap = usd(building.schedule.opening_book_cents[0] - building.basis_cents[0])
+        deferred[-1] += cents(gap * (rules.rate_fraction if rules else 0.0))
     positions = {
         Position.HARDWARE: book,
         Position.DEFERRED_TAX: deferred,
@@ -518,25 +479,18 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Openi
     return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaxBase:
-    """What purchases add to taxable income, in cents, shape (cohorts, months)."""
+def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> tuple[Cents, Cents]:
+    """Return what purchases add to taxable income, in cents, shape (cohorts, months), and what a sale of all would add.
 
-    income_cents: Cents
-    """Gains on what was retired, less tax depreciation."""
-    end_gain_cents: Cents
-    """What a sale of all that is owned at the month's end would add: its proceeds less the tax basis left."""
-
-
-def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> TaxBase:
-    """Return what purchases add to taxable income.
+    The first are gains on what was retired, less tax depreciation; the second, of what is owned at the month's end, its
+    proceeds less the tax basis left.
 
     The basis counts for all that is owned, whether it would fetch anything or not: what is scrapped is still deducted.
     What is leased and goes back is the lessor's for tax: its payments are deducted, of which interest is a cost anyway.
     What is bought out is a sale on credit: the lessee writes it off.
     """
     assets = assets_of(plan, cohorts)
-    tables = tax_depreciation(assets, plan.months, rules.bonus_fraction)
+    tables = depreciation.tax_depreciation(assets, plan.months, rules.bonus_fraction)
     basis = (cents(assets.cost_usd) - tables.before_cents)[:, None] - np.cumsum(tables.deduction_cents, axis=1)
     income = tables.gain_cents - tables.deduction_cents
     end_gain = np.where(is_owned(plan, cohorts), owned_value_cents(plan, cohorts) - basis, 0)
@@ -544,4 +498,4 @@ def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> TaxBas
         if not lease.terms.is_bought:
             income[lease.rows], end_gain[lease.rows] = 0, 0
             income[lease.rows[0]] = -lease.schedule.principal_cents
-    return TaxBase(income_cents=income, end_gain_cents=end_gain)
+    return income, end_gain

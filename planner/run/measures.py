@@ -19,30 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats, Ints
+from planner.finance import ledger as books
 from planner.finance import present_value
 from planner.finance.depreciation import TaxRules, assess_usd, tax_years
-from planner.finance.ledger import (
-    ACCOUNT_CODES,
-    CAPEX_ACCOUNTS,
-    COST_OF_SERVING_ACCOUNTS,
-    DATED_ACCOUNTS,
-    END_ACCOUNTS,
-    LEASE_PAYMENTS,
-    NOT_COST_ACCOUNTS,
-    OPERATING_EXPENSE_ACCOUNTS,
-    Account,
-    Dimension,
-    View,
-    usd,
-    view_cents,
-)
-from planner.finance.present_value import (
-    CashFlows,
-    discount_factors,
-    levelised_cost,
-    per_million_tokens,
-    running_months,
-)
+from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, Dimension, View, usd
+from planner.finance.present_value import CashFlows, discount_factors, per_million_tokens, running_months
 from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
 from planner.run import cohorts
@@ -73,25 +54,19 @@ def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
     by_cohort, by_month = (ledger.cohort_index,), (ledger.month_index, ledger.cluster_index)
     dated(CAPEX_ACCOUNTS, cohorts.bought_months(plan, result.cohorts), by_cohort)
     dated((Account.RESALE,), cohorts.retired_months(plan, result.cohorts), by_cohort)
-    dated(END_ACCOUNTS, end)
+    dated(books.END_ACCOUNTS, end)
     dated((Account.OPENING_VALUE,), start)
-    dated(LEASE_PAYMENTS, _lease_days(result), by_month)
+    paid, weighted = (np.zeros((plan.months.period_count, len(plan.clusters))) for _ in range(2))
+    for lease in cohorts.leases_of(plan, result.cohorts):  # when a month's payments are paid: the mean by what is paid
+        amount = lease.schedule.principal_cents + lease.schedule.interest_cents
+        paid[:, lease.cluster] += amount
+        weighted[:, lease.cluster] += np.where(amount, amount * lease.schedule.paid_months, 0.0)
+    dated(books.LEASE_PAYMENTS, np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0), by_month)
     dated((Account.ORDER_PAID,), orders.mean_months(plan, orders.paid_months), by_month)
     dated((Account.ORDER_SETTLED,), orders.mean_months(plan, orders.settled_months), by_month)
     dated((Account.CAPEX_BUILDING,), building.opened_months if building else 0.0)
     rows = np.concatenate(places)
     return rows, days[rows] - start
-
-
-def _lease_days(result: RunResult) -> Floats:
-    """Return when what lessors are paid in a month is paid, shape (months, clusters): the mean by what is paid."""
-    paid, weighted = (np.zeros((result.plan.months.period_count, len(result.plan.clusters))) for _ in range(2))
-    for lease in cohorts.leases_of(result.plan, result.cohorts):
-        amount = lease.schedule.principal_cents + lease.schedule.interest_cents
-        paid[:, lease.cluster] += amount
-        weighted[:, lease.cluster] += np.where(amount, amount * lease.schedule.paid_months, 0.0)
-    days: Floats = np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0)
-    return days
 
 
 def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> CashFlows:
@@ -100,7 +75,7 @@ def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> Ca
     rows, months = dated_rows(result)
     seen = ledger.rows_in(view)[rows]
     return CashFlows(
-        running_usd=-usd(view_cents(by_account, view, leave_out=DATED_ACCOUNTS)),
+        running_usd=-usd(books.view_cents(by_account, view, leave_out=books.DATED_ACCOUNTS)),
         edge_months=edges - edges[0],
         dated_usd=-usd(ledger.amount_cents[rows[seen]]),
         dated_months=months[seen],
@@ -171,9 +146,8 @@ class Ownership:
         """Return the one price of a quantity of shape (months,) at which the value up to its last month is zero."""
         months = quantity.size
         cost, sold = self.cost_pv_usd[months - 1, column], quantity @ self.running_factors[:months]
-        if self.tax is None:
-            return levelised_cost(float(cost), float(sold))
-        return levelised_cost(float(cost), float(sold), lambda price: self.tax_pv_usd(price * quantity, column))
+        taxed = None if self.tax is None else lambda price: self.tax_pv_usd(price * quantity, column)
+        return present_value.levelised_cost(float(cost), float(sold), taxed)
 
 
 @per_run
@@ -184,7 +158,7 @@ def ownership(result: RunResult) -> Ownership:
     rate, rules, shape = capital.discount_rate_per_year, plan.money.market.tax, (edges.size - 1, len(plan.clusters) + 1)
     running = discount_factors(rate, running_months(edges, capital.timing))
     ends = discount_factors(rate, edges[1:])
-    cost = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *END_ACCOUNTS)
+    cost = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *books.END_ACCOUNTS)
     expensed = cost & ledger.rows_in(View.ACCRUAL)
     paid, income, owned, gain = (np.zeros(shape) for _ in range(4))
     amount_usd, places = usd(ledger.amount_cents), np.stack((ledger.month_index, ledger.cluster_index))
@@ -196,9 +170,8 @@ def ownership(result: RunResult) -> Ownership:
         for lease in (lease for lease in cohorts.leases_of(plan, result.cohorts) if lease.terms.is_bought):
             owned[:, lease.cluster] -= usd(lease.schedule.balance_cents) * ends
         if rules is not None:
-            base = cohorts.tax_base(plan, result.cohorts, rules)
-            np.add.at(income.T, owner, usd(base.income_cents))
-            np.add.at(gain.T, owner, usd(base.end_gain_cents))
+            for table, added in zip((income, gain), cohorts.tax_base(plan, result.cohorts, rules), strict=True):
+                np.add.at(table.T, owner, usd(added))
     building = cohorts.building_of(plan)
     if building is not None:
         owned[:, -1] += usd(building.value_cents[1:]) * ends
@@ -227,11 +200,8 @@ def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
     the horizon ended there, so the last month of the fleet is the measure of the whole run. Under tax, each cluster is
     taxed on its own income.
     """
-    millions = np.ascontiguousarray(quantity.T) / MILLION
-    prices = [
-        [owner.price_usd(sold[: month + 1], column) for month in range(sold.size)]
-        for column, sold in enumerate(millions)
-    ]
+    millions, months = np.ascontiguousarray(quantity.T) / MILLION, range(1, quantity.shape[0] + 1)
+    prices = [[owner.price_usd(sold[:month], column) for month in months] for column, sold in enumerate(millions)]
     return np.array(prices, dtype=np.float64).T
 
 
@@ -286,7 +256,7 @@ class Sums:
             "demand_tokens": self.demand_tokens,
             "shed_tokens": self.shed_tokens,
             "shed_fraction": quantities.shed_share(self.shed_tokens, self.demand_tokens),
-            "slo_attainment_fraction": quantities.in_time(self.missed_requests, self.settled_requests),
+            "slo_attainment_fraction": quantities.attainment(self.missed_requests, self.settled_requests),
         }
 
 
@@ -358,8 +328,8 @@ def series_of(result: RunResult) -> FleetSeries:
     cents = result.ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
     return FleetSeries(
         sums=sums_of(result),
-        economic_usd=usd(view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
-        cash_flow_usd=-usd(view_cents(cents, View.CASH)),
+        economic_usd=usd(books.view_cents(cents, View.ECONOMIC, leave_out=NOT_COST_ACCOUNTS)),
+        cash_flow_usd=-usd(books.view_cents(cents, View.CASH)),
         economic=flows_of(result, cents, View.ECONOMIC),
         cash=flows_of(result, cents, View.CASH),
     )
@@ -368,7 +338,7 @@ def series_of(result: RunResult) -> FleetSeries:
 @per_run
 def measures(result: RunResult) -> Mapping[str, float | None]:
     """Return every measure of a run by name, in the order of :data:`MEASURES`."""
-    series, plan, ledger = series_of(result), result.plan, result.ledger
+    series, plan, ledger, market = series_of(result), result.plan, result.ledger, result.plan.money.market
     owner, sums = ownership(result), series.sums.over_run()
     figures: Figures = {
         **{name: _known(accrued) for name, accrued in sums.figures().items()},
@@ -381,17 +351,56 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
         "levelised_cost_per_million_tokens_usd": owner.price_usd(series.tokens / MILLION),
         "levelised_cost_per_million_output_tokens_usd": owner.price_usd(series.output_tokens / MILLION),
     }
-    if plan.money.market.tax:
+    if market.tax:
         figures["tax_usd"] = float(usd(ledger.account_cents(Account.TAX_CASH, Account.TAX_DEFERRED)))
     if inflation := plan.money.capital.inflation_per_year:  # in dollars of the first day
-        level = present_value.price_path(
-            1.0, -inflation, running_months(series.economic.edge_months, series.economic.timing)
-        )
+        paid = running_months(series.economic.edge_months, series.economic.timing)
+        level = present_value.price_path(1.0, -inflation, paid)
         figures["real_cost_usd"] = float((series.accrued_usd / level).sum())
         figures["real_levelised_cost_per_million_tokens_usd"] = owner.price_usd(series.tokens / MILLION * level)
-    if plan.money.market.token_price is not None:
-        figures |= _sold(result, series, sums)
-    figures |= _against_market(result, series, owner) | _per_token(result, sums)
+    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])  # only hours at work are paid
+    if market.rental_usd_per_accelerator_h is not None:
+        paid_h = np.where(by_the_hour, series.sums.busy_h[:, :-1], series.sums.in_service_h[:, :-1]).sum(axis=1)
+        weights, owned = paid_h * owner.running_factors, owner.price_usd(paid_h)
+        rent = present_value.levelised_cost(float(market.rental_usd_per_accelerator_h @ weights), float(weights.sum()))
+        if owned is not None and rent is not None:
+            figures["break_even_rental_utilisation_fraction"] = present_value.break_even_rental_utilisation(owned, rent)
+    if market.api_price is not None:
+        requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
+        bill = (requests * plan.request_usd(market.api_price)).sum(axis=1)
+        figures["break_even_api_price_ratio"] = owner.price_usd(bill)
+        figures["api_saving_npv_usd"] = owner.value_usd(bill)
+    accrued, tokens = float(sums.cost_usd[0, -1]), float(sums.served_tokens[0, -1])
+    if market.token_price is not None:
+        rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:-1, ACCOUNT_CODES[Account.RENT]]
+        with_use = float(usd(ledger.account_cents(Account.ENERGY, Account.COOLING))) + float(usd(rents @ by_the_hour))
+        revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
+        serving = float(usd(ledger.account_cents(*books.COST_OF_SERVING_ACCOUNTS)))
+        running = float(usd(ledger.account_cents(*books.OPERATING_EXPENSE_ACCOUNTS)))
+        used = float(quantities.utilisation(sums.busy_h, sums.in_service_h)[0, -1])
+        figures |= {
+            "revenue_usd": revenue,
+            "gross_margin_fraction": _known(present_value.margin(revenue, serving)),
+            "operating_margin_fraction": _known(present_value.margin(revenue, serving + running)),
+            "margin_after_capital_charge_fraction": _known(present_value.margin(revenue, accrued)),
+            "irr_per_year": series.economic.internal_rate(),
+            "payback_months": series.cash.payback_months(),
+            "discounted_payback_months": series.cash.payback_months(plan.money.capital.discount_rate_per_year),
+        }
+        if tokens > 0 and used > 0:
+            figures["break_even_utilisation_fraction"] = present_value.break_even_utilisation(
+                accrued - with_use, tokens / used, revenue / tokens, with_use / tokens
+            )
+    power, here = plan.money.power, (sums.served_tokens[0, :-1] * plan.on_site).sum()  # tokens served at the site
+    emitted = operational_kg(sums.energy_kwh[0, -1], power.grid_carbon_g_per_kwh)
+    figures["energy_kwh_per_million_tokens"] = _known(per_million_tokens(sums.energy_kwh[0, -1], here))
+    figures["operational_kg_per_million_tokens"] = _known(per_million_tokens(emitted, here))
+    made = np.array([power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts])
+    if result.cohorts and not np.isnan(made).any():
+        assets = cohorts.assets_of(plan, result.cohorts)
+        service_months = (assets.in_service_months, assets.retired_months)
+        spread = embodied_kg(made, service_months, power.service_life_months, plan.months.edge_coordinates)
+        figures["embodied_kg_per_million_tokens"] = _known(per_million_tokens(spread.sum(), here))
     return MappingProxyType({measure.name: figures.get(measure.name) for measure in MEASURES})
 
 
@@ -399,17 +408,17 @@ def service(result: RunResult) -> Figures:
     """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
     sums = sums_of(result).over_run()
     figures = sums.figures() | sums.fleet_figures()
-    promised = promise_figures(result)
-    return {name: promised[name] if name in promised else _known(figures[name]) for name in SERVICE}
+    targeted = slo_figures(result)
+    return {name: targeted[name] if name in targeted else _known(figures[name]) for name in SERVICE}
 
 
-def promise_figures(result: RunResult) -> Figures:
-    """Return how a run stands to its promise; the worst share is None where no request was settled."""
+def slo_figures(result: RunResult) -> Figures:
+    """Return how a run stands to its SLO target; the worst share is None where no request was settled."""
     verdict = result.verdict()
     return {
-        "worst_in_time_fraction": None if verdict.worst is None else verdict.worst.in_time_fraction,
-        "promise_shortfall_fraction": verdict.shortfall_fraction,
-        "promise_kept_months": float(verdict.kept_months(len(result.plan.months.labels))),
+        "slo_attainment_lowest_fraction": None if verdict.worst is None else verdict.worst.slo_attainment_fraction,
+        "slo_shortfall_fraction": verdict.shortfall_fraction,
+        "slo_met_months": float(verdict.met_months(len(result.plan.months.labels))),
     }
 
 
@@ -428,72 +437,6 @@ def revenue_usd(result: RunResult) -> Floats:
     return usd(with_fleet(sold[:, :-1], elsewhere=sold[:, -1]))
 
 
-def _against_market(result: RunResult, series: FleetSeries, owner: Ownership) -> Figures:
-    """Return the break-evens against rent and against an API."""
-    market = result.plan.money.market
-    figures: Figures = {}
-    if market.rental_usd_per_accelerator_h is not None:
-        by_the_hour = [cluster.is_paid_by_the_hour for cluster in result.plan.clusters]
-        paid_h = np.where(by_the_hour, series.sums.busy_h[:, :-1], series.sums.in_service_h[:, :-1])
-        accelerator_h = paid_h.sum(axis=1)
-        weights, owned = accelerator_h * owner.running_factors, owner.price_usd(accelerator_h)
-        rent = levelised_cost(float(market.rental_usd_per_accelerator_h @ weights), float(weights.sum()))
-        if owned is not None and rent is not None:
-            figures["break_even_rental_utilisation_fraction"] = present_value.break_even_rental_utilisation(owned, rent)
-    if market.api_price is not None:
-        requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
-        bill = (requests * result.plan.request_usd(market.api_price)).sum(axis=1)
-        figures["break_even_api_price_ratio"] = owner.price_usd(bill)
-        figures["api_saving_npv_usd"] = owner.value_usd(bill)
-    return figures
-
-
-def _sold(result: RunResult, series: FleetSeries, sums: Sums) -> Figures:
-    """Return what selling the tokens earns."""
-    plan, ledger = result.plan, result.ledger
-    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])  # only hours at work are paid
-    rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:-1, ACCOUNT_CODES[Account.RENT]]
-    with_use = float(usd(ledger.account_cents(Account.ENERGY, Account.COOLING))) + float(usd(rents @ by_the_hour))
-    revenue = float(-usd(ledger.account_cents(Account.REVENUE)))
-    serving = float(usd(ledger.account_cents(*COST_OF_SERVING_ACCOUNTS)))
-    running = float(usd(ledger.account_cents(*OPERATING_EXPENSE_ACCOUNTS)))
-    accrued, tokens = float(sums.cost_usd[0, -1]), float(sums.served_tokens[0, -1])
-    used = float(quantities.utilisation(sums.busy_h, sums.in_service_h)[0, -1])
-    figures: Figures = {
-        "revenue_usd": revenue,
-        "gross_margin_fraction": _known(present_value.margin(revenue, serving)),
-        "operating_margin_fraction": _known(present_value.margin(revenue, serving + running)),
-        "margin_after_capital_charge_fraction": _known(present_value.margin(revenue, accrued)),
-        "irr_per_year": series.economic.internal_rate(),
-        "payback_months": series.cash.payback_months(),
-        "discounted_payback_months": series.cash.payback_months(plan.money.capital.discount_rate_per_year),
-    }
-    if tokens > 0 and used > 0:
-        figures["break_even_utilisation_fraction"] = present_value.break_even_utilisation(
-            accrued - with_use, tokens / used, revenue / tokens, with_use / tokens
-        )
-    return figures
-
-
-def _per_token(result: RunResult, sums: Sums) -> Figures:
-    """Return energy and emissions per million tokens served at the site."""
-    plan, power = result.plan, result.plan.money.power
-    tokens = (sums.served_tokens[0, :-1] * plan.on_site).sum()
-    emitted = operational_kg(sums.energy_kwh[0, -1], power.grid_carbon_g_per_kwh)
-    figures: Figures = {
-        "energy_kwh_per_million_tokens": _known(per_million_tokens(sums.energy_kwh[0, -1], tokens)),
-        "operational_kg_per_million_tokens": _known(per_million_tokens(emitted, tokens)),
-    }
-    if result.cohorts:
-        assets = cohorts.assets_of(plan, result.cohorts)
-        made = np.array([power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts])
-        if not np.isnan(made).any():
-            service = (assets.in_service_months, assets.retired_months)
-            spread = embodied_kg(made, service, power.service_life_months, plan.months.edge_coordinates)
-            figures["embodied_kg_per_million_tokens"] = _known(per_million_tokens(spread.sum(), tokens))
-    return figures
-
-
 def workload_figures(result: RunResult) -> dict[str, Floats]:
     """Return the figures of workloads, shape (months, workloads) each."""
     monthly = result.monthly
@@ -504,7 +447,7 @@ def workload_figures(result: RunResult) -> dict[str, Floats]:
         "served_output_tokens": result.tokens(served, output_only=True),
         "shed_tokens": result.tokens(result.shed_requests()),
         "late_tokens": result.tokens(monthly.late_requests),
-        "slo_attainment_fraction": quantities.in_time(result.missed_requests(), result.settled_requests()),
+        "slo_attainment_fraction": quantities.attainment(result.missed_requests(), result.settled_requests()),
     }
 
 

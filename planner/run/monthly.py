@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from planner.arrays import Floats
 from planner.engine.driver import NodeHours, Run
 from planner.engine.hourly import WindowResult
-from planner.engine.log import ChangeLog
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Dimension, Ledger, cents
 from planner.plan.plan import Plan
@@ -118,141 +117,105 @@ def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
 
 def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
     """Raise ConservationError unless tokens, machines, energy and capacity add up."""
-    problems = [
-        *_requests(plan, run, monthly),
-        *_dark(plan, run),
-        *_launches(plan, run),
-        *_machines(plan, run),
-        *_energy(plan, run, monthly),
-        *_capacity(monthly),
-    ]
+    problems = [*_work(plan, run, monthly), *_machines(plan, run), *_energy(plan, run, monthly)]
+    # Node-hours present = the sum of what became of them, none of it negative.
+    off = np.abs(sum(monthly.fates_node_h.values()) - monthly.present_node_h)
+    if np.any(off > 1e-6 * monthly.present_node_h + 1e-6):
+        problems.append(f"node-hours by cause are off by {off.max():.3g}")
     if problems:
         raise ConservationError("this run does not add up: " + "; ".join(problems))
 
 
 def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], ledger: Ledger) -> None:
-    """Raise ConservationError unless the ledger holds what was bought, and the cohorts what served."""
-    problems = [*_purchases(plan, run.log, ledger), *_cohort_hours(plan, monthly, cohorts)]
-    if problems:
-        raise ConservationError("purchases and the books differ: " + "; ".join(problems))
+    """Raise ConservationError unless the ledger holds what was bought, and the cohorts what served.
 
-
-def _purchases(plan: Plan, log: ChangeLog, ledger: Ledger) -> list[str]:
-    """Capex and debts of leases = Σ delivered nodes · their price in the books, by cluster and month of delivery.
-
-    What was delivered before the start was paid then, and is no capex of the horizon.
-    Held against the deliveries of the log, apart from cohorts, calendar coordinates and depreciation.
+    Capex and debts of leases = Σ delivered nodes · their price in the books, by cluster and month of delivery. What was
+    delivered before the start was paid then, and is no capex of the horizon. Held against the deliveries of the log,
+    apart from cohorts, calendar coordinates and depreciation. Node-hours of the cohorts in service = node-hours on
+    site, by cluster and month.
     """
     paid = np.zeros((plan.months.period_count, len(plan.clusters)), dtype=np.int64)
-    for purchase in (purchase for purchase in log.purchases if purchase.time_h >= 0):
+    for purchase in (purchase for purchase in run.log.purchases if purchase.time_h >= 0):
         month = int(plan.months.period_of_hour(np.array(purchase.time_h)))
         paid[month, purchase.cluster] += cents(purchase.nodes * sum(purchase.prices_usd))
     table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     posted = table[:, :-1, [ACCOUNT_CODES[account] for account in (*CAPEX_ACCOUNTS, Account.LEASE_STARTED)]]
     posted = posted.sum(axis=2)
-    return [
+    problems = [
         f"{plan.clusters[c].name}, {plan.months.labels[m]}: {posted[m, c] / 100:,.2f} USD of capex in the ledger, "
         f"{paid[m, c] / 100:,.2f} delivered"
         for m, c in np.argwhere(posted != paid)
     ]
-
-
-def _cohort_hours(plan: Plan, monthly: Monthly, cohorts: tuple[Cohort, ...]) -> list[str]:
-    """Node-hours of the cohorts in service = node-hours on site, by cluster and month."""
     hours = np.zeros_like(monthly.present_node_h)
-    if cohorts:
-        complete = tuple(cohort for cohort in cohorts if cohort.machines)
+    if complete := tuple(cohort for cohort in cohorts if cohort.machines):
         owner = np.array([cohort.cluster for cohort in complete], dtype=np.intp)
         np.add.at(hours.T, owner, nodes_in_service(plan, complete) * plan.months.period_hours)
     off = np.abs(hours - monthly.present_node_h)
     if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
-        return [f"node-hours of cohorts in service are off by {off.max():.3g}"]
-    return []
+        problems.append(f"node-hours of cohorts in service are off by {off.max():.3g}")
+    if problems:
+        raise ConservationError("purchases and the books differ: " + "; ".join(problems))
 
 
-def _requests(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
-    """Demanded = served + shed + still waiting, workload by workload."""
+def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
+    """Demanded = served + shed + still waiting, workload by workload; the dark share of an hour, and what came before.
+
+    Shed ≥ demand × dark share of the hour, for workloads that can neither wait nor be served at a provider's. Nothing
+    is asked of a model before its launch, and nothing served.
+    """
     demand = monthly.demand_requests.sum(axis=0)
     served = monthly.served_requests.sum(axis=(0, 1))
     waiting = np.array([row.sum() for row in run.windows[-1].waiting_requests])
     difference = np.abs(demand - served - monthly.shed_requests.sum(axis=0) - waiting)
-    return [
-        f"{plan.workloads[w].name}: {demand[w]:.9g} requests came, {served[w]:.9g} were served, the rest is off by "
-        f"{difference[w]:.3g}"
-        for w in np.flatnonzero(difference > _RELATIVE * demand + 1e-3)
-    ]
-
-
-def _dark(plan: Plan, run: Run) -> list[str]:
-    """Shed ≥ demand × dark share of the hour, for workloads that can neither wait nor be served at a provider's."""
-    if not run.log.site:
-        return []
-    moments = np.array(run.log.site).ravel()  # outages follow one another: start, end, start, end, ...
+    for w in np.flatnonzero(difference > _RELATIVE * demand + 1e-3).tolist():
+        yield (
+            f"{plan.workloads[w].name}: {demand[w]:.9g} requests came, {served[w]:.9g} were served, the rest is off by "
+            f"{difference[w]:.3g}"
+        )
+    # Outages follow one another: start, end, start, end, ...
+    moments = np.array(run.log.site).ravel() if run.log.site else np.zeros(1)
     gone_h = np.concatenate(([0.0], np.cumsum(np.diff(moments) * (np.arange(moments.size - 1) % 2 == 0))))
-    problems = []
-    for window in run.windows:
+    for window in run.windows if run.log.site else ():
         edges = np.arange(window.first_hour, window.first_hour + window.nodes.shape[1] + 1)
         owed = window.demand_requests * np.diff(np.interp(edges, moments, gone_h))
         short = owed - window.shed_requests > _RELATIVE * window.demand_requests + 1e-6
-        problems += [
-            f"{workload.name}: requests that arrived in an outage were served"
-            for w, workload in enumerate(plan.workloads)
-            if not workload.deadline_h and plan.on_site[list(workload.cluster_order)].all() and short[w].any()
-        ]
-    return problems
-
-
-def _launches(plan: Plan, run: Run) -> list[str]:
-    """Nothing is asked of a model before its launch, and nothing served."""
-    problems = []
+        for w, workload in enumerate(plan.workloads):
+            if not workload.deadline_h and plan.on_site[list(workload.cluster_order)].all() and short[w].any():
+                yield f"{workload.name}: requests that arrived in an outage were served"
     for w, workload in enumerate(plan.workloads):
         for window in run.windows:
             before = max(0, math.ceil(workload.launch_h or 0.0) - window.first_hour)
             if window.demand_requests[w, :before].any() or window.served_requests[:, w, :before].any():
-                problems.append(f"{workload.name}: served before its model's launch")
-    return problems
+                yield f"{workload.name}: served before its model's launch"
 
 
-def _machines(plan: Plan, run: Run) -> list[str]:
+def _machines(plan: Plan, run: Run) -> Iterator[str]:
     """In service = delivered − failed + repaired − retired, at the end of the last hour."""
-    problems = []
     last = run.node_hours[-1]
     for index, cluster in enumerate(plan.clusters):
-        changes = [change for change in run.log.changes if change.cluster == index and change.time_h <= plan.hours - 1]
-        present = sum(change.accelerators for change in changes)
-        settled = [change for change in run.log.changes if change.cluster == index and change.time_h > plan.hours - 1]
+        changes = [change for change in run.log.changes if change.cluster == index]
+        present = sum(change.accelerators for change in changes if change.time_h <= plan.hours - 1)
+        settled = any(change.time_h > plan.hours - 1 for change in changes)
         counted = last.present[index, -1] * cluster.accelerators_per_node
         if not settled and abs(counted - present) > 1e-6 * max(present, 1):
-            problems.append(f"{cluster.name}: {counted:.6g} accelerators on site, {present} delivered less retired")
+            yield f"{cluster.name}: {counted:.6g} accelerators on site, {present} delivered less retired"
     if any(bool(np.any(machines.healthy > machines.present)) for machines in run.node_hours):
-        problems.append("more nodes healthy than present")
-    return problems
+        yield "more nodes healthy than present"
 
 
-def _energy(plan: Plan, run: Run, monthly: Monthly) -> list[str]:
+def _energy(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
     """KWh = Σ kW·h, IT and facility; no node draws more than at full load, nor less than at rest, parked or capped."""
     it = sum(float(window.it_kw.sum()) for window in run.windows)
     facility = sum(float(window.facility_kw.sum()) for window in run.windows)
-    problems = []
     if abs(monthly.it_kwh.sum() - it) > _RELATIVE * it:
-        problems.append(f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}")
+        yield f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}"
     node_h = (monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h) * plan.on_site
     idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
-    if plan.site.parking is not None:
-        idle = np.minimum(idle, plan.site.parking.parked_kw)
-    least = 0.0 if plan.site.cap_kw is not None else node_h * idle
-    if np.any(monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6) or np.any(
-        monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6
-    ):
-        problems.append("a cluster draws more than its nodes do at full load, or less than at rest")
+    if plan.site.idle_power_down is not None:
+        idle = np.minimum(idle, plan.site.idle_power_down.parked_kw)
+    least = np.zeros_like(node_h) if plan.site.cap_kw is not None else node_h * idle
+    too_much = monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6
+    if np.any(too_much | (monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6)):
+        yield "a cluster draws more than its nodes do at full load, or less than at rest"
     if it > 0 and abs(monthly.facility_kwh.sum() - facility) > 1e-6 * facility:
-        problems.append(f"facility energy by month {monthly.facility_kwh.sum():.9g} kWh, by hour {facility:.9g}")
-    return problems
-
-
-def _capacity(monthly: Monthly) -> list[str]:
-    """Node-hours present = the sum of what became of them, none of it negative."""
-    off = np.abs(sum(monthly.fates_node_h.values()) - monthly.present_node_h)
-    if np.any(off > 1e-6 * monthly.present_node_h + 1e-6):
-        return [f"node-hours by cause are off by {off.max():.3g}"]
-    return []
+        yield f"facility energy by month {monthly.facility_kwh.sum():.9g} kWh, by hour {facility:.9g}"

@@ -1,9 +1,9 @@
 """How much of a run's figures is chance: the same plan drawn again, and the range its figures then lie in.
 
-Inputs stay as stated; what differs between draws is traffic noise, failures, incidents and slips. The interval is that
-of order statistics: of n draws and one more, the further one is as likely to take any place in the order, so it lies
-between the r-th lowest and the r-th highest with probability (n + 1 − 2r) / (n + 1), whatever the distribution. Of 19
-draws, the lowest and the highest hold nine in ten.
+Inputs stay as stated; what differs between replications is traffic noise, failures, incidents and slips. The interval
+is that of order statistics: of n replications and one more, the further one is as likely to take any place in the
+order, so it lies between the r-th lowest and the r-th highest with probability (n + 1 − 2r) / (n + 1), whatever the
+distribution. Of 19 replications, the lowest and the highest hold nine in ten.
 """
 
 from __future__ import annotations
@@ -21,11 +21,7 @@ from planner.run.measure_names import DRAWS
 from planner.run.measures import Figures, measures, revenue_usd, series_of, service
 from planner.run.simulate import RunResult, simulate_plan
 
-_BEYOND_FRACTION = 0.05  # left out on either side, where there are draws enough
-
-
-def nothing() -> None:
-    """Do nothing."""
+_BEYOND_FRACTION = 0.05  # left out on either side, where there are replications enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,28 +33,28 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chance:
+class Replications:
     """One plan drawn several times."""
 
     figures: tuple[Figures, ...]
     """How the plan served and its measures, draw by draw; the first is the run itself."""
     monthly: Mapping[str, Floats] = field(default_factory=dict)
-    """Cost, tokens and, where they are sold, revenue by month, shape (draws, months) each."""
+    """Cost, tokens and, where they are sold, revenue by month, shape (replications, months) each."""
 
     @property
-    def draws(self) -> int:
-        """How many draws there are, the run itself included."""
+    def number(self) -> int:
+        """How many replications there are, the run itself included."""
         return len(self.figures)
 
     @property
     def coverage_fraction(self) -> float:
         """Probability that a further draw lies within an interval."""
-        return (self.draws + 1 - 2 * _place(self.draws)) / (self.draws + 1)
+        return (self.number + 1 - 2 * _place(self.number)) / (self.number + 1)
 
     @property
     def words(self) -> str:
         """The coverage in words, for a sentence."""
-        if self.draws == DRAWS:
+        if self.number == DRAWS:
             return "nine of ten replications"
         return f"{self.coverage_fraction:.0%} of replications"
 
@@ -66,23 +62,23 @@ class Chance:
         """Return the interval of a figure; None where some draw has no such figure, or there is one draw only."""
         return interval_of([figures[name] for figures in self.figures])
 
-    def difference(self, name: str, base: Chance) -> Interval | None:
+    def difference(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of a figure less the same figure of another plan, draw by draw under the same chance."""
         pairs = self._beside(name, base)
         return interval_of([a - b if a is not None and b is not None else None for a, b in pairs])
 
-    def saving(self, name: str, base: Chance) -> Interval | None:
+    def saving(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of 1 − figure / the other plan's figure, draw by draw under the same chance."""
         return interval_of([1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)])
 
-    def _beside(self, name: str, base: Chance) -> list[tuple[float | None, float | None]]:
+    def _beside(self, name: str, base: Replications) -> list[tuple[float | None, float | None]]:
         """Return a figure of this plan and of another, draw by draw."""
         return [(ours[name], other[name]) for ours, other in zip(self.figures, base.figures, strict=True)]
 
 
-def _place(draws: int) -> int:
+def _place(replications: int) -> int:
     """Return r: which from the lowest and from the highest bound the interval."""
-    return max(1, int((draws + 1) * _BEYOND_FRACTION + 1e-9))
+    return max(1, int((replications + 1) * _BEYOND_FRACTION + 1e-9))
 
 
 def interval_of(values: Sequence[float | None]) -> Interval | None:
@@ -116,7 +112,7 @@ def months_of(result: RunResult) -> dict[str, Floats]:
 @contextlib.contextmanager
 def drawing(
     draw: Callable[[int], RunResult], further: Iterable[int], workers: int | None = None
-) -> Iterator[Callable[[RunResult], Chance]]:
+) -> Iterator[Callable[[RunResult], Replications]]:
     """Begin to draw further replications of a plan; the function that is handed out waits for them.
 
     It takes the run itself, which is the first draw. Forks of this process share the work, ``workers`` with it, where
@@ -129,26 +125,28 @@ def drawing(
 
     with Begun([functools.partial(drawn, replication) for replication in further], workers) as others:
 
-        def together(result: RunResult) -> Chance:
+        def together(result: RunResult) -> Replications:
             figures, months = zip((figures_of(result), months_of(result)), *others.results(), strict=True)
-            return Chance(figures=figures, monthly={name: np.stack([by[name] for by in months]) for name in months[0]})
+            monthly = {name: np.stack([by[name] for by in months]) for name in months[0]}
+            return Replications(figures=figures, monthly=monthly)
 
         yield together
 
 
 def draw_again(
-    result: RunResult, draws: int = DRAWS, progress: Callable[[], None] = nothing, workers: int | None = None
-) -> Chance:
-    """Run a result's plan again until there are ``draws`` of it; ``progress`` is called after each.
+    result: RunResult, replications: int = DRAWS, progress: Callable[[], None] | None = None, workers: int | None = None
+) -> Replications:
+    """Run a result's plan again until there are ``replications`` of it; ``progress`` is called after each.
 
     A process of the user's own may count or print, so that is run here, one after another.
     """
 
     def again(replication: int) -> RunResult:
         drawn = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
-        progress()
+        if progress is not None:
+            progress()
         return drawn
 
-    further = range(result.replication + 1, result.replication + draws)
+    further = range(result.replication + 1, result.replication + replications)
     with drawing(again, further, 1 if result.processes else workers) as together:
         return together(result)

@@ -80,55 +80,43 @@ class RunResult:
 
         The share shed stands first, since every other figure of such a run is of the little that was served.
         """
+        plan, capital, warnings = self.plan, self.plan.money.capital, []
         demand, shed = self.tokens(self.monthly.demand_requests).sum(), self.tokens(self.shed_requests()).sum()
-        lost = []
         if demand > 0 and shed / demand > ABSURD_SHED_FRACTION:
-            lost.append(f"{shed / demand:.1%} of tokens are shed: the fleet is far too small for this traffic")
-        idle = []
-        for index, cluster in enumerate(self.plan.clusters):
-            waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
-            if waiting:
-                nodes, paid = sum(c.machines for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
-                idle.append(
-                    f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid:,.0f} USD), "
-                    "did not enter service: for want of power, or too late"
-                )
-        late = (*idle, *overloaded(self.plan, self.monthly), *self._broken_covenants())
-        return (*lost, *hardly_meant(self.scenario, self.plan), *self._never_placed(), *late)
-
-    def _never_placed(self) -> list[str]:
-        """Name the workloads whose model never found room beside the others, with what it takes."""
-        plan, told = self.plan, []
-        for w in never_placed(plan, self.run.windows):
-            workload = plan.workloads[w]
+            warnings.append(f"{shed / demand:.1%} of tokens are shed: the fleet is far too small for this traffic")
+        warnings += hardly_meant(self.scenario, plan)
+        for w in never_placed(plan, self.run.windows):  # no room beside the others for what it takes
             sizes = [
-                f"{deployment.least_nodes:g} of {plan.clusters[deployment.cluster].nodes} nodes of "
+                f"{deployment.min_nodes:g} of {plan.clusters[deployment.cluster].nodes} nodes of "
                 f"{plan.clusters[deployment.cluster].name}"
                 for deployment in (plan.placement.deployments if plan.placement else ())
                 if w in deployment.workloads
             ]
-            told.append(
-                f"workload {workload.name} was never served: {workload.model} takes {', '.join(sizes)} or more, "
-                "which it does not find; add nodes"
+            warnings.append(
+                f"workload {plan.workloads[w].name} was never served: {plan.workloads[w].model} takes "
+                f"{', '.join(sizes)} or more, which it does not find; add nodes"
             )
-        return told
-
-    def _broken_covenants(self) -> list[str]:
-        """Say in which fiscal quarters the loan's covenant does not hold."""
-        capital = self.plan.money.capital
-        if capital.loan is None or capital.loan.least_cover_ratio is None:
-            return []
-        monthly = monthly_statements(self.ledger, opening_of(self.plan, self.cohorts, self.run.log))
-        quarters = monthly.by(Frequency.QUARTER, self.plan.months, capital.fiscal_year_start_month)
-        cover, least = cover_ratio(quarters), capital.loan.least_cover_ratio
-        broken = np.flatnonzero(cover < least)
-        if not broken.size:
-            return []
-        worst = int(np.nanargmin(cover))
-        return [
-            f"the loan's covenant is broken in {broken.size} of {np.isfinite(cover).sum()} fiscal quarters: operating "
-            f"cash flow is {cover[worst]:.2f} times debt service in {quarters.periods[worst]}, {least:g} are agreed"
-        ]
+        for index, cluster in enumerate(plan.clusters):
+            waiting = [c for c in self.cohorts if c.cluster == index and not np.isfinite(c.in_service_h)]
+            if waiting:
+                nodes, paid = sum(c.machines for c in waiting), sum(c.nodes * sum(c.prices_usd) for c in waiting)
+                warnings.append(
+                    f"{counted(nodes, 'node')} of cluster {cluster.name}, delivered and paid ({paid:,.0f} USD), "
+                    "did not enter service: for want of power, or too late"
+                )
+        warnings += overloaded(plan, self.monthly)
+        if capital.loan is not None and (least := capital.loan.least_cover_ratio) is not None:
+            monthly = monthly_statements(self.ledger, opening_of(plan, self.cohorts, self.run.log))
+            quarters = monthly.by(Frequency.QUARTER, plan.months, capital.fiscal_year_start_month)
+            cover = cover_ratio(quarters)
+            if broken := np.count_nonzero(cover < least):
+                worst = int(np.nanargmin(cover))
+                when, due = quarters.periods[worst], np.isfinite(cover).sum()
+                warnings.append(
+                    f"the loan's covenant is broken in {broken} of {due} fiscal quarters: operating cash flow is "
+                    f"{cover[worst]:.2f} times debt service in {when}, {least:g} are agreed"
+                )
+        return tuple(warnings)
 
     def cost_cents(self, view: View = View.ACCRUAL) -> NDArray[np.int64]:
         """Cost in a view, without income and tax, shape (months, clusters + 1); the last column is the whole site's."""
@@ -149,15 +137,14 @@ class RunResult:
         return quantities.settled_requests(self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests)
 
     def verdict(self) -> Verdict:
-        """Return how this replication stands to the scenario's promise."""
-        return judge(self.missed_requests(), self.settled_requests(), self.plan.promise)
+        """Return how this replication stands to the scenario's SLO target."""
+        return judge(self.missed_requests(), self.settled_requests(), self.plan.slo_target)
 
     def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
         """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""
-        loads = self.plan.workloads
-        per_request = (
-            np.stack([load.output_tokens for load in loads], axis=-1) if output_only else self.plan.tokens_per_request
-        )
+        per_request = self.plan.tokens_per_request
+        if output_only:
+            per_request = np.stack([load.output_tokens for load in self.plan.workloads], axis=-1)
         return requests * (per_request[:, None, :] if requests.ndim == 3 else per_request)
 
     def __repr__(self) -> str:
@@ -202,9 +189,9 @@ class RunResult:
         """Node-hours by month, cluster and cause; the causes sum to the whole."""
         return self._frame("losses")
 
-    def late_reasons(self) -> pd.DataFrame:
+    def slo_misses(self) -> pd.DataFrame:
         """Why requests were not in time, by month, workload and reason; the reasons sum to 1 − the share in time."""
-        return self._frame("late_reasons")
+        return self._frame("slo_misses")
 
     def placement(self) -> pd.DataFrame:
         """Replicas of each model by month, cluster and workload."""

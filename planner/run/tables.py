@@ -22,7 +22,7 @@ from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
 from planner.finance.statements import Frequency, monthly_statements
 from planner.plan import quantities
-from planner.plan.plan import Deployment, Plan
+from planner.plan.plan import Placement, Plan
 from planner.run.cohorts import opening_of
 from planner.run.measure_names import FLEET, SITE, TIMELINE
 from planner.run.measures import levelised_to_date, ownership, sums_of, with_fleet, workload_figures
@@ -43,14 +43,23 @@ def timeline_monthly(result: RunResult) -> Columns:
     plan, sums = result.plan, sums_of(result)
     served, output = sums.served_tokens, sums.served_output_tokens
     backlog = np.cumsum(sums.demand_tokens - sums.shed_tokens - served[:, -1])
-    owner, fleet_alone = ownership(result), sums.fleet_figures()
-    fleet_alone |= {
+    owner, windows, starts = ownership(result), result.run.windows, plan.month_edges_h[:-1]
+    cap = np.full(plan.hours, np.inf) if plan.site.cap_kw is None else plan.site.cap_kw
+    most_kw = np.maximum.reduceat(cap, starts)
+    # What all work asked for would keep busy, the month's mean and its highest hour; an hour that served nothing says
+    # nothing about what its work would take, and fmax passes over it.
+    busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
+    carried = _tokens_by_hour(result, (window.served_requests.sum(axis=0) for window in windows))
+    refused = _tokens_by_hour(result, (window.shed_requests for window in windows))
+    mean = quantities.needed(*(np.add.reduceat(hourly, starts) for hourly in (busy, carried, refused)))
+    fleet_alone = sums.fleet_figures() | {
         "backlog_tokens": np.where(np.abs(backlog) < 1e-9 * sums.demand_tokens.sum(), 0.0, backlog),
         "peak_facility_kw": result.monthly.peak_facility_kw,
         "rented_tokens": result.tokens(result.rented.requests).sum(axis=1),
-        "power_limit_kw": _power_limit_kw(plan),
+        "facility_power_cap_kw": np.where(np.isfinite(most_kw), most_kw, np.nan),
+        "accelerators_needed": mean / plan.months.period_hours,
+        "peak_accelerators_needed": np.fmax.reduceat(quantities.needed(busy, carried, refused), starts),
     }
-    fleet_alone["accelerators_needed"], fleet_alone["peak_accelerators_needed"] = _needed(result)
     table = {
         **{name: _fleet_alone(figures, len(plan.clusters)) for name, figures in fleet_alone.items()},
         **sums.figures(),
@@ -64,14 +73,6 @@ def timeline_monthly(result: RunResult) -> Columns:
     return _rows_by("month", plan.months.labels, "cluster", _clusters_and_fleet(plan), ordered)
 
 
-def _power_limit_kw(plan: Plan) -> Floats:
-    """Return the highest limit of each month's hours, shape (months,); NaN where there is none."""
-    if plan.site.cap_kw is None:
-        return np.full(len(plan.months.labels), np.nan)
-    most = np.maximum.reduceat(plan.site.cap_kw, plan.month_edges_h[:-1])
-    return np.where(np.isfinite(most), most, np.nan)
-
-
 def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
     """Return the tokens of requests by window, hours last; workloads, the axis before them, are added up."""
     plan = result.plan
@@ -81,17 +82,6 @@ def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
         for came, window in zip(requests, result.run.windows, strict=True)
     ]
     return np.concatenate(parts, axis=-1)
-
-
-def _needed(result: RunResult) -> tuple[Floats, Floats]:
-    """Return accelerators that all work asked for would keep busy, each month's mean and highest hour."""
-    plan, windows, starts = result.plan, result.run.windows, result.plan.month_edges_h[:-1]
-    busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
-    served = _tokens_by_hour(result, (window.served_requests.sum(axis=0) for window in windows))
-    refused = _tokens_by_hour(result, (window.shed_requests for window in windows))
-    mean = quantities.needed(*(np.add.reduceat(hourly, starts) for hourly in (busy, served, refused)))
-    # An hour that served nothing says nothing about what its work would take: fmax passes over it.
-    return mean / plan.months.period_hours, np.fmax.reduceat(quantities.needed(busy, served, refused), starts)
 
 
 def _rows_by(stamp: str, labels: Sequence[str], kind: str, names: list[str], table: Mapping[str, Any]) -> Columns:
@@ -121,12 +111,11 @@ def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> 
     carries (a cluster without work, the site as a whole, rented machines) is shared by tokens served; where a month
     served none by tokens asked for, in it or else in all months. Whole cents, so workloads sum to the fleet.
     """
-    monthly, plan = result.monthly, result.plan
     time = _machine_time(result)
     nobodys = np.zeros_like(time[:, :1])  # the site as a whole does no work
     others = (served_tokens[:, None], demand_tokens[:, None], demand_tokens.sum(axis=0))
     share = quantities.shares(np.concatenate([time, nobodys], axis=1), *others)
-    busy_h = monthly.busy_node_h * plan.accelerators_per_node
+    busy_h = result.monthly.busy_node_h * result.plan.accelerators_per_node
     return (share[:, :-1] * busy_h[:, :, None]).sum(axis=1), usd(split_cents(result.cost_cents(), share).sum(axis=1))
 
 
@@ -152,8 +141,8 @@ def losses(result: RunResult) -> Columns:
     return _rows_by("month", result.plan.months.labels, "cluster", names, table)
 
 
-def late_reasons(result: RunResult) -> Columns:
-    """One row per month, workload and reason why requests were not in time, the worst kind of mend with it."""
+def slo_misses(result: RunResult) -> Columns:
+    """One row per month, workload and cause of missed requests."""
     lost, plan = lost_requests(result), result.plan
     names = [workload.name for workload in plan.workloads]
     months, per_month = len(plan.months.labels), len(names) * len(REASONS)
@@ -164,76 +153,60 @@ def late_reasons(result: RunResult) -> Columns:
     return {
         "month": [label for label in plan.months.labels for _ in range(per_month)],
         "workload": [name for name in names for _ in REASONS] * months,
-        "reason": [*REASONS] * (months * len(names)),
-        "lost_fraction": by_row(lost.fraction),
-        "lost_requests": by_row(lost.requests),
-        "mend_amount": by_row(lost.mend_amount),
-        "mend": [
-            lost.mends[r][w].words[m] for m in range(months) for w in range(len(names)) for r in range(len(REASONS))
-        ],
+        "cause": [*REASONS] * (months * len(names)),
+        "missed_fraction": by_row(lost.fraction),
+        "missed_requests": by_row(lost.requests),
     }
 
 
 def placement(result: RunResult) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: the replicas that its model held there."""
-    plan, (pairs, held) = result.plan, _residents(result)
-    months, columns = len(plan.months.labels), [d for _, _, d, _ in pairs]
-    nodes_per_replica = np.array([deployment.nodes_per_replica for *_, deployment in pairs])
-    return _by_pair(plan, pairs) | {
-        "model": [plan.workloads[w].model for _, w, *_ in pairs] * months,
-        "replicas": held.replicas[:, columns].ravel(),
-        "nodes": (held.replicas[:, columns] * nodes_per_replica).ravel(),
-        "memory_fraction": [one.resident_bytes / one.memory_bytes for *_, one in pairs] * months,
-        "load_node_h": held.load_node_h[:, columns].ravel(),
+    placed, columns, of, held = _residents(result)
+    replicas, months = held.replicas[:, of], len(result.plan.months.labels)
+    deployments = [placed.deployments[d] for d in of]
+    nodes_per_replica = np.array([deployment.nodes_per_replica for deployment in deployments])
+    return columns | {
+        "model": [result.plan.workloads[w].model for _, w in sorted(placed.deployment_of)] * months,
+        "replicas": replicas.ravel(),
+        "nodes": (replicas * nodes_per_replica).ravel(),
+        "memory_fraction": [one.resident_bytes / one.memory_bytes for one in deployments] * months,
+        "weight_load_node_h": held.weight_load_node_h[:, of].ravel(),
     }
 
 
 def routing_monthly(result: RunResult) -> Columns:
     """One row per month, cluster and workload that the cluster can serve: what it served there, and how full it was."""
-    plan, monthly = result.plan, result.monthly
-    pairs, held = _residents(result)
-    clusters, loads = [c for c, *_ in pairs], [w for _, w, *_ in pairs]
-    columns = [d for _, _, d, _ in pairs]
+    monthly, (placed, columns, of, held) = result.monthly, _residents(result)
+    pairs, node_h = sorted(placed.deployment_of), held.held_node_h[:, of]
+    for place, (c, w) in enumerate(pairs):  # of its own replicas, and of those it uses while it waits
+        for other, deployment in enumerate(placed.deployments):
+            if placed.placed[c] and deployment.cluster == c and other != of[place] and w in deployment.waiting_speed:
+                node_h[:, place] += held.held_node_h[:, other]
+    clusters, loads = [c for c, _ in pairs], [w for _, w in pairs]
     work = quantities.shares(_machine_time(result))[:, clusters, loads] * monthly.busy_node_h[:, clusters]
-    return _by_pair(plan, pairs) | {
-        "replicas": held.replicas[:, columns].ravel(),
+    return columns | {
+        "replicas": held.replicas[:, of].ravel(),
         "served_tokens": result.tokens(monthly.served_requests)[:, clusters, loads].ravel(),
-        "utilisation_fraction": quantities.utilisation(work, _serving_node_h(plan, pairs, held)).ravel(),
+        "utilisation_fraction": quantities.utilisation(work, node_h).ravel(),
     }
 
 
-def _serving_node_h(plan: Plan, pairs: Sequence[Pair], held: Residence) -> Floats:
-    """Return the node-hours that may serve each pair, of its own replicas and of those it uses while it waits."""
-    assert plan.placement is not None  # its pairs come from there
-    node_h = held.held_node_h[:, [d for _, _, d, _ in pairs]]
-    for place, (c, w, d, _) in enumerate(pairs):
-        for other, deployment in enumerate(plan.placement.deployments):
-            if plan.placement.placed[c] and deployment.cluster == c and other != d and w in deployment.waiting_speed:
-                node_h[:, place] += held.held_node_h[:, other]
-    return node_h
+def _residents(result: RunResult) -> tuple[Placement, Columns, list[int], Residence]:
+    """Return how models are placed, and of each pair of a cluster and a workload that it can serve the first columns.
 
-
-Pair = tuple[int, int, int, Deployment]
-"""A cluster, a workload that it can serve, and the deployment that does, by its number and itself."""
-
-
-def _residents(result: RunResult) -> tuple[list[Pair], Residence]:
-    """Return the pairs of cluster and workload, and what their deployments held."""
+    Then the deployment of each pair, and what deployments held.
+    """
     plan = result.plan
     if plan.placement is None:
         raise ValueError("a plan made by hand places no models")
-    of = plan.placement.deployment_of
-    pairs = [(c, w, of[c, w], plan.placement.deployments[of[c, w]]) for c, w in sorted(of)]
-    return pairs, residence(plan, plan.placement, result.run.windows)
-
-
-def _by_pair(plan: Plan, pairs: Sequence[Pair]) -> Columns:
-    """Return the first columns of a table by month, cluster and workload."""
-    return {
-        "month": [label for label in plan.months.labels for _ in pairs],
-        "cluster": [plan.clusters[c].name for c, *_ in pairs] * len(plan.months.labels),
-        "workload": [plan.workloads[w].name for _, w, *_ in pairs] * len(plan.months.labels),
+    pairs, months = sorted(plan.placement.deployment_of), plan.months.labels
+    columns: Columns = {
+        "month": [label for label in months for _ in pairs],
+        "cluster": [plan.clusters[c].name for c, _ in pairs] * len(months),
+        "workload": [plan.workloads[w].name for _, w in pairs] * len(months),
     }
+    of = [plan.placement.deployment_of[pair] for pair in pairs]
+    return plan.placement, columns, of, residence(plan, plan.placement, result.run.windows)
 
 
 def ledger(result: RunResult) -> Columns:
@@ -286,24 +259,18 @@ def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
     plan, windows, machines = result.plan, result.run.windows, result.run.node_hours
     starts, clusters = np.arange(0, plan.hours, step_h), len(plan.clusters)
 
-    def summed(hourly: Floats) -> Floats:
-        return np.add.reduceat(hourly, starts, axis=-1)
-
     def joined(arrays: Iterable[Floats]) -> Floats:
-        return summed(np.concatenate([*arrays], axis=-1))
+        return np.add.reduceat(np.concatenate([*arrays], axis=-1), starts, axis=-1)
 
     def tokens(requests: Iterable[Floats]) -> Floats:
-        return summed(_tokens_by_hour(result, requests))
+        return joined([_tokens_by_hour(result, requests)])
 
     rented = [rent_by_hour(plan, w)[0] for w in windows]
     shed = tokens(quantities.shed_requests(w.shed_requests, lent) for w, lent in zip(windows, rented, strict=True))
+    present, serving = [m.present for m in machines], [quantities.in_service(m.present, m.failed) for m in machines]
     on_site, in_service, busy = (
         with_fleet(joined(nodes).T * plan.accelerators_per_node)
-        for nodes in (
-            (m.present for m in machines),
-            (quantities.in_service(m.present, m.failed) for m in machines),
-            (w.busy_nodes for w in windows),
-        )
+        for nodes in (present, serving, [w.busy_nodes for w in windows])
     )
     table = {
         "accelerators_in_service": in_service / step_h,
@@ -354,22 +321,16 @@ def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
         kinds.append(("failures", _failures(result, tokens), monthly.failed_node_h))
     plan, log = result.plan, result.run.log
     names = [cluster.name for cluster in plan.clusters]
-    rows = [
-        _Row(change.time_h, change.time_h, names[change.cluster], change.kind, "", change.detail, change.accelerators)
-        for change in log.changes
-        if change.time_h <= plan.hours
-    ]
+    changes = [change for change in log.changes if change.time_h <= plan.hours]
+    rows = [_Row(c.time_h, c.time_h, names[c.cluster], c.kind, "", c.detail, c.accelerators) for c in changes]
     for cohort in result.cohorts if plan.site.block_h.size else ():  # where power comes in blocks, some wait for theirs
         start_h, end_h = max(cohort.bought_h, 0.0), min(cohort.in_service_h, cohort.retired_h)
         if cohort.machines and cohort.in_service_h > start_h:
             told = f"{counted(cohort.nodes, 'node')} paid, not in service"
             waiting = cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node
             rows.append(_Row(start_h, end_h, names[cohort.cluster], "waiting", "site power", told, waiting))
-    rows += [
-        _Row(note.time_h, note.time_h, note.cluster or FLEET, "process", note.process, note.text, 0)
-        for note in log.notes
-        if note.time_h <= plan.hours
-    ]
+    notes = [note for note in log.notes if note.time_h <= plan.hours]
+    rows += [_Row(n.time_h, n.time_h, n.cluster or FLEET, "process", n.process, n.text, 0) for n in notes]
     for kind, (times, taken), node_h in kinds:
         rows += times
         lost = node_h.sum(axis=0)
@@ -430,8 +391,25 @@ def _failures(result: RunResult, tokens: Floats) -> _Events:
 def _software(result: RunResult, tokens: Floats) -> _Events:
     """One row per incident and cluster, from its beginning to its fix; a release has no end."""
     plan, changes = result.plan, result.run.log.speeds()
-    ends = {(change.incident, change.cluster): change.time_h for change in changes if _is_end(change)}
-    taken = _incident_node_h(result, changes)
+    ended = [change for change in changes if _is_end(change)]
+    ends = {(change.incident, change.cluster): change.time_h for change in ended}
+    ends_there = {(change.incident, change.cluster, change.workload): change.time_h for change in ended}
+    begun: dict[tuple[int, int], list[SpeedChange]] = defaultdict(list)
+    for change in changes:
+        if change.incident >= 0 and not _is_end(change):
+            begun[change.cluster, change.workload].append(change)
+    taken: dict[tuple[int, int], float] = defaultdict(float)  # node-hours at work for nothing
+    for window in result.run.windows:
+        for pair, drag in window.drags.items():
+            hours = (drag.hours + window.first_hour).astype(np.float64)
+            slowness = [
+                -change.log_factor
+                * quantities.open_fraction(hours, change.time_h, ends_there.get((change.incident, *pair), math.inf))
+                for change in begun[pair]
+            ]
+            lost_h = quantities.incident_node_h(drag.nodes, np.array(slowness).reshape(-1, hours.size))
+            for change, node_h in zip(begun[pair], lost_h.tolist(), strict=True):
+                taken[change.incident, change.cluster] += node_h
     rows, seen, lost_node_h = [], set[tuple[object, ...]](), np.zeros(len(plan.clusters))
     for change in changes:
         key = (change.incident, change.cluster)
@@ -452,28 +430,6 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
 
 def _is_end(change: SpeedChange) -> bool:
     return change.incident >= 0 and change.kind.endswith(("fixed", "done"))
-
-
-def _incident_node_h(result: RunResult, changes: list[SpeedChange]) -> dict[tuple[int, int], float]:
-    """Return the node-hours at work for nothing that each incident took of each cluster."""
-    begun: dict[tuple[int, int], list[SpeedChange]] = defaultdict(list)
-    ends = {(c.incident, c.cluster, c.workload): c.time_h for c in changes if _is_end(c)}
-    for change in changes:
-        if change.incident >= 0 and not _is_end(change):
-            begun[change.cluster, change.workload].append(change)
-    taken: dict[tuple[int, int], float] = defaultdict(float)
-    for window in result.run.windows:
-        for pair, drag in window.drags.items():
-            hours = (drag.hours + window.first_hour).astype(np.float64)
-            slowness = [
-                -change.log_factor
-                * quantities.open_fraction(hours, change.time_h, ends.get((change.incident, *pair), math.inf))
-                for change in begun[pair]
-            ]
-            lost = quantities.incident_node_h(drag.nodes, np.array(slowness).reshape(-1, hours.size))
-            for change, node_h in zip(begun[pair], lost.tolist(), strict=True):
-                taken[change.incident, change.cluster] += node_h
-    return taken
 
 
 def _outages(result: RunResult, tokens: Floats) -> _Events:

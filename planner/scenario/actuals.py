@@ -18,13 +18,13 @@ import numpy as np
 from pydantic import Field
 
 from planner.arrays import Floats
-from planner.errors import Problem, ScenarioError
+from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.ledger import INCOME_ACCOUNTS, Account, Category
 from planner.finance.months import MonthGrid
 from planner.scenario.metrics import monthly_metrics
 from planner.scenario.scenario import Scenario
 from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, validate
-from planner.yaml_io import MAX_FILE_BYTES, Document, read_bytes, read_document
+from planner.yaml_io import MAX_FILE_BYTES, KeyPath, read_bytes, read_document
 
 MAPPING = "mapping.yaml"
 LEAVE_OUT = "leave_out"
@@ -94,13 +94,13 @@ class FiguresFile(_File):
     `timeline_workloads.csv` and `losses.csv`."""
 
 
+ActualsFile = Annotated[FinanceFile | MetricsFile | FiguresFile, Field(discriminator="kind")]
+
+
 class ActualsMapping(Strict):
     """What the files of a folder of actuals hold."""
 
-    files: Annotated[
-        dict[str, Annotated[FinanceFile | MetricsFile | FiguresFile, Field(discriminator="kind")]],
-        Field(min_length=1, max_length=100),
-    ]
+    files: Annotated[dict[str, ActualsFile], Field(min_length=1, max_length=100)]
     """CSV files by name."""
     error_fraction: Annotated[float, Field(gt=0, le=1)] = 0.02
     """Standard deviation of the error with which a monthly figure is known, and the model is right about it, over the
@@ -145,11 +145,8 @@ class _Reader:
         """Yield a file's rows by the planner's names, with their lines; nothing where columns are missing."""
         raw = read_bytes(self.folder / name, MAX_FILE_BYTES)
         try:
-            reader = csv.reader(
-                io.StringIO(raw.decode("utf-8-sig"), newline=""),
-                delimiter=";" if file.decimal_comma else ",",
-                strict=True,
-            )
+            text = io.StringIO(raw.decode("utf-8-sig"), newline="")
+            reader = csv.reader(text, delimiter=";" if file.decimal_comma else ",", strict=True)
             header = next(reader, [])
             absent = [heading for heading in file.columns if heading not in header]
             for heading in absent:
@@ -220,8 +217,8 @@ class _Reader:
             if month is None or usd is None:
                 continue
             if before := known.get((row["account"], month, cluster)):
-                self.wrong(name, line, f"{row['account']} of {month} is there twice, first on line {before}",
-                           "sum the lines of an account and month")  # fmt: skip
+                message = f"{row['account']} of {month} is there twice, first on line {before}"
+                self.wrong(name, line, message, "sum the lines of an account and month")
                 continue
             known[row["account"], month, cluster] = line
             account = Account(text)
@@ -246,10 +243,12 @@ class _Reader:
                 self.wrong(name, line, f"{month} of {of} is there twice, first on line {before}")
                 continue
             known[month, of] = line
+            allowed: tuple[str, ...] = WORKLOAD_FIGURES if kind == "workload" else CLUSTER_FIGURES
+            allowed += FLEET_FIGURES if (kind, of) == ("cluster", FLEET) else ()
             for figure, cell in row.items():
                 if figure in _KEYS or not cell:
                     continue
-                if figure not in figures_of(kind, of):
+                if figure not in allowed:
                     ignored[figure] = None
                 elif (number := self.number(name, line, cell, comma=file.decimal_comma)) is not None:
                     self.put(Seen(kind, of, figure), month, number)
@@ -274,73 +273,46 @@ class _Reader:
             kind: Literal["cluster", "workload"] = "workload" if workload else "cluster"
             self.put(Seen(kind, workload or FLEET, figure), month, number)
 
-    def check_months(self) -> tuple[str, ...]:
-        """Return the months that every file has, from the plan's first on without a gap; note what is missing."""
-        last = max((month for months in self.covered.values() for month in months), default="")
-        wanted = tuple(label for label in self.grid.labels if label <= last)
-        for name, months in self.covered.items():
-            if missing := [month for month in wanted if month not in months]:
-                hint = "months run from the plan's first without a gap, and every file has them all"
-                self.wrong(name, None, f"{choices(missing)} missing", hint)
-        return wanted
-
-
-def figures_of(kind: str, of: str) -> tuple[str, ...]:
-    """Return the figures that a cluster, the fleet or a workload may be held against."""
-    if kind == "workload":
-        return WORKLOAD_FIGURES
-    return (*CLUSTER_FIGURES, *FLEET_FIGURES) if of == FLEET else CLUSTER_FIGURES
-
 
 def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
     """Read a folder of months that happened; raise one ScenarioError with all that is wrong."""
     document = read_document(folder / MAPPING)
     mapping = validate(ActualsMapping, document)
     reader = _Reader(folder, scenario)
-    _check_names(mapping, document, reader.problems)
+    known = {*CLUSTER_FIGURES, *FLEET_FIGURES, *WORKLOAD_FIGURES, *BOOKED}
+    named: Iterable[tuple[KeyPath, str]] = (
+        *((("errors", name), name) for name in mapping.errors),
+        *((("leave_out", place), name) for place, name in enumerate(mapping.leave_out)),
+    )
+    for path, name in named:
+        if name not in known:
+            message = f"no figure or account is called {name!r}"
+            reader.problems.append(document.problem(path, message, nearest(name, known)))
     for name, file in mapping.files.items():
-        match file:
-            case FinanceFile():
-                reader.finance(name, file)
-            case MetricsFile():
-                reader.metrics(name, file)
-            case FiguresFile():
-                reader.figures(name, file)
+        if isinstance(file, FinanceFile):
+            reader.finance(name, file)
+        elif isinstance(file, MetricsFile):
+            reader.metrics(name, file)
+        else:
+            reader.figures(name, file)
         if not reader.problems and name not in reader.covered:
             reader.wrong(name, None, "holds no month")
-    months = reader.check_months() if not reader.problems else ()
-    if reader.problems:
-        raise ScenarioError(reader.problems[:MAX_PROBLEMS])
-    _check_signs(reader)
+    raise_all(reader.problems[:MAX_PROBLEMS])
+    last = max((month for months in reader.covered.values() for month in months), default="")
+    months = tuple(label for label in reader.grid.labels if label <= last)
+    for name, covered in reader.covered.items():
+        if missing := [month for month in months if month not in covered]:
+            hint = "months run from the plan's first without a gap, and every file has them all"
+            reader.wrong(name, None, f"{choices(missing)} missing", hint)
+    raise_all(reader.problems[:MAX_PROBLEMS])
+    booked = {seen.name: sum(cells.values()) for seen, cells in reader.cells.items() if seen.kind == "account"}
+    if turned := [name for name in booked if name in (Account.REVENUE, Account.RESALE) and booked[name] > 0]:
+        message = f"{choices(turned)} would be a cost: income is negative in the books as they are read"
+        hint = "add income: positive to the finance file"
+        raise ScenarioError(Problem(file=str(folder / MAPPING), message=message, hint=hint))
     series = {
         # An account without a row in a month was not booked in it; a figure without one was not measured.
         seen: np.array([cells.get(month, 0.0 if seen.kind == "account" else math.nan) for month in months])
         for seen, cells in reader.cells.items()
     }
     return Actuals(months=months, series=series, mapping=mapping, notes=tuple(reader.notes))
-
-
-def _check_names(mapping: ActualsMapping, document: Document, problems: list[Problem]) -> None:
-    """Note names of figures and accounts that are none, under ``errors`` and ``leave_out``."""
-    known = {*CLUSTER_FIGURES, *FLEET_FIGURES, *WORKLOAD_FIGURES, *BOOKED}
-    named: Iterable[tuple[tuple[str | int, ...], str]] = (
-        *((("errors", name), name) for name in mapping.errors),
-        *((("leave_out", place), name) for place, name in enumerate(mapping.leave_out)),
-    )
-    for path, name in named:
-        if name not in known:
-            problems.append(document.problem(path, f"no figure or account is called {name!r}", nearest(name, known)))
-
-
-def _check_signs(reader: _Reader) -> None:
-    """Refuse income that is booked as cost: a sign that was not stated."""
-    turned = [
-        seen.name
-        for seen, cells in reader.cells.items()
-        if seen.kind == "account" and seen.name in (Account.REVENUE, Account.RESALE) and sum(cells.values()) > 0
-    ]
-    if turned:
-        message = f"{choices(turned)} would be a cost: income is negative in the books as they are read"
-        raise ScenarioError(
-            Problem(file=str(reader.folder / MAPPING), message=message, hint="add income: positive to the finance file")
-        )

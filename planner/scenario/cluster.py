@@ -5,15 +5,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price, Spread
+from planner.scenario.fields import (
+    BelowOne,
+    Count,
+    Fraction,
+    NonNegative,
+    Plausible,
+    Positive,
+    Price,
+    Spread,
+    YearlyChange,
+)
 from planner.validation import Strict
 
 Rent = Annotated[Positive, Plausible.prior("rent_spot_h200", "rent_ondemand_b200")]
-YearlyChange = Annotated[
-    float,
-    Field(gt=-1, le=10),
-    Plausible(-0.75, 0.9, "three-year rents rose by 21 to 81% from August 2025 to July 2026"),
+AcceleratorPrice = Annotated[Price, Plausible.prior("gpu_module_price_mi325x", "capex_allin_b200")]
+RentChange = Annotated[
+    YearlyChange, Plausible(-0.75, 0.9, "three-year rents rose by 21 to 81% from August 2025 to July 2026")
 ]
+BookLife = Annotated[int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")]
+Residual = Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")]
 TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to five years")]
 
 
@@ -27,7 +38,7 @@ class Reserved(Strict):
     term of 12 or 36 months, where it has one (priors rent_1yr_h200, rent_3yr_h200 and so on)."""
     term_months: TermMonths = 36
     """Months it is fixed for; then it is renewed at the rent of that day. Default 36: the longest usual."""
-    change_per_year: YearlyChange = 0.0
+    change_per_year: RentChange = 0.0
     """Yearly change of the rent that is asked: it counts when signing and renewing. Default 0: today's."""
     exit_fee_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
     """Share of the rent to the term's end that is due when the cluster is retired before. Default 1: take or pay."""
@@ -42,7 +53,7 @@ class OperatingLease(Strict):
     """Lease rate of one accelerator, host and network included, for an hour if signed on the first day."""
     term_months: TermMonths = 36
     """Months it is fixed for; then it is renewed at the rate of that day. Default 36: 36 to 60 are offered."""
-    change_per_year: YearlyChange = 0.0
+    change_per_year: RentChange = 0.0
     """Yearly change of the rate that is asked: it counts when signing and renewing. Default 0: today's."""
     exit_fee_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
     """Share of the rate to the term's end that is due when the cluster is retired before. Default 1: no way out."""
@@ -79,7 +90,7 @@ class OnDemand(Strict):
     usd_per_accelerator_h: Rent | None = None
     """Rent of one accelerator for an hour on the first day. Default: the catalogue's for the part (priors
     rent_ondemand_h200 and so on)."""
-    change_per_year: YearlyChange = 0.0
+    change_per_year: RentChange = 0.0
     """Yearly change of the rent, month by month. Default 0: today's."""
 
 
@@ -91,7 +102,7 @@ class Spot(Strict):
     usd_per_accelerator_h: Rent | None = None
     """Rent of one accelerator for an hour on the first day. Default: the catalogue's for the part (priors
     rent_spot_h200 and so on)."""
-    change_per_year: YearlyChange = 0.0
+    change_per_year: RentChange = 0.0
     """Yearly change of the rent, month by month. Default 0: today's."""
     interruptions_per_year: Annotated[NonNegative, Plausible(0.5, 2000, "assumption: twice a year to five a day")]
     """Times a year that a node is taken back; no public figure was found, so it has to be stated."""
@@ -178,7 +189,7 @@ class PriceQuote(Strict):
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     """Whose offer it is."""
-    unit_price_usd: Annotated[Price, Plausible.prior("gpu_module_price_mi325x", "capex_allin_b200")]
+    accelerator_price_usd: AcceleratorPrice
     """Price of one accelerator before volume discount."""
     valid_from: datetime.date | None = None
     """First order date. Default: any time before."""
@@ -237,7 +248,7 @@ class Speculation(Strict):
 
     drafted_tokens: Annotated[int, Field(ge=1, le=32), Plausible(1, 16, "assumption")]
     """Tokens proposed per step."""
-    accepted_tokens: Annotated[float, Field(ge=1, le=33), Plausible(1, 8, "assumption")]
+    mean_acceptance_length: Annotated[float, Field(ge=1, le=33), Plausible(1, 8, "assumption")]
     """Mean tokens a step yields, the certain one included; measure it on your own text (random tokens give half)."""
     use: Literal["always", "auto"] = "always"
     """Whether every workload decodes so, with a warning where that serves less, or those alone of which a node then
@@ -245,10 +256,9 @@ class Speculation(Strict):
 
     @model_validator(mode="after")
     def _not_more_than_checked(self) -> "Speculation":
-        if self.accepted_tokens > self.drafted_tokens + 1:
-            raise ValueError(
-                f"a step that checks {self.drafted_tokens} drafts yields at most {self.drafted_tokens + 1}"
-            )
+        if self.mean_acceptance_length > self.drafted_tokens + 1:
+            drafts = self.drafted_tokens
+            raise ValueError(f"a step that checks {drafts} drafts yields at most {drafts + 1}")
         return self
 
 
@@ -277,14 +287,11 @@ class Cluster(Strict):
     attention: Literal["auto", "tensor-parallel", "data-parallel"] = "auto"
     """How mixtures of experts spread attention: each layer over all accelerators of a replica, or sequences over them
     while the experts stay spread. Default auto: what serves most; assumptions.csv says which."""
-    pools: Literal["shared", "separate", "auto"] = "shared"
+    prefill_decode: Literal["colocated", "disaggregated", "auto"] = "colocated"
     """Whether prompts are prefilled by accelerators of their own. Default shared: every replica prefills its own."""
-    max_sequences: (
-        Annotated[
-            int, Field(ge=1, le=1_000_000), Plausible(1, 16_384, "assumption: eight times the engines' own 2,048")
-        ]
-        | None
-    ) = None
+    max_sequences: Annotated[Count, Plausible(1, 16_384, "assumption: eight times the engines' own 2,048")] | None = (
+        None
+    )
     """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
     speculation: Speculation | None = None
     """Speculative decoding on this cluster. Default: none."""
@@ -299,13 +306,9 @@ class Cluster(Strict):
     """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
     retire: datetime.date | None = None
     """Day the cluster leaves service, sold by its age. Default: it stays to the end."""
-    depreciation_months: (
-        Annotated[int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")] | None
-    ) = None
+    depreciation_months: BookLife | None = None
     """Its book life. Default: that of finance."""
-    residual_fraction: (
-        Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")] | None
-    ) = None
+    residual_fraction: Residual | None = None
     """Its book value at the end of book life, as a share of cost. Default: that of finance."""
     components: Components | None = None
     """Lives and residuals by kind of part. Default: all parts have the cluster's."""
@@ -321,10 +324,10 @@ class Cluster(Strict):
         float, Field(gt=0, le=100), Plausible(0.1, 10, "public measurements differ from the model by a factor of two")
     ] = 1.0
     """Factor on what an accelerator sustains, e.g. your measurement over ours. Default 1: the calibrated model."""
-    unit_price_usd: Annotated[Price, Plausible.prior("gpu_module_price_mi325x", "capex_allin_b200")] | None = None
+    accelerator_price_usd: AcceleratorPrice | None = None
     """Price of one accelerator before discount. Default: the catalogue's, which must have one."""
     price_source: str = "stated in the scenario"
-    """Where unit_price_usd comes from. Default: this file."""
+    """Where accelerator_price_usd comes from. Default: this file."""
     discount_fraction: Annotated[BelowOne, Plausible(0, 0.6, "assumption")] = 0.0
     """Discount on the accelerators. Default 0: list price until a quote says otherwise."""
     volume_discounts: Annotated[tuple[VolumeDiscount, ...], Field(max_length=100)] = ()
@@ -333,7 +336,7 @@ class Cluster(Strict):
     """Offers in place of unit price and discount for orders placed while they hold. Default: none."""
     host_usd_per_node: Annotated[Price, Plausible.prior("host_price_per_node")] | None = None
     """Price of one server without its accelerators: chassis, CPUs, memory, NICs, disks. From a quote for a whole server
-    take off its accelerators at unit_price_usd; no discount is taken off it. Default: the catalogue's."""
+    take off its accelerators at accelerator_price_usd; no discount is taken off it. Default: the catalogue's."""
     resale_curve: Annotated[tuple[ResalePoint, ...], Field(max_length=60)] = ()
     """What its used servers fetch by age, for what retires and for the end value. Default: its part's curve in the
     catalogue where it has one (priors resale_12m_h200 and so on), else its vendor's (resale_12m_nvidia)."""
@@ -355,9 +358,8 @@ class Cluster(Strict):
             raise ValueError("components are of machines that are bought: leave them out under a contract")
         stated = self.owned is not None and (self.owned.book_value_usd, self.owned.remaining_months) != (None, None)
         if self.components is not None and stated:
-            raise ValueError(
-                "a book value or life stated for owned machines is of all their parts: leave components out"
-            )
+            message = "a book value or life stated for owned machines is of all their parts: leave components out"
+            raise ValueError(message)
         if self.contract is not None and (self.order is not None or self.owned is not None):
             raise ValueError("a contract's machines are neither ordered nor owned: state online for its first day")
         if sum(key is not None for key in (self.online, self.order, self.owned)) > 1:
@@ -365,8 +367,8 @@ class Cluster(Strict):
                 "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
                 "owned serves from the first day"
             )
-        if self.throughput_tokens_per_s_per_accelerator is not None and self.pools != "shared":
-            raise ValueError("a stated throughput is that of the whole cluster: leave pools to shared")
+        if self.throughput_tokens_per_s_per_accelerator is not None and self.prefill_decode != "colocated":
+            raise ValueError("a stated throughput is that of the whole cluster: leave prefill_decode to colocated")
         ages = [point.age_months for point in self.resale_curve]
         if ages != sorted(set(ages)):
             raise ValueError("the ages of resale_curve must rise from point to point")

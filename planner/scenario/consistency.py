@@ -15,9 +15,9 @@ from planner.catalog.load import Catalog
 from planner.demand.shape import is_zone, zone_names
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.months import MAXIMUM_HORIZON_MONTHS, add_months
-from planner.scenario.cluster import ON_SITE, Cluster, OnDemand, Spot
+from planner.scenario.cluster import ON_SITE, OnDemand, Spot
 from planner.scenario.fields import Plausible
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Scenario, Sizing
 from planner.scenario.site import dated_quotes, standing_price, tariff_of, window_zone
 from planner.scenario.workload import GrowthTable
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR, unit_of
@@ -27,29 +27,37 @@ from planner.yaml_io import KeyPath
 
 def check_scenario(scenario: Scenario) -> None:
     """Raise one ScenarioError listing every contradiction."""
-    catalog = scenario.load_catalog()
+    catalog, site, software = scenario.load_catalog(), scenario.site, scenario.software
+    end = add_months(scenario.start, scenario.horizon_months)
     problems: list[Problem] = []
 
     def report(path: KeyPath, message: str, hint: str | None = None) -> None:
         problems.append(scenario.document.problem(path, message, hint))
 
-    _check_size(scenario, report)
-    try:
-        scenario.load_calibration()
-    except ScenarioError as error:
-        report(("calibration",), str(error))
+    size = expected_bytes(scenario)
+    if size > MOST_BYTES:
+        message = (
+            f"{len(scenario.workloads)} workloads on {len(scenario.clusters)} clusters over {scenario.horizon_months} "
+            f"months take about {size / 1e9:.1f} GB; a run may take {MOST_BYTES / 1e9:g}"
+        )
+        report(("horizon_months",), message, "shorten the horizon, or join workloads and clusters that are alike")
+    _reported(scenario.load_calibration, ("calibration",), report, complete=True)
     _check_workloads(scenario, catalog, report)
-    _check_clusters(scenario, catalog, report)
-    _check_building(scenario, report)
+    _check_clusters(scenario, catalog, end, report)
+    if site.building is not None and site.building.opened >= end:
+        report(("site", "building", "opened"), f"{site.building.opened} is after the end of the horizon, {end}")
+    elif site.building is not None and site.building.opened < add_months(scenario.start, -MAXIMUM_HORIZON_MONTHS):
+        years = MAXIMUM_HORIZON_MONTHS // MONTHS_PER_YEAR
+        report(("site", "building", "opened"), f"{site.building.opened} is more than {years} years before the start")
     _check_references(scenario, report)
-    engineers = scenario.software.engineers
-    _check_choices(scenario, report)
+    if scenario.sizing is not None:
+        _check_choices(scenario, scenario.sizing, end, report)
     for path, stated in (
         (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
-        (("software", "engineers_per_800"), scenario.software.engineers_per_800),
-        (("software", "vendor_incident_multiplier"), scenario.software.vendor_incident_multiplier),
-        (("software", "vendor_maturing_multiplier"), scenario.software.vendor_maturing_multiplier),
-        (("software", "engineers"), engineers if isinstance(engineers, dict) else {}),
+        (("software", "engineers_per_800"), software.engineers_per_800),
+        (("software", "vendor_incident_multiplier"), software.vendor_incident_multiplier),
+        (("software", "vendor_software_speedup_multiplier"), software.vendor_software_speedup_multiplier),
+        (("software", "engineers"), software.engineers if isinstance(software.engineers, dict) else {}),
     ):
         for vendor in stated:
             _check_known((*path, vendor), "vendor", vendor, catalog.vendors, report)
@@ -58,13 +66,29 @@ def check_scenario(scenario: Scenario) -> None:
         if prior not in catalog.priors:
             hint = nearest(str(section[-1]), known) or f"the catalogue has figures for {choices(known)}"
             report(("reliability", *section), f"states no {key}, and the catalogue has no figure for it", hint)
-    _check_steps(scenario, catalog, report)
-    if _check_known(("site", "tariff"), "tariff", scenario.site.tariff, catalog.tariffs, report):
-        zone = window_zone(scenario.site, catalog.tariffs[scenario.site.tariff])
+    engines = {stack.engine.value: stack for stack in catalog.stacks.values()}
+    for index, step in enumerate(software.steps):
+        place: KeyPath = ("software", "steps", index)
+        _check_known((*place, "vendor"), "vendor", step.vendor, catalog.vendors, report)
+        _check_known((*place, "engine"), "engine", step.engine, engines, report)
+        _check_known((*place, "model"), "model", step.model, catalog.models, report)
+        if step.date < scenario.start:
+            message = f"{step.date} lies before the first day, {scenario.start}: throughput has it already"
+            report((*place, "date"), message)
+    if _check_known(("site", "tariff"), "tariff", site.tariff, catalog.tariffs, report):
+        zone = window_zone(site, catalog.tariffs[site.tariff])
         if zone is not None and not is_zone(zone):
-            key = "timezone" if scenario.site.electricity.timezone is not None else "windows"
+            key = "timezone" if site.electricity.timezone is not None else "windows"
             report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
-    _check_prices(scenario, report)
+    if site.electricity.windows and site.electricity_usd_per_kwh is not None:
+        message = "has no effect beside electricity.windows, which price every hour"
+        report(("site", "electricity_usd_per_kwh"), message)
+    # What the finance package finds wrong is said at the place where the user wrote it.
+    _reported(lambda: tariff_of(site, 0.0), ("site", "electricity", "windows"), report)
+    for name, cluster in scenario.clusters.items():
+        discounts, quotes = functools.partial(standing_price, cluster, 0.0), functools.partial(dated_quotes, cluster)
+        _reported(discounts, ("clusters", name, "volume_discounts"), report)
+        _reported(quotes, ("clusters", name, "quotes"), report)
     raise_all(problems)
 
 
@@ -93,132 +117,74 @@ def hourly_bytes(scenario: Scenario) -> int:
     return round(16.0 * hours * (workloads * clusters + 8.0 * clusters + 3.0 * workloads))
 
 
-def _check_size(scenario: Scenario, report: Report) -> None:
-    """Refuse a scenario whose run would not fit into memory, before anything is compiled."""
-    size = expected_bytes(scenario)
-    if size > MOST_BYTES:
-        message = (
-            f"{len(scenario.workloads)} workloads on {len(scenario.clusters)} clusters over {scenario.horizon_months} "
-            f"months take about {size / 1e9:.1f} GB; a run may take {MOST_BYTES / 1e9:g}"
-        )
-        report(("horizon_months",), message, "shorten the horizon, or join workloads and clusters that are alike")
-
-
-def _check_steps(scenario: Scenario, catalog: Catalog, report: Report) -> None:
-    """Refuse a step of software that names what is not there, or lies before the first day."""
-    engines = {stack.engine.value: stack for stack in catalog.stacks.values()}
-    for index, step in enumerate(scenario.software.steps):
-        place: KeyPath = ("software", "steps", index)
-        _check_known((*place, "vendor"), "vendor", step.vendor, catalog.vendors, report)
-        _check_known((*place, "engine"), "engine", step.engine, engines, report)
-        _check_known((*place, "model"), "model", step.model, catalog.models, report)
-        if step.date < scenario.start:
-            message = f"{step.date} lies before the first day, {scenario.start}: throughput has it already"
-            report((*place, "date"), message)
-
-
 def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
     for name, workload in scenario.workloads.items():
-        _check_known(("workloads", name, "precision"), "precision", workload.precision, catalog.precisions, report)
-        if _check_known(("workloads", name, "model"), "model", workload.model, catalog.models, report):
+        path: KeyPath = ("workloads", name)
+        _check_known((*path, "precision"), "precision", workload.precision, catalog.precisions, report)
+        if _check_known((*path, "model"), "model", workload.model, catalog.models, report):
             longest = catalog.models[workload.model].max_context_tokens.value
-            sides = {"input": workload.tokens.input, "output": workload.tokens.output}
-            beyond = [
-                (side, share, tokens)
-                for side, length in sides.items()
-                for share, tokens in length.quantiles.items()
-                if tokens > longest
-            ]
-            for side, share, tokens in beyond[:1]:
-                message = f"{tokens:,.0f} tokens exceed the {longest:,} that {workload.model} accepts"
-                report(("workloads", name, "tokens", side, "quantiles", share), message)
-            mean = 0.0 if beyond else sum(length.within(longest).mean for length in sides.values())
-            if mean > longest:
+            sides = {"input": workload.lengths.input, "output": workload.lengths.output}
+            every = ((side, *one) for side, length in sides.items() for one in length.quantiles.items())
+            beyond = next(((side, share, tokens) for side, share, tokens in every if tokens > longest), None)
+            if beyond is not None:
+                message = f"{beyond[2]:,.0f} tokens exceed the {longest:,} that {workload.model} accepts"
+                report((*path, "lengths", beyond[0], "quantiles", beyond[1]), message)
+            elif (mean := sum(length.within(longest).mean for length in sides.values())) > longest:
                 message = f"a mean request of {mean:,.0f} tokens exceeds the {longest:,} that {workload.model} accepts"
-                report(("workloads", name, "tokens"), message)
+                report((*path, "lengths"), message)
         if isinstance(workload.growth, GrowthTable):  # read here, once, so that a missing file is found with the rest
-            try:
-                scenario.document.file_at(("workloads", name, "growth", "file"), workload.growth.file)
-            except ScenarioError as error:
-                report(("workloads", name, "growth", "file"), str(error))
-        zone = workload.shape.timezone
+            place = (*path, "growth", "file")
+            read = functools.partial(scenario.document.file_at, place, workload.growth.file)
+            _reported(read, place, report, complete=True)
+        zone = workload.load_profile.timezone
         if not is_zone(zone):
-            report(("workloads", name, "shape", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
+            hint = nearest(zone, zone_names())
+            report((*path, "load_profile", "timezone"), f"unknown time zone {zone!r}", hint)
 
 
-def _check_clusters(scenario: Scenario, catalog: Catalog, report: Report) -> None:
-    end = add_months(scenario.start, scenario.horizon_months)
+def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, report: Report) -> None:
     for name, cluster in scenario.clusters.items():
+        path: KeyPath = ("clusters", name)
         if cluster.online is not None and not scenario.start <= cluster.online < end:
             side = "before the start" if cluster.online < scenario.start else "after the end"
             message = f"{cluster.online} is {side} of the horizon, {scenario.start} to {end}"
             hint = f"for machines owned already write owned: {{bought: {cluster.online}}}"
-            report(("clusters", name, "online"), message, hint if cluster.online < scenario.start else None)
-        _check_owned(scenario, name, cluster, report)
-        _check_contract(scenario, name, cluster, report)
-        place = ("clusters", name, "accelerator")
+            report((*path, "online"), message, hint if cluster.online < scenario.start else None)
+        bought = cluster.owned.bought if cluster.owned is not None else None
+        if bought is not None and bought >= scenario.start:
+            message = f"{bought} is not before the start, {scenario.start}"
+            report((*path, "owned", "bought"), message, f"for machines bought later write online: {bought}")
+        elif bought is not None and bought < add_months(scenario.start, -MOST_OWNED_MONTHS):
+            years = MOST_OWNED_MONTHS // MONTHS_PER_YEAR
+            report((*path, "owned", "bought"), f"{bought} is more than {years} years before the start")
+        for_a_term = cluster.contract is not None and not isinstance(cluster.contract, OnDemand | Spot)
+        if for_a_term and any(rule.cluster == name for rule in scenario.expansion.rules):
+            message = "a review cannot enlarge or reduce machines taken for a term"
+            report((*path, "contract"), message, "add another cluster for it: bought, on-demand or spot")
+        place = (*path, "accelerator")
         if not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
             continue
         part = catalog.accelerators[cluster.accelerator]
-        try:
-            catalog.stack(part.vendor.value, cluster.engine)
-        except ScenarioError as error:
-            report(("clusters", name, "engine"), str(error))
         vendor = part.vendor.value
+        _reported(functools.partial(catalog.stack, vendor, cluster.engine), (*path, "engine"), report, complete=True)
         if not cluster.resale_curve and not catalog.resale_priors(cluster.accelerator):
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
-            report(("clusters", name, "resale_curve"), message, hint)
+            report((*path, "resale_curve"), message, hint)
         hosted = cluster.contract is not None and not isinstance(cluster.contract, ON_SITE)
-        if cluster.unit_price_usd is None and part.unit_price_usd is None and not hosted:
+        if cluster.accelerator_price_usd is None and part.accelerator_price_usd is None and not hosted:
             message = (
                 f"the {scenario.catalog.assumptions!r} catalogue has no price for {cluster.accelerator}; "
-                "state unit_price_usd and price_source"
+                "state accelerator_price_usd and price_source"
             )
-            report(("clusters", name), message)
-        if _check_known(("clusters", name, "precision"), "precision", cluster.precision, catalog.precisions, report):
+            report(path, message)
+        if _check_known((*path, "precision"), "precision", cluster.precision, catalog.precisions, report):
             falls_back_for = catalog.precisions[str(cluster.precision)].falls_back_for
             if cluster.precision not in part.dense_tflops and not (falls_back_for and falls_back_for.value == "all"):
-                message = f"{cluster.accelerator} has no {cluster.precision} arithmetic"
-                report(("clusters", name, "precision"), message)
-        if cluster.retire is not None and cluster.retire <= (cluster.online or scenario.start):
-            message = f"{cluster.retire} is not after its first day, {cluster.online or scenario.start}"
-            report(("clusters", name, "retire"), message)
-
-
-def _check_building(scenario: Scenario, report: Report) -> None:
-    """Refuse a building that opens after the horizon, or did in another age."""
-    building, end = scenario.site.building, add_months(scenario.start, scenario.horizon_months)
-    if building is None:
-        return
-    if building.opened >= end:
-        report(("site", "building", "opened"), f"{building.opened} is after the end of the horizon, {end}")
-    elif building.opened < add_months(scenario.start, -MAXIMUM_HORIZON_MONTHS):
-        years = MAXIMUM_HORIZON_MONTHS // MONTHS_PER_YEAR
-        report(("site", "building", "opened"), f"{building.opened} is more than {years} years before the start")
-
-
-def _check_owned(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:
-    """Refuse machines owned before the start that were bought after it, or in another age."""
-    if cluster.owned is None:
-        return
-    bought, place = cluster.owned.bought, ("clusters", name, "owned", "bought")
-    if bought >= scenario.start:
-        message = f"{bought} is not before the start, {scenario.start}"
-        report(place, message, f"for machines bought later write online: {bought}")
-    elif bought < add_months(scenario.start, -MOST_OWNED_MONTHS):
-        report(place, f"{bought} is more than {MOST_OWNED_MONTHS // MONTHS_PER_YEAR} years before the start")
-
-
-def _check_contract(scenario: Scenario, name: str, cluster: Cluster, report: Report) -> None:
-    """Refuse reviews of machines that are taken for a term."""
-    if cluster.contract is None:
-        return
-    place = ("clusters", name, "contract")
-    by_the_hour = isinstance(cluster.contract, OnDemand | Spot)
-    if not by_the_hour and any(rule.cluster == name for rule in scenario.expansion.rules):
-        message = "a review cannot enlarge or reduce machines taken for a term"
-        report(place, message, "add another cluster for it: bought, on-demand or spot")
+                report((*path, "precision"), f"{cluster.accelerator} has no {cluster.precision} arithmetic")
+        first = cluster.online or scenario.start
+        if cluster.retire is not None and cluster.retire <= first:
+            report((*path, "retire"), f"{cluster.retire} is not after its first day, {first}")
 
 
 def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:
@@ -228,25 +194,12 @@ def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str,
     return name in known
 
 
-def _check_prices(scenario: Scenario, report: Report) -> None:
-    """Check tariffs, quotes and volume discounts, each as a whole."""
-    contract = scenario.site.electricity
-    if contract.windows and scenario.site.electricity_usd_per_kwh is not None:
-        message = "has no effect beside electricity.windows, which price every hour"
-        report(("site", "electricity_usd_per_kwh"), message)
-    _report_all(lambda: tariff_of(scenario.site, 0.0), ("site", "electricity", "windows"), report)
-    for name, cluster in scenario.clusters.items():
-        path: KeyPath = ("clusters", name)
-        _report_all(lambda stated=cluster: standing_price(stated, 0.0), (*path, "volume_discounts"), report)  # type: ignore[misc]
-        _report_all(lambda stated=cluster: dated_quotes(stated), (*path, "quotes"), report)  # type: ignore[misc]
-
-
-def _report_all(build: Callable[[], object], path: KeyPath, report: Report) -> None:
-    """Report what the finance package finds wrong, at the place where the user wrote it."""
+def _reported(build: Callable[[], object], path: KeyPath, report: Report, *, complete: bool = False) -> None:
+    """Report what is wrong with something that is read or made: each problem, or the message as a whole."""
     try:
         build()
     except ScenarioError as error:
-        for problem in error.problems:
+        for problem in [Problem(message=str(error))] if complete else error.problems:
             report(path, problem.message, problem.hint)
 
 
@@ -273,85 +226,66 @@ def _check_references(scenario: Scenario, report: Report) -> None:
             if not rule.when.startswith("utilisation"):
                 message = f"has no effect: {rule.when} is the fleet's, not one cluster's"
                 report(("expansion", "rules", index, "watch"), message, "leave it out")
-    for kind in ("clusters", "retire") if scenario.choose else ():
-        for name in getattr(scenario.choose, kind):
-            named(("choose", kind, name), name)
+    for kind in ("clusters", "retire") if scenario.sizing else ():
+        for name in getattr(scenario.sizing, kind):
+            named(("sizing", kind, name), name)
 
 
-def _check_choices(scenario: Scenario, report: Report) -> None:
-    """Check what may be chosen: of names told apart, on days within the horizon."""
-    choose, end = scenario.choose, add_months(scenario.start, scenario.horizon_months)
-    if choose is None:
-        return
-    if choose.review is not None:
-        if not add_months(scenario.start, 1) <= choose.review < end:
-            message = f"{choose.review} is not within the horizon, at least a month from {scenario.start} to {end}"
-            report(("choose", "review"), message)
-        elif not any(date >= choose.review for choice in choose.clusters.values() for date in choice.dates):
-            report(("choose", "review"), "nothing can be bought from then on", "add a later day to dates of a cluster")
-    for name in choose.clusters:
+def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, report: Report) -> None:
+    """Check what may be chosen: of names told apart, on days within the horizon and before a cluster retires."""
+    for index, day in enumerate(choose.decision_dates):
+        path: KeyPath = ("sizing", "decision_dates", index)
+        if not add_months(scenario.start, 1) <= day < end:
+            report(path, f"{day} is not within the horizon, at least a month from {scenario.start} to {end}")
+        elif not any(date >= day for choice in choose.clusters.values() for date in choice.dates):
+            report(path, "nothing can be bought from then on", "add a later day to dates of a cluster")
+    for name, choice in choose.clusters.items():
         if name in choose.retire:
             hint = "give what is there a name of its own; what is bought to be sold is a cluster with a day of retire"
-            report(("choose", "retire", name), "is also open to be bought", hint)
-        if name in scenario.clusters:  # others are reported with the references
-            _check_purchase_dates(scenario, name, report)
+            report(("sizing", "retire", name), "is also open to be bought", hint)
+        if (cluster := scenario.clusters.get(name)) is None:
+            continue  # reported with the references
+        lead = datetime.timedelta(weeks=cluster.order.lead_weeks if cluster.order else 0.0)
+        for index, date in enumerate(choice.dates):
+            path = ("sizing", "clusters", name, "dates", index)
+            if cluster.order is None and not scenario.start <= date < end:
+                side = "before the start" if date < scenario.start else "after the end"
+                report(path, f"{date} is {side} of the horizon, {scenario.start} to {end}")
+            elif date + lead >= end:
+                report(path, f"what is ordered on {date} comes after the end of the horizon, {end}")
+            elif cluster.retire is not None and date + lead >= cluster.retire:
+                report(path, f"what is ordered on {date} comes after the cluster retires, {cluster.retire}")
     for name, dates in choose.retire.items():
         for index, date in enumerate(dates):
             if not scenario.start < date < end:
                 message = f"{date} is not within the horizon, {scenario.start} to {end}"
-                report(("choose", "retire", name, index), message)
+                report(("sizing", "retire", name, index), message)
 
 
-def _check_purchase_dates(scenario: Scenario, name: str, report: Report) -> None:
-    """Refuse days on which what is bought would come outside the horizon, or after its cluster retires."""
-    assert scenario.choose is not None
-    cluster, end = scenario.clusters[name], add_months(scenario.start, scenario.horizon_months)
-    lead = datetime.timedelta(weeks=cluster.order.lead_weeks) if cluster.order else datetime.timedelta()
-    for index, date in enumerate(scenario.choose.clusters[name].dates):
-        path: KeyPath = ("choose", "clusters", name, "dates", index)
-        if cluster.order is None and not scenario.start <= date < end:
-            side = "before the start" if date < scenario.start else "after the end"
-            report(path, f"{date} is {side} of the horizon, {scenario.start} to {end}")
-        elif date + lead >= end:
-            report(path, f"what is ordered on {date} comes after the end of the horizon, {end}")
-        elif cluster.retire is not None and date + lead >= cluster.retire:
-            report(path, f"what is ordered on {date} comes after the cluster retires, {cluster.retire}")
-
-
-# Unit of the field, what a number written in the other unit is multiplied by, and how to say so; likeliest first.
-_SLIPS: tuple[tuple[str, float, str], ...] = (
-    (r"fraction|1/year|ratio", 0.01, "a percentage"),
-    (r"USD/kWh", 0.01, "cents"),
-    (r"USD/kWh", 0.001, "USD per MWh"),
-    (r"USD/million tokens", 1e6, "USD per token"),
-    (r"USD/million tokens", 1e3, "USD per thousand tokens"),
-    (r"USD/\(accelerator·h\)", 1.0 / HOURS_PER_YEAR, "USD a year"),
-    (r"USD/\(accelerator·h\)", MONTHS_PER_YEAR / HOURS_PER_YEAR, "USD a month"),
-    (r"USD/year", HOURS_PER_YEAR / 4.0, "USD an hour"),  # of the year's hours about a quarter are worked
-    (r"USD/(year|\(accelerator·year\))", MONTHS_PER_YEAR, "USD a month"),
-    (r"USD/\(accelerator·year\)", HOURS_PER_YEAR, "USD an hour"),
-    (r"USD/\(kW·month\)", 1.0 / MONTHS_PER_YEAR, "USD a year"),
-    (r"USD.*", 1e3, "thousands"),
-    (r"USD.*", 1e6, "millions"),
-    (r"USD.*", 1e-2, "cents"),
-    (r"requests/s", 1.0 / 60.0, "requests a minute"),
-    (r"requests/s", 1.0 / 3600.0, "requests an hour"),
-    (r"requests/s", 1.0 / 86400.0, "requests a day"),
-    (r"kW", 1e3, "MW"),
-    (r"kW", 1e-3, "W"),
-    (r"g/kWh", 1e3, "kg"),
-    (r"kg/node", 1e3, "tonnes"),
-    (r"s", 1e-3, "milliseconds"),
-    (r"h|h/node", 1.0 / 60.0, "minutes"),
-    (r"h|h/node", 24.0, "days"),
-    (r"h|h/node", 1.0 / 3600.0, "seconds"),
-    (r"weeks", 1.0 / 7.0, "days"),
-    (r"months", float(MONTHS_PER_YEAR), "years"),
-    (r"months", 12.0 / 365.25, "days"),
-    (r"years", 1.0 / MONTHS_PER_YEAR, "months"),
-    (r"days", 1.0 / 24.0, "hours"),
-    (r"tokens", 1e3, "thousands"),
+_SLIPS: tuple[tuple[str, dict[str, float]], ...] = (
+    (r"fraction|1/year|ratio", {"a percentage": 0.01}),
+    (r"USD/kWh", {"cents": 0.01, "USD per MWh": 0.001}),
+    (r"USD/million tokens", {"USD per token": 1e6, "USD per thousand tokens": 1e3}),
+    (r"USD/\(accelerator·h\)", {"USD a year": 1.0 / HOURS_PER_YEAR, "USD a month": MONTHS_PER_YEAR / HOURS_PER_YEAR}),
+    # Of the year's hours about a quarter are worked.
+    (r"USD/year", {"USD an hour": HOURS_PER_YEAR / 4.0, "USD a month": MONTHS_PER_YEAR}),
+    (r"USD/\(accelerator·year\)", {"USD a month": MONTHS_PER_YEAR, "USD an hour": HOURS_PER_YEAR}),
+    (r"USD/\(kW·month\)", {"USD a year": 1.0 / MONTHS_PER_YEAR}),
+    (r"USD.*", {"thousands": 1e3, "millions": 1e6, "cents": 1e-2}),
+    (r"requests/s", {"requests a minute": 1 / 60.0, "requests an hour": 1 / 3600.0, "requests a day": 1 / 86400.0}),
+    (r"kW", {"MW": 1e3, "W": 1e-3}),
+    (r"g/kWh", {"kg": 1e3}),
+    (r"kg/node", {"tonnes": 1e3}),
+    (r"s", {"milliseconds": 1e-3}),
+    (r"h|h/node", {"minutes": 1.0 / 60.0, "days": 24.0, "seconds": 1.0 / 3600.0}),
+    (r"weeks", {"days": 1.0 / 7.0}),
+    (r"months", {"years": float(MONTHS_PER_YEAR), "days": 12.0 / 365.25}),
+    (r"years", {"months": 1.0 / MONTHS_PER_YEAR}),
+    (r"days", {"hours": 1.0 / 24.0}),
+    (r"tokens", {"thousands": 1e3}),
 )
+"""Unit of the field, and the unit in which it may be written by a slip:
+each with what its number is multiplied by, the likeliest first."""
 
 
 def implausible(scenario: Scenario) -> list[Problem]:
@@ -376,12 +310,12 @@ def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath,
     """Yield prices of an accelerator that are none of that part, and costs of machines owned that are none of all."""
     for name, cluster in scenario.clusters.items():
         part = catalog.accelerator(cluster.accelerator)
-        listed, place = part.unit_price_usd, ("clusters", name)
+        listed, place, key = part.accelerator_price_usd, ("clusters", name), "accelerator_price_usd"
         if listed is None or listed.value <= 0.0:
             continue
         per_node = int(part.accelerators_per_node.value)
-        stated: list[tuple[KeyPath, float | None]] = [((*place, "unit_price_usd"), cluster.unit_price_usd)]
-        stated += [((*place, "quotes", n, "unit_price_usd"), q.unit_price_usd) for n, q in enumerate(cluster.quotes)]
+        stated: list[tuple[KeyPath, float | None]] = [((*place, key), cluster.accelerator_price_usd)]
+        stated += [((*place, "quotes", n, key), q.accelerator_price_usd) for n, q in enumerate(cluster.quotes)]
         for path, price in stated:
             if price and not 1 / _FAR_FROM_CATALOGUE <= price / listed.value <= _FAR_FROM_CATALOGUE:
                 message = (
@@ -409,8 +343,8 @@ def far_off(path: KeyPath, number: float, mark: Plausible, catalog: Catalog) -> 
         return None
     unit = next((unit for key in reversed(path) if isinstance(key, str) and (unit := unit_of(key))), None)
     message = f"{_shown(number)} is hardly meant: {_shown(low)} to {_shown(high)} is plausible ({mark.source})"
-    for pattern, factor, words in _SLIPS:
-        if unit is not None and re.fullmatch(pattern, unit) and low <= number * factor <= high:
+    for words, factor in (slip for of, slips in _SLIPS if re.fullmatch(of, unit or "") for slip in slips.items()):
+        if low <= number * factor <= high:
             return message, f"{_shown(number * factor)}? {_shown(number)} looks like {words}"
     return message, None
 
@@ -461,14 +395,11 @@ def _numbers(content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, float, Plau
 @functools.cache
 def _fields(model: type[BaseModel]) -> tuple[tuple[str, str, Plausible | None], ...]:
     """Return what a user writes, what the model calls it and its plausible range, for each field of a model."""
-    return tuple(
-        (
-            field.alias or name,
-            name,
-            next((mark for mark in (*field.metadata, *_inner(field.annotation)) if isinstance(mark, Plausible)), None),
-        )
-        for name, field in model.model_fields.items()
-    )
+    fields = []
+    for name, field in model.model_fields.items():
+        marks = (mark for mark in (*field.metadata, *_inner(field.annotation)) if isinstance(mark, Plausible))
+        fields.append((field.alias or name, name, next(marks, None)))
+    return tuple(fields)
 
 
 def _inner(annotation: Any) -> Iterator[Any]:

@@ -15,6 +15,8 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 NonNegative = Annotated[float, Field(ge=0, le=1e12)]
 Positive = Annotated[float, Field(gt=0, le=1e12)]
 Price = Annotated[float, Field(ge=0, le=1e9)]
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+YearlyChange = Annotated[float, Field(gt=-1, le=10)]
 
 PRIOR_STRETCH = 3.0
 """How far beyond a prior's low and high (P10 and P90) a figure is still taken as meant."""
@@ -52,6 +54,8 @@ class Plausible:
         low, high = self.range(load_catalog())
         return {**handler(core), "x-plausible": {"low": low, "high": high, "source": self.source}}
 
+
+SitePower = Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")]
 
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}\Z")
 

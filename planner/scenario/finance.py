@@ -4,26 +4,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from planner.scenario.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price
+from planner.scenario.cluster import BookLife, Residual
+from planner.scenario.fields import BelowOne, Count, Fraction, NonNegative, Plausible, Positive, Price, YearlyChange
 from planner.validation import Strict
 
-YearlyChange = Annotated[float, Field(gt=-1, le=10)]
+_APIS = "assumption: below the cheapest and above the dearest API"
 
 
 class TokenPrice(Strict):
     """A price per million tokens that may change from year to year."""
 
-    input_usd_per_million_tokens: Annotated[
-        Price, Plausible(0.005, 200, "assumption: below the cheapest and above the dearest API")
-    ]
+    input_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 200, _APIS)]
     """Price of a million prompt tokens on the first day."""
-    output_usd_per_million_tokens: Annotated[
-        Price, Plausible(0.005, 1000, "assumption: below the cheapest and above the dearest API")
-    ]
+    output_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 1000, _APIS)]
     """Price of a million generated tokens on the first day."""
-    cached_input_usd_per_million_tokens: (
-        Annotated[Price, Plausible(0.0002, 100, "assumption: below the cheapest and above the dearest API")] | None
-    ) = None
+    cached_input_usd_per_million_tokens: Annotated[Price, Plausible(0.0002, 100, _APIS)] | None = None
     """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
     day. Default: the input price times the catalogue's cached_input_price_ratio, 0.05: lists ask 2 to 10%."""
     change_per_year: Annotated[
@@ -55,18 +50,14 @@ class BurstRental(Strict):
 
     usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
     """Rent of one accelerator for an hour."""
-    most_accelerators: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 1000000, "as many as are needed")] = (
-        1_000_000
-    )
+    most_accelerators: Annotated[Count, Plausible(1, 1000000, "as many as are needed")] = 1_000_000
     """Most accelerators to be had in one hour. Default 1,000,000: as many as are needed."""
 
 
 class Tax(Strict):
     """Income tax, with tax depreciation apart from the books: five-year MACRS, half-year convention."""
 
-    rate_fraction: Annotated[
-        float, Field(ge=0, lt=1), Plausible(0.05, 0.5, "prior tax_rate 0.21 to 0.27; countries from 9 to 35%")
-    ]
+    rate_fraction: Annotated[BelowOne, Plausible(0.05, 0.5, "prior tax_rate 0.21 to 0.27; countries from 9 to 35%")]
     """Combined income tax rate; 0.25 is the US federal 21% and a state's."""
     bonus_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
     """Share of a purchase deducted at once. Default 1: US law for what was bought after 19 January 2025."""
@@ -111,17 +102,13 @@ class Finance(Strict):
     """Month in which fiscal years and their quarters begin, in the statements. Default 1: the calendar year."""
     opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11, "assumption")] = 0.0
     """Cash on the first day, in the balance sheet. Default 0: the owner pays as bills come."""
-    depreciation_months: Annotated[
-        int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")
-    ] = 36
+    depreciation_months: BookLife = 36
     """Book life; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
     depreciation_method: Literal["straight-line", "declining-balance"] = "straight-line"
     """How the books write a purchase off. Default straight-line: what published accounts use."""
     declining_balance_ratio: Annotated[float, Field(gt=0, le=10), Plausible(1, 3, "tax codes: 1.25 to 2.5")] = 2.0
     """Declining balance against straight line in the first month. Default 2: double declining balance."""
-    residual_fraction: Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")] = (
-        0.2
-    )
+    residual_fraction: Residual = 0.2
     """Book value left at the end of book life, as a share of capital. It moves the books alone: NPV, TCO and levelised
     cost count resale value. Default 0.2: middle of public resale figures."""
     residual_basis: Literal["stated", "vendor-prior"] = "stated"
@@ -197,9 +184,8 @@ class Finance(Strict):
     @model_validator(mode="after")
     def _loan_and_losses(self) -> "Finance":
         if self.loan is not None and self.tax is not None and self.tax.losses == "carry-forward":
-            raise ValueError(
-                "a loan beside losses carried forward is not counted: state tax.losses: offset, or no loan"
-            )
+            message = "a loan beside losses carried forward is not counted: state tax.losses: offset, or no loan"
+            raise ValueError(message)
         return self
 
     @field_validator("end_value", mode="before")

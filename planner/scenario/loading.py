@@ -22,18 +22,11 @@ from typing import Any, Literal
 from planner.errors import Problem, ScenarioError
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Scenario
-from planner.scenario.workload import lay_classes_under
+from planner.scenario.workload import lay_presets_under
 from planner.validation import sound_part, validate
 from planner.yaml_io import Document, KeyPath, Location, document_of_mapping, dotted, parse_document, read_document
 
 MAX_EXTENDS = 16
-SUCCESSORS: dict[KeyPath, KeyPath] = {
-    ("reliability", "amd_failure_multiplier"): ("reliability", "vendor_failure_multiplier", "amd"),
-    ("software", "engineers_per_800_amd"): ("software", "engineers_per_800", "amd"),
-    ("software", "engineers_per_800_nvidia"): ("software", "engineers_per_800", "nvidia"),
-}
-"""Keys as older scenarios and studies write them, and where their values live now."""
-
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 """What a scenario may be given as: a file, what would stand in one, or a scenario that was loaded before."""
@@ -71,106 +64,96 @@ def document_of(path: Path) -> Document:
 def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
     """Lay overrides over merged content, then validate it and everything that only shows across fields."""
     document.before, document.overrides = document.copy(), tuple(overrides)
-    for number, override in enumerate(overrides, start=1):
-        _apply_override(document, override, f"--set #{number}")
-    _move_old_keys(document)
-    lay_classes_under(document)
+    for number, override in enumerate(overrides, start=1):  # dotted.path=value, the value being YAML: [1, 2], {a: 1}
+        origin = f"--set #{number}"
+        path_text, equals, value_text = override.partition("=")
+        keys: KeyPath = tuple(path_text.strip().split("."))
+        if not equals or not all(keys):
+            message = f"{override!r} is not of the form dotted.path=value"
+            raise ScenarioError(Problem(file=origin, message=message, hint="for example clusters.h200.nodes=80"))
+        if keys == ("extends",):
+            message = "cannot be set: the file that a scenario extends is read before any --set"
+            raise ScenarioError(Problem(file=origin, path="extends", message=message))
+        value = parse_document(value_text, origin)
+        parent = _walk(document.content, keys[:-1])
+        if parent is not None and not isinstance(parent, dict):
+            # The part of the path that leads to something other than a mapping.
+            ends = (end for end in range(1, len(keys)) if not isinstance(_walk(document.content, keys[:end]), dict))
+            message = f"{dotted(keys[: next(ends)])} holds no keys"
+            raise ScenarioError(Problem(file=origin, path=dotted(keys), message=message))
+        layer: Any = value.content
+        for key in reversed(keys):
+            layer = {key: layer}
+        place = Location(origin, None)
+        new = {keys[:end]: place for end in range(1, len(keys)) if keys[:end] not in document.locations}
+        merge(document, Document(layer, new | {(*keys, *path): place for path in value.locations}))
+    lay_presets_under(document)
     try:
         scenario = validate(Scenario, document)
     except ScenarioError as error:
-        raise ScenarioError([*error.problems, *_contradictions(document)]) from None
+        sound = sound_part(Scenario, document) if isinstance(document.content, dict) else None
+        if sound is not None:  # what is wrong between its parts is said with what is wrong in themselves
+            sound._document = document
+            try:
+                check_scenario(sound)
+            except ScenarioError as further:
+                raise ScenarioError([*error.problems, *further.problems]) from None
+        raise
     scenario._document, scenario._read = document, scenario_from_document
     check_scenario(scenario)
-    return _with_contexts(with_vendors(scenario))
-
-
-def _with_contexts(scenario: Scenario) -> Scenario:
-    """Write the model's context as the longest length of workloads whose quantiles state none."""
+    scenario = with_vendors(scenario)
+    # The model's context is the longest length of workloads whose quantiles state none.
     models, workloads = scenario.load_catalog().models, dict(scenario.workloads)
     for name, workload in workloads.items():
-        longest, tokens = models[workload.model].max_context_tokens.value, workload.tokens
+        longest, tokens = models[workload.model].max_context_tokens.value, workload.lengths
         sides = {"input": tokens.input.within(longest), "output": tokens.output.within(longest)}
-        workloads[name] = workload.model_copy(update={"tokens": tokens.model_copy(update=sides)})
+        workloads[name] = workload.model_copy(update={"lengths": tokens.model_copy(update=sides)})
     return scenario.model_copy(update={"workloads": workloads})
 
 
 def with_vendors(scenario: Scenario) -> Scenario:
     """Write the catalogue's figures of every vendor under those the user states, so that studies can vary them."""
-    vendors = scenario.load_catalog().vendors
+    vendors, reliability, software = scenario.load_catalog().vendors, scenario.reliability, scenario.software
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
-    reliability, software = scenario.reliability, scenario.software
     incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
     maturing = {name: vendor.ratio("maturing_multiplier") for name, vendor in vendors.items()}
-    failures |= reliability.vendor_failure_multiplier
+    failing = {"vendor_failure_multiplier": failures | reliability.vendor_failure_multiplier}
     by_vendor = {
         "engineers_per_800": engineers | software.engineers_per_800,
         "vendor_incident_multiplier": incidents | software.vendor_incident_multiplier,
-        "vendor_maturing_multiplier": maturing | software.vendor_maturing_multiplier,
+        "vendor_software_speedup_multiplier": maturing | software.vendor_software_speedup_multiplier,
     }
-    return scenario.model_copy(
-        update={
-            "reliability": reliability.model_copy(update={"vendor_failure_multiplier": failures}),
-            "software": software.model_copy(update=by_vendor),
-        }
-    )
-
-
-def _move_old_keys(document: Document) -> None:
-    """Move values stated under an older key to where they live now, unless something stands there."""
-    for old, new in SUCCESSORS.items():
-        section, group, name = map(str, new)
-        holder = _walk(document.content, (section,))
-        if not isinstance(holder, dict) or old[-1] not in holder:
-            continue
-        beside = holder.get(group, {})
-        if not isinstance(beside, dict) or name in beside:
-            continue  # stated under both names: validation says that it knows only one of them
-        kept = {key: value for key, value in holder.items() if key != old[-1]}
-        document.content = {**document.content, section: {**kept, group: {**beside, name: holder[old[-1]]}}}
-        if (place := document.locations.pop(old, None)) is not None:
-            document.locations.setdefault((section, group), place)
-            document.locations[new] = place
-
-
-def _contradictions(document: Document) -> list[Problem]:
-    """Return what is wrong between the parts of a scenario some of whose values are wrong in themselves."""
-    scenario = sound_part(Scenario, document) if isinstance(document.content, dict) else None
-    if scenario is None:
-        return []
-    scenario._document = document
-    try:
-        check_scenario(scenario)
-    except ScenarioError as error:
-        return error.problems
-    return []
+    update = {"reliability": reliability.model_copy(update=failing), "software": software.model_copy(update=by_vendor)}
+    return scenario.model_copy(update=update)
 
 
 def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Document:
     """Lay what was read from ``path`` over the chain of files it extends."""
-    if not isinstance(document.content, dict):
-        return document
-    written = document.content.get("extends")
+    written = document.content.get("extends") if isinstance(document.content, dict) else None
     if written is None:
         return document
     names = written if isinstance(written, list | tuple) and written else [written]
     place = document.locate(("extends",))
 
     def fail(message: str) -> ScenarioError:
-        return ScenarioError(
-            Problem(file=str(path), line=place.line if place else None, path="extends", message=message)
-        )
+        line = place.line if place else None
+        return ScenarioError(Problem(file=str(path), line=line, path="extends", message=message))
 
     if not all(isinstance(name, str) for name in names) or len(names) > MAX_EXTENDS:
         raise fail(f"must be a file name, or a list of up to {MAX_EXTENDS}")
     chain = (*below, os.path.realpath(path))
     layers: list[Document] = []
     for base_path in (path.parent / name for name in names):
-        if not _is_there(base_path):
+        try:
+            is_there = base_path.exists()
+        except (OSError, ValueError):  # a name that no file can have: too long, a NUL in it
+            is_there = False
+        if not is_there:
             raise fail(f"no such file: {base_path}")
-        if os.path.realpath(base_path) in chain or len(chain) > MAX_EXTENDS:
+        circular = os.path.realpath(base_path) in chain
+        if circular or len(chain) > MAX_EXTENDS:
             circle = " -> ".join(os.path.basename(part) for part in (*chain, str(base_path)))  # noqa: PTH119 - plain text
-            circular = os.path.realpath(base_path) in chain
             raise fail(f"{'extends itself' if circular else f'extends more than {MAX_EXTENDS} deep'}: {circle}")
         layers.append(_over_base(read_document(base_path), base_path, chain))
         if not isinstance(layers[-1].content, dict):
@@ -181,34 +164,22 @@ def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Docume
     return base
 
 
-def _is_there(path: Path) -> bool:
-    """Say whether a path leads anywhere; a name no file can have (too long, a NUL in it) leads nowhere."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
 def merge(base: Document, layer: Document) -> None:
     """Lay one document over another in place: mappings merge, the rest replaces, null removes."""
     gone: dict[KeyPath, bool] = {}
-    for document in (base, layer):
-        _move_old_keys(document)
     base.content = _merged(base.content, layer.content, (), gone)
-    kept = {path: place for path, place in base.locations.items() if not _inside(path, gone)}
-    kept.update({path: place for path, place in layer.locations.items() if not gone.get(path, False)})
-    base.locations = kept
+    stand = [path for path in base.locations if not any(path[:end] in gone for end in range(len(path) + 1))]
+    base.locations = {path: base.locations[path] for path in stand}
+    base.locations |= {path: place for path, place in layer.locations.items() if not gone.get(path, False)}
 
 
 def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) -> Any:
     """Return ``above`` over ``below``; note in ``gone`` what no longer stands, and whether a null took it away."""
+    if not isinstance(above, dict) or not isinstance(below, dict):
+        gone[path] = False
     if not isinstance(above, dict):
-        gone[path] = False
         return above
-    if not isinstance(below, dict):
-        gone[path] = False
-        below = {}
-    result = dict(below)
+    result = dict(below) if isinstance(below, dict) else {}
     for key, value in above.items():
         if value is None:
             gone[(*path, key)] = True
@@ -216,35 +187,6 @@ def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) ->
         else:
             result[key] = _merged(result.get(key), value, (*path, key), gone)
     return result
-
-
-def _inside(path: KeyPath, roots: dict[KeyPath, bool]) -> bool:
-    return any(path[:end] in roots for end in range(len(path) + 1))
-
-
-def _apply_override(document: Document, override: str, origin: str) -> None:
-    """Apply one ``dotted.path=value``; the value is YAML, so ``[1, 2]``, ``{a: 1}`` and dates work."""
-    path_text, equals, value_text = override.partition("=")
-    keys: KeyPath = tuple(path_text.strip().split("."))
-    if not equals or not all(keys):
-        message = f"{override!r} is not of the form dotted.path=value"
-        raise ScenarioError(Problem(file=origin, message=message, hint="for example clusters.h200.nodes=80"))
-    if keys == ("extends",):
-        message = "cannot be set: the file that a scenario extends is read before any --set"
-        raise ScenarioError(Problem(file=origin, path="extends", message=message))
-    keys = SUCCESSORS.get(keys, keys)
-    value = parse_document(value_text, origin)
-    parent = _walk(document.content, keys[:-1])
-    if parent is not None and not isinstance(parent, dict):
-        message = f"{dotted(_holder(document.content, keys))} holds no keys"
-        raise ScenarioError(Problem(file=origin, path=dotted(keys), message=message))
-    layer: Any = value.content
-    for key in reversed(keys):
-        layer = {key: layer}
-    places: dict[KeyPath, Location] = {keys[:end]: Location(origin, None) for end in range(1, len(keys))}
-    new = {path: place for path, place in places.items() if path not in document.locations}
-    new.update({(*keys, *path): Location(origin, None) for path in value.locations})
-    merge(document, Document(layer, new))
 
 
 def layer_of(overrides: Sequence[str]) -> dict[str, Any]:
@@ -274,9 +216,3 @@ def _walk(content: Any, path: KeyPath) -> Any:
         if content is None:
             return None
     return content
-
-
-def _holder(content: Any, path: KeyPath) -> KeyPath:
-    """Return the part of ``path`` that leads to something other than a mapping."""
-    ends = (end for end in range(1, len(path)) if not isinstance(_walk(content, path[:end]), dict))
-    return path[: next(ends)]

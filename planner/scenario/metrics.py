@@ -58,8 +58,11 @@ def monthly_metrics(
         metric = row["metric"]
         if metric not in used:
             continue
-        time, total = _time(row["time"]), _total(row["value"])
-        if time is None or total is None:
+        try:
+            time, total = _time(row["time"]), float(row["value"])
+            if not (math.isfinite(total) and total >= 0):
+                raise ValueError
+        except ValueError:
             metrics.problems.append((line, f"{row['time']!r}, {row['value']!r} are no time and running total", None))
             continue
         labels = tuple(sorted((k, v) for k, v in row.items() if k not in ("time", "metric", "value")))
@@ -73,48 +76,39 @@ def monthly_metrics(
         metrics.problems.append((None, f"model_name {choices(unknown)} has no workload", hint))
     if metrics.problems:
         return metrics
-    months = _whole_months(samples, grid, metrics)
-    rises: dict[tuple[str, str, str, str], float] = defaultdict(float)
+    # A month that the samples cover in part is refused: it would read as a fall in traffic.
+    times = [time for (metric, _), series in samples.items() if metric == GENERATED for time, _ in series]
+    first, last = min(times), max(times)
+    edges = [datetime.datetime.combine(edge, datetime.time()) for edge in grid.edges]
+    if first > edges[0] + _EDGE:
+        message = f"the first sample is of {first:%Y-%m-%d %H:%M}, the plan begins on {grid.start}"
+        metrics.problems.append((None, message, "export from the plan's first day on"))
+    covered = [edge for edge in edges if edge <= last + _EDGE]
+    if covered and last > covered[-1] + _EDGE and len(covered) < len(edges):
+        message = f"the last sample is of {last:%Y-%m-%d %H:%M}: {last:%Y-%m} is there in part"
+        metrics.problems.append((None, message, "export whole months, to the first sample of the next"))
+    months = set(grid.labels[: max(len(covered) - 1, 0)])
+    rises: dict[tuple[str, str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for (metric, labels), series in samples.items():
         tags = dict(labels)
         workload = workloads[tags.get("model_name", "")] if workloads else ""
-        for month, rise in _increases(series).items():
-            if month in months:
-                rises[workload, metric, tags.get("le", ""), month] += rise
-    _figures(rises, objectives, metrics)
-    return metrics
-
-
-def _figures(
-    rises: Mapping[tuple[str, str, str, str], float],
-    objectives: Mapping[str, tuple[float, float]],
-    metrics: MonthlyMetrics,
-) -> None:
-    """Turn the increases of counters into figures."""
-    for workload, month in sorted({(workload, month) for workload, _, _, month in rises}):
-        generated = rises.get((workload, GENERATED, "", month), 0.0)
-        metrics.figures[workload, "served_tokens", month] = generated + rises.get((workload, PROMPT, "", month), 0.0)
+        for (time, before), (_, now) in itertools.pairwise(sorted(series)):
+            if (month := f"{time:%Y-%m}") in months:
+                rises[workload, metric, month][tags.get("le", "")] += now - before if now >= before else now
+    for workload, month in sorted({(workload, month) for workload, _, month in rises}):
+        generated, prompt = (rises[workload, metric, month][""] for metric in (GENERATED, PROMPT))
+        metrics.figures[workload, "served_tokens", month] = generated + prompt
         metrics.figures[workload, "served_output_tokens", month] = generated
         if workload:
-            limits = objectives[workload]
-            histograms = ((FIRST_TOKEN, limits[0]), (_between(rises, workload), limits[1]))
-            shares = [_share_within(_buckets(rises, (workload, metric, month)), limit) for metric, limit in histograms]
-            known = [share for share in shares if share is not None]
-            if known:
+            there = {metric for w, metric, _ in rises if w == workload}
+            between = next((metric for metric in BETWEEN_TOKENS if metric in there), BETWEEN_TOKENS[0])
+            both = zip((FIRST_TOKEN, between), objectives[workload], strict=True)
+            shares = [_share_within(rises.get((workload, metric, month), {}), limit) for metric, limit in both]
+            if known := [share for share in shares if share is not None]:
                 metrics.figures[workload, "slo_attainment_fraction", month] = min(known)
     if any(figure == "slo_attainment_fraction" for _, figure, _ in metrics.figures):
         metrics.notes.append("the share in time is at most this: requests refused are not among vLLM's")
-
-
-def _buckets(rises: Mapping[tuple[str, str, str, str], float], asked: tuple[str, str, str]) -> dict[str, float]:
-    """Return a month's histogram of a workload, by upper edge."""
-    return {le: rise for (workload, metric, le, month), rise in rises.items() if (workload, metric, month) == asked}
-
-
-def _between(rises: Mapping[tuple[str, str, str, str], float], workload: str) -> str:
-    """Return the histogram of time per token that a workload has."""
-    there = {metric for w, metric, _, _ in rises if w == workload}
-    return next((metric for metric in BETWEEN_TOKENS if metric in there), BETWEEN_TOKENS[0])
+    return metrics
 
 
 def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:
@@ -134,50 +128,10 @@ def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:
     return 1.0
 
 
-def _increases(series: list[tuple[datetime.datetime, float]]) -> dict[str, float]:
-    """Return by how much a counter rose in each month."""
-    rises: dict[str, float] = defaultdict(float)
-    series.sort()
-    for (time, before), (_, now) in itertools.pairwise(series):
-        rises[f"{time:%Y-%m}"] += now - before if now >= before else now
-    return rises
-
-
-def _whole_months(
-    samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]],
-    grid: MonthGrid,
-    metrics: MonthlyMetrics,
-) -> set[str]:
-    """Return the months that the samples cover; one covered in part is refused: it would read as a fall in traffic."""
-    times = [time for (metric, _), series in samples.items() if metric == GENERATED for time, _ in series]
-    first, last = min(times), max(times)
-    edges = [datetime.datetime.combine(edge, datetime.time()) for edge in grid.edges]
-    if first > edges[0] + _EDGE:
-        message = f"the first sample is of {first:%Y-%m-%d %H:%M}, the plan begins on {grid.start}"
-        metrics.problems.append((None, message, "export from the plan's first day on"))
-    covered = [edge for edge in edges if edge <= last + _EDGE]
-    if covered and last > covered[-1] + _EDGE and len(covered) < len(edges):
-        message = f"the last sample is of {last:%Y-%m-%d %H:%M}: {last:%Y-%m} is there in part"
-        metrics.problems.append((None, message, "export whole months, to the first sample of the next"))
-    return set(grid.labels[: max(len(covered) - 1, 0)])
-
-
-def _time(text: str) -> datetime.datetime | None:
-    """Return a moment as UTC without a zone."""
+def _time(text: str) -> datetime.datetime:
+    """Return a moment as UTC without a zone; raise ValueError where it is none."""
     try:
         moment = datetime.datetime.fromtimestamp(float(text), datetime.UTC)
     except (ValueError, OverflowError, OSError):
-        try:
-            moment = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            return None
+        moment = datetime.datetime.fromisoformat(text)
     return moment.astimezone(datetime.UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-
-def _total(text: str) -> float | None:
-    """Return a running total; None where it is none."""
-    try:
-        total = float(text)
-    except ValueError:
-        return None
-    return total if math.isfinite(total) and total >= 0 else None

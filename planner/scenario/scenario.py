@@ -10,19 +10,9 @@ from pydantic import BaseModel, Field, PrivateAttr, Tag, model_validator
 from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
 from planner.errors import ScenarioError
+from planner.scenario import fields
 from planner.scenario.cluster import Cluster
-from planner.scenario.fields import (
-    EntryName,
-    Fraction,
-    Name,
-    NonNegative,
-    NumberOrRate,
-    PerThousand,
-    Plausible,
-    Positive,
-    Price,
-    Rate,
-)
+from planner.scenario.fields import EntryName, Fraction, Name, NonNegative, Plausible, Positive, Price, SitePower
 from planner.scenario.finance import Finance
 from planner.scenario.site import Site
 from planner.scenario.workload import Workload
@@ -63,6 +53,10 @@ class Firmware(Strict):
     """Hours for which a node is drained. Default: the catalogue's firmware_update_length."""
 
 
+Crews = Annotated[int, Field(ge=1, le=10_000), Plausible(1, 500, "assumption"), Tag("count")]
+Spares = Annotated[int, Field(ge=0, le=1_000_000), Plausible(1, 10_000, "assumption"), Tag("count")]
+
+
 class Reliability(Strict):
     """How often nodes fail, how long repairs take, how many crews and spares there are."""
 
@@ -90,14 +84,10 @@ class Reliability(Strict):
     """Mean time of a fault that needs a part, once part and crew are there. Default 60: 24 to 120 h."""
     repair_cv_ratio: Annotated[float, Field(ge=0, le=10), Plausible(0, 3, "assumption")] = 0.6
     """Standard deviation over mean of repair times (lognormal). Default 0.6: the published ranges as P10 to P90."""
-    repair_crews: Annotated[
-        Annotated[int, Field(ge=1, le=10_000), Plausible(1, 500, "assumption"), Tag("count")] | Rate, NumberOrRate
-    ] = PerThousand(per_1000_accelerators=2.0)
+    repair_crews: Annotated[Crews | fields.Rate, fields.NumberOrRate] = fields.PerThousand(per_1000_accelerators=2.0)
     """Technicians who can work at once: a number, or {per_1000_accelerators: 2}, at least one, which grows with the
     accelerators on site. Default 2 per 1,000: one shift of a 2,000-accelerator site has four (assumption)."""
-    spares: Annotated[
-        Annotated[int, Field(ge=0, le=1_000_000), Plausible(1, 10_000, "assumption"), Tag("count")] | Rate, NumberOrRate
-    ] = PerThousand(per_1000_accelerators=6.25)
+    spares: Annotated[Spares | fields.Rate, fields.NumberOrRate] = fields.PerThousand(per_1000_accelerators=6.25)
     """Spare parts in stock for each cluster: a number, or a rate for its own accelerators, at least one unless 0.
     Default 6.25 per 1,000: a published pool of 5% of nodes of eight."""
     spare_fraction: Annotated[Fraction, Plausible.prior("spare_pool")] | None = None
@@ -127,12 +117,8 @@ class Reliability(Strict):
         if (self.maintenance or self.firmware) and self.reserve_nodes is None:
             sections.append(((), self, {"reserve_fraction": "spare_pool"}))
         for name, domain in self.failure_domains.items():
-            priors = {
-                "nodes": f"{name}_nodes",
-                "failures_per_year": f"{name}_failure_rate",
-                "repair_h": f"{name}_repair",
-            }
-            sections.append((("failure_domains", name), domain, priors))
+            of = {"nodes": f"{name}_nodes", "failures_per_year": f"{name}_failure_rate", "repair_h": f"{name}_repair"}
+            sections.append((("failure_domains", name), domain, of))
         return {
             (*path, key): prior
             for path, stated, priors in sections
@@ -154,50 +140,52 @@ class ClusterChoice(Strict):
     dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
     """Days on which nodes may come online, or, of a cluster with an order, on which orders may be placed: any number of
     them may be used, each with nodes of its own. Default: the day that the cluster states."""
-    least_nodes: Annotated[int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")] = 0
+    min_nodes: Annotated[int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")] = 0
     """Fewest nodes over all dates. Default 0: it need not be bought."""
-    most_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced")] = 1000
+    max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced")] = 1000
     """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "ClusterChoice":
-        if self.least_nodes > self.most_nodes:
-            raise ValueError(f"least_nodes, {self.least_nodes}, is more than most_nodes, {self.most_nodes}")
+        if self.min_nodes > self.max_nodes:
+            raise ValueError(f"min_nodes, {self.min_nodes}, is more than max_nodes, {self.max_nodes}")
         if len(set(self.dates)) < len(self.dates):
             raise ValueError("dates names a day twice")
         return self
 
 
-class Choose(Strict):
+OneOfDays = Annotated[tuple[datetime.date, ...], Field(min_length=1, max_length=60)]
+
+
+class Sizing(Strict):
     """What ``planner size`` may choose, and within what; no other command reads it."""
 
     clusters: Annotated[dict[EntryName, ClusterChoice], Field(max_length=32, default_factory=dict)]
     """Clusters of the scenario whose nodes and dates are open. What the scenario states of them is one plan among
     others. Default: none."""
-    retire: Annotated[
-        dict[EntryName, Annotated[tuple[datetime.date, ...], Field(min_length=1, max_length=60)]],
-        Field(max_length=32, default_factory=dict),
-    ]
+    retire: Annotated[dict[EntryName, OneOfDays], Field(max_length=32, default_factory=dict)]
     """Clusters that may leave service, each on one of some days or not at all. Default: none."""
-    review: datetime.date | None = None
+    decision_dates: Annotated[tuple[datetime.date, ...], Field(max_length=1)] = ()
     """Day on which later purchases may be decided anew, by the demand and deliveries seen until then: dates from it on
     are open until then. ``planner size`` then says what such a review is worth, and what waiting for a part that can
-    be bought only after it is. Default: none; all is fixed on the first day."""
+    be bought only after it is. One at most. Default: none; all is fixed on the first day."""
     budget_usd: (
         Annotated[float, Field(gt=0, le=1e12), Plausible(10000, 1e11, "a server to the largest programmes announced")]
         | None
     ) = None
     """Most that may be paid for the nodes chosen, over all dates, at the prices stated; what is leased or rented takes
     none of it. Default: no limit."""
-    power_kw: (
-        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
-    ) = None
+    it_power_cap_kw: SitePower | None = None
     """Most nameplate IT power of all nodes on site at once. Default: no limit beyond the site's own power."""
 
 
-Engineers = Annotated[
-    Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000, "assumption"), Tag("count")] | Rate, NumberOrRate
-]
+Team = Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000, "assumption"), Tag("count")]
+Engineers = Annotated[Team | fields.Rate, fields.NumberOrRate]
+
+
+Incidents = Annotated[NonNegative, Plausible(0.05, 20, "assumption")]
+Speedup = Annotated[NonNegative, Plausible(0.05, 5, "assumption")]
+OneTeam = Annotated[NonNegative, Plausible(0.1, 2000, "assumption"), Tag("count")]
 
 
 class SoftwareStep(Strict):
@@ -218,34 +206,23 @@ class SoftwareStep(Strict):
 class Software(Strict):
     """How software is upgraded and mended."""
 
-    incident_multiplier: Annotated[NonNegative, Plausible(0.05, 20, "assumption")] = 1.0
+    incident_multiplier: Incidents = 1.0
     """Factor on the rate of every incident; 0 switches them off. Default 1: the catalogue's rates."""
-    vendor_incident_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 20, "assumption")]] = Field(
-        default_factory=dict
-    )
+    vendor_incident_multiplier: dict[str, Incidents] = Field(default_factory=dict)
     """Further factor on incidents by vendor, e.g. {amd: 0.5}. Default: what the catalogue's vendors say."""
-    release_gain_multiplier: Annotated[NonNegative, Plausible(0.05, 5, "assumption")] = 1.0
+    software_speedup_multiplier: Speedup = 1.0
     """Factor on what software has still to gain and on how releases differ; 0 freezes throughput. Default 1: the
     catalogue's ceilings."""
-    vendor_maturing_multiplier: dict[str, Annotated[NonNegative, Plausible(0.05, 5, "assumption")]] = Field(
-        default_factory=dict
-    )
+    vendor_software_speedup_multiplier: dict[str, Speedup] = Field(default_factory=dict)
     """Further factor on the same by vendor, e.g. {amd: 2}. Default: what the catalogue's vendors say."""
     steps: tuple[SoftwareStep, ...] = ()
     """Gains or losses that come on a day, beside the catalogue's course. Default: none."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
     """When releases are taken: latest at once; staged after eight weeks, meeting half the regressions; pinned never,
     meeting a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
-    wrong_numerics_response: Literal["roll-back", "widen"] = "roll-back"
+    accuracy_regression_response: Literal["roll-back", "higher_precision"] = "roll-back"
     """Serve the release before, or in the next wider precision, until fixed. Default roll-back: it is faster."""
-    engineers: (
-        Annotated[
-            Annotated[NonNegative, Plausible(0.1, 2000, "assumption"), Tag("count")]
-            | Annotated[dict[str, Engineers], Tag("rate")],
-            NumberOrRate,
-        ]
-        | None
-    ) = None
+    engineers: Annotated[OneTeam | Annotated[dict[str, Engineers], Tag("rate")], fields.NumberOrRate] | None = None
     """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
     people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. The team works on one thing at a
     time, together. Default: by vendor, as engineers_per_800 says."""
@@ -291,7 +268,7 @@ class Rule(Strict):
         int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
     ]
     """Nodes bought or rented (or, under utilisation_below, retired or given back) each time."""
-    most_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
+    max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
     """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
     theirs."""
     lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
@@ -308,17 +285,15 @@ class Rule(Strict):
 class Expansion(Strict):
     """A monthly review.
 
-    It buys only what the site can power: all nodes at full load within site.power_cap_kw in the hottest hour, and their
-    nameplate within the last of site.power_blocks.
+    It buys only what the site can power: all nodes at full load within site.facility_power_cap_kw in the hottest hour,
+    and their nameplate within the last of site.power_blocks.
     """
 
     rules: Annotated[tuple[Rule, ...], Field(max_length=100)] = ()
     """Rules, tried in order. Default: none."""
     budget_usd: Annotated[Price, Plausible(10000, 1000000000.0, "a server to what the field allows")] | None = None
     """Most that may be spent on expansion. Default: no limit."""
-    power_envelope_kw: (
-        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
-    ) = None
+    it_power_cap_kw: SitePower | None = None
     """Most provisioned IT power after expansion. Default: no limit beyond the site's own power."""
     price_change_per_year: Annotated[float, Field(gt=-1, le=1), Plausible(-0.7, 0.5, "assumption")] = 0.0
     """Change of unit prices per year for later purchases, by the day of the order. Default 0: no trend is assumed."""
@@ -343,39 +318,28 @@ class SloTarget(Strict):
     Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
     """
 
-    in_time: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.99
+    attainment: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.99
     """Least share of requests in time, above 0 and at most 1. Default 0.99: two nines, as API providers state
     (assumption)."""
-    each: Literal["month", "horizon"] = "month"
+    per: Literal["month", "horizon"] = "month"
     """Over what it is kept: in every month, or over all months together, where a good month makes up for a bad one.
     Default month: who cannot be served in March is not helped in May."""
-    of: Literal["workload", "fleet"] = "workload"
+    scope: Literal["workload", "fleet"] = "workload"
     """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
     small one."""
-    in_replications: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.9
+    confidence: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.9
     """Least share of replications in which it is kept, above 0 and at most 1. Default 0.9: nine in ten
     (assumption)."""
 
-    # What the rest of the house calls these, until the keys have the same names.
     @property
-    def in_time_fraction(self) -> float:
-        """Least share of requests in time."""
-        return self.in_time
+    def is_per_month(self) -> bool:
+        """Met in every month; otherwise over the whole horizon, in which a good month makes up for a bad one."""
+        return self.per == "month"
 
     @property
-    def each_month(self) -> bool:
-        """Kept in every month; otherwise over the whole horizon, in which a good month makes up for a bad one."""
-        return self.each == "month"
-
-    @property
-    def of_workload(self) -> bool:
-        """Kept for every workload; otherwise for the requests of all of them together."""
-        return self.of == "workload"
-
-    @property
-    def in_replications_fraction(self) -> float:
-        """Least share of replications in which it is kept."""
-        return self.in_replications
+    def is_per_workload(self) -> bool:
+        """Met for every workload; otherwise for the requests of all of them together."""
+        return self.scope == "workload"
 
 
 class Scenario(Strict):
@@ -403,7 +367,7 @@ class Scenario(Strict):
     """Traffic by name."""
     clusters: Annotated[dict[EntryName, Cluster], Field(min_length=1, max_length=64)]
     """Machines by name."""
-    promise: SloTarget = SloTarget()
+    slo_target: SloTarget = SloTarget()
     """Share of requests in time that the plan is to keep. Default: 0.99 in each month and of each workload, in 0.9 of
     replications."""
     site: Site = Site()
@@ -421,7 +385,7 @@ class Scenario(Strict):
     among which requests then fall by lot. Default cluster: one router before each cluster."""
     expansion: Expansion = Expansion()
     """Monthly review that buys or retires nodes. Default: no rules."""
-    choose: Choose | None = None
+    sizing: Sizing | None = None
     """What ``planner size`` may buy and retire. Default: nothing; no other command reads it."""
     finance: Finance = Finance()
     """Depreciation, capital, people. Default: three years straight-line."""
@@ -480,7 +444,5 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(f"{json.dumps(str(key))}: {_flow(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list | tuple | range):
         return "[" + ", ".join(map(_flow, value)) + "]"
-    is_date = isinstance(value, datetime.date) or (
-        isinstance(value, str) and isinstance(parse_scalar(value), datetime.date)
-    )
+    is_date = isinstance(parse_scalar(value) if isinstance(value, str) else value, datetime.date)
     return str(value) if is_date else json.dumps(value)

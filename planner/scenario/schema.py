@@ -40,11 +40,9 @@ def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
     definitions = study.pop("$defs")
     _offer(definitions["Prior"], "prior", load_catalog().priors)
     changed = definitions["StudyScenario"]["properties"]["set"]
-    definitions["StudyScenario"]["properties"]["set"] = {
-        "description": changed["description"],
-        "$ref": f"{_PREFIX}{_CHANGE}{_SCENARIO}",
-    }
-    study["properties"]["headline"]["enum"] = list(headlines)
+    reference = f"{_PREFIX}{_CHANGE}{_SCENARIO}"
+    definitions["StudyScenario"]["properties"]["set"] = {"description": changed["description"], "$ref": reference}
+    study["properties"]["objective"]["enum"] = list(headlines)
     return {"$schema": _DIALECT, "$comment": WRITTEN_BY, **study, "$defs": _definitions() | definitions}
 
 
@@ -59,7 +57,19 @@ def _definitions() -> dict[str, Any]:
     for holder in ("Cluster", "Workload"):
         _offer(definitions[holder], "precision", catalog.precisions)
     _offer(definitions["Site"], "tariff", catalog.tariffs)
-    definitions["Workload"] = _with_classes(definitions["Workload"], definitions)
+    # In a workload a class may stand in for lengths, and a part of them may be stated.
+    workload = definitions["Workload"]
+    lengths = workload["properties"]["lengths"]
+    partly = {**lengths, "$ref": f"{_PREFIX}{_CHANGE}TokenLengths"}
+    definitions["PresetLengths"] = {"anyOf": [lengths, partly]}
+    either = {"description": lengths["description"], "$ref": f"{_PREFIX}PresetLengths"}
+    definitions["Workload"] = {
+        **workload,
+        "properties": {**workload["properties"], "lengths": either},
+        "required": [name for name in workload["required"] if name != "lengths"],
+        "if": {"properties": {"preset": {"type": "string"}}, "required": ["preset"]},
+        "else": {"required": ["lengths"], "properties": {"lengths": lengths}},
+    }
     return definitions | {_CHANGE + name: _loosened(definition) for name, definition in definitions.items()}
 
 
@@ -69,24 +79,6 @@ def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None
     kept = {key: text[key] for key in ("description", "default", "title") if key in text}
     optional = [part for part in text.get("anyOf", ()) if part == {"type": "null"}]
     definition["properties"][field] = {**kept, "anyOf": [{"enum": list(names)}, {"type": "string"}, *optional]}
-
-
-def _with_classes(workload: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a workload in which a class may stand in for lengths, and a part of them may be stated."""
-    lengths = workload["properties"]["tokens"]
-    partly = {**lengths, "$ref": f"{_PREFIX}{_CHANGE}Tokens"}
-    definitions["ClassedTokens"] = {"anyOf": [lengths, partly]}
-    needed = [name for name in workload["required"] if name != "tokens"]
-    return {
-        **workload,
-        "properties": {
-            **workload["properties"],
-            "tokens": {"description": lengths["description"], "$ref": f"{_PREFIX}ClassedTokens"},
-        },
-        "required": needed,
-        "if": {"properties": {"class": {"type": "string"}}, "required": ["class"]},
-        "else": {"required": ["tokens"], "properties": {"tokens": lengths}},
-    }
 
 
 def _loosened(schema: Any) -> Any:

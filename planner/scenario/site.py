@@ -9,13 +9,24 @@ from pydantic import Field, model_validator
 
 from planner.catalog.entries import Tariff as CatalogTariff
 from planner.finance.financing import DiscountTier, Quote, TierRule
-from planner.finance.tariffs import EnergyTariff, TariffWindow, flat_tariff
+from planner.finance.tariffs import EnergyTariff, TariffWindow
 from planner.scenario.cluster import Cluster, VolumeDiscount
-from planner.scenario.fields import EntryName, Fraction, NonNegative, Plausible, Positive, Price
+from planner.scenario.fields import (
+    EntryName,
+    Fraction,
+    NonNegative,
+    Plausible,
+    Positive,
+    Price,
+    SitePower,
+    YearlyChange,
+)
 from planner.validation import Strict
 
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 Month = Annotated[int, Field(ge=1, le=12)]
+EnergyPrice = Annotated[float, Field(ge=0, le=10)]
+PowerRise = Annotated[YearlyChange, Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond")]
 WEEKDAYS: tuple[Weekday, ...] = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
@@ -25,8 +36,7 @@ class PriceWindow(Strict):
     name: Annotated[str, Field(min_length=1, max_length=64)]
     """What the bill calls it: peak, off-peak, summer."""
     usd_per_kwh: Annotated[
-        float,
-        Field(ge=0, le=10),
+        EnergyPrice,
         Plausible(
             0.002, 1.0, "prior electricity_price 0.045 to 0.13; windows reach from surplus nights to critical peaks"
         ),
@@ -49,14 +59,7 @@ class Electricity(Strict):
     """Prices by month, weekday and hour; together they cover every hour once. Default: the flat price."""
     timezone: str | None = None
     """Clock by which the windows are read, e.g. America/New_York. Default: that of the tariff, or UTC."""
-    escalator_per_year: (
-        Annotated[
-            float,
-            Field(gt=-1, le=10),
-            Plausible(-0.15, 0.3, "prior electricity_escalator 0 to 0.1, three times beyond"),
-        ]
-        | None
-    ) = None
+    escalator_per_year: PowerRise | None = None
     """Yearly rise of energy price and demand charge, on the anniversary of the start. Default: as
     finance.inflation_per_year says."""
     demand_charge_usd_per_kw_month: Annotated[
@@ -72,7 +75,7 @@ class PowerBlock(Strict):
 
     date: datetime.date
     """Day it is energised."""
-    it_kw: Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")]
+    it_kw: SitePower
     """IT load it can carry."""
 
 
@@ -106,7 +109,7 @@ class Building(Strict):
     """Property tax a year, as a share of its book value. Default 0: exempt, as finance has it for hardware."""
 
 
-class Parking(Strict):
+class IdlePowerDown(Strict):
     """Idle nodes are switched off, and on again when work comes."""
 
     headroom_fraction: Annotated[float, Field(ge=0, le=10), Plausible(0.05, 2, "assumption")] = 0.25
@@ -127,10 +130,7 @@ class Site(Strict):
     tariff: str = "us-average"
     """Electricity tariff, by its catalogue name. Default us-average: the middle of the listed states."""
     electricity_usd_per_kwh: (
-        Annotated[
-            float, Field(ge=0, le=10), Plausible(0.01, 0.65, "prior electricity_price 0.045 to 0.13, five times beyond")
-        ]
-        | None
+        Annotated[EnergyPrice, Plausible(0.01, 0.65, "prior electricity_price 0.045 to 0.13, five times beyond")] | None
     ) = None
     """Price of energy, in place of the tariff's. Default: the tariff's."""
     electricity: Electricity = Electricity()
@@ -149,9 +149,7 @@ class Site(Strict):
     """Share of the cooling and distribution load that does not fall with IT load. Default 0.3: assumption."""
     pue_season_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.6, "assumption")] = 0.1
     """Swing of that load between summer and winter. Default 0.1: assumption, temperate climate."""
-    power_cap_kw: (
-        Annotated[Positive, Plausible(10, 2000000.0, "one node to the largest campuses announced, 2 GW")] | None
-    ) = None
+    facility_power_cap_kw: SitePower | None = None
     """Most facility power the site may draw. At the cap, nodes are parked or clocked down, whichever serves more, and
     lower priorities give way. Default: no cap."""
     throttle_order: tuple[EntryName, ...] = ()
@@ -159,7 +157,7 @@ class Site(Strict):
     for the work."""
     power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
     """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
-    parking: Parking | None = None
+    idle_power_down: IdlePowerDown | None = None
     """Whether idle nodes are parked when no cap asks for it; {} takes the usual figures. Default: all stay on."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
     """Planned curtailments. Default: none."""
@@ -176,10 +174,7 @@ class Site(Strict):
     colocation_usd_per_kw_month: Annotated[Price, Plausible.prior("colo_rent")] = 180.0
     """Rent per provisioned kW of IT load and month. Default 180: CBRE primary markets, 2025."""
     colocation_escalator_per_year: (
-        Annotated[
-            float, Field(gt=-1, le=10), Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")
-        ]
-        | None
+        Annotated[YearlyChange, Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")] | None
     ) = None
     """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
     building: Building | None = None
@@ -200,20 +195,14 @@ class Site(Strict):
         return self
 
 
-def _tiers(discounts: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:
-    return tuple(
-        DiscountTier(minimum_units=tier.from_accelerators, discount_fraction=tier.discount_fraction)
-        for tier in discounts
-    )
+def _tiers(of: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:
+    return tuple(DiscountTier(minimum_units=t.from_accelerators, discount_fraction=t.discount_fraction) for t in of)
 
 
 def standing_price(cluster: Cluster, list_price_usd: float) -> Quote:
     """Return the price of a cluster's accelerators where no dated offer holds."""
-    return Quote(
-        name="list price",
-        list_price_usd=list_price_usd * (1.0 - cluster.discount_fraction),
-        tiers=_tiers(cluster.volume_discounts),
-    )
+    discounted_usd = list_price_usd * (1.0 - cluster.discount_fraction)
+    return Quote(name="list price", list_price_usd=discounted_usd, tiers=_tiers(cluster.volume_discounts))
 
 
 def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
@@ -221,7 +210,7 @@ def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
     return tuple(
         Quote(
             name=offer.name,
-            list_price_usd=offer.unit_price_usd,
+            list_price_usd=offer.accelerator_price_usd,
             tiers=_tiers(offer.volume_discounts),
             tier_rule=TierRule.MARGINAL if offer.volume_rule == "marginal" else TierRule.WHOLE_ORDER,
             valid_from=offer.valid_from,
@@ -251,7 +240,7 @@ def tariff_of(site: Site, flat_usd_per_kwh: float) -> EnergyTariff:
         for window in contract.windows
     )
     return EnergyTariff(
-        windows=windows or flat_tariff(flat_usd_per_kwh).windows,
+        windows=windows or (TariffWindow(name="flat", price_usd_per_kwh=flat_usd_per_kwh),),
         escalator_per_year=contract.escalator_per_year or 0.0,
         demand_charge_usd_per_kw_month=contract.demand_charge_usd_per_kw_month,
         demand_ratchet_fraction=contract.demand_ratchet_fraction,

@@ -229,7 +229,7 @@ class Study(Strict):
     """Replications kept in detail, the first ones: their figures by month make the fans, and what drives the headline
     is measured on them. Of those beyond, inputs and figures over the whole horizon are kept, a twelfth of the room.
     Default 65,536: 19 times in 20, no percentile of so many is off by more than half a point."""
-    headline: str = "cost_per_million_tokens_usd"
+    objective: str = "cost_per_million_tokens_usd"
     """Output that decides which scenario is better: any measure of a run, such as irr_per_year or revenue_usd, or how
     it serves. Default: what the question is about."""
 
@@ -258,7 +258,10 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
     written = document.content.keys() if isinstance(document.content, dict) else set()
     if "scenarios" not in written and written & {"workloads", "clusters", "extends"}:
         document, notes = _study_of_priors(path, overrides)
-    _mark_priors(document)
+    uncertain = document.content.get("uncertain") if isinstance(document.content, dict) else None
+    for entry in uncertain.values() if isinstance(uncertain, dict) else ():
+        if isinstance(entry, dict) and "prior" in entry:
+            entry.setdefault("kind", "prior")  # {prior: name} is enough
     study = validate(Study, document)
     study._document, study._notes = document, notes
     scenarios: dict[str, Scenario] = {}
@@ -269,7 +272,15 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
         except ScenarioError as error:
             problems += [problem for problem in error.problems if problem not in problems]
     raise_all(problems)
-    _check_horizons(study, scenarios)
+    (first_name, first), *others = scenarios.items()
+    for name, other in others:
+        if (other.start, other.horizon_months) != (first.start, first.horizon_months):
+            message = (
+                f"runs {other.horizon_months} months from {other.start}, but {first_name} runs {first.horizon_months} "
+                f"from {first.start}; scenarios of one study share their months"
+            )
+            problems.append(study.problem(("scenarios", name), message))
+    raise_all(problems)
     return study, scenarios
 
 
@@ -296,11 +307,11 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
             continue
         first, *rest = prior.drawn_for.split(".*.")
         names = clusters if first == "clusters" else list(scenario.workloads) if rest else [""]
-        drawn = [
-            name
-            for name in names
-            if _left_open(prior.drawn_for.replace("*", name).split("."), filled, {} if prior.times_stated else stated)
-        ]
+        drawn = []
+        for owner in names:  # what it has, has a use for (it is not zero), and does not itself state
+            field = prior.drawn_for.replace("*", owner).split(".")
+            if _at(field, filled, absent=0) != 0 and (prior.times_stated or _at(field, stated) is None):
+                drawn.append(owner)
         if drawn:
             names_of = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
             key = prior.drawn_for.replace("*", names_of)
@@ -324,47 +335,12 @@ def _at(path: Sequence[str], content: Any, absent: object = None) -> Any:
     return content
 
 
-def _left_open(path: Sequence[str], content: Any, stated: Any) -> bool:
-    """Return whether a scenario has a field, has a use for it (it is not zero), and does not itself state it."""
-    return _at(path, content, absent=0) != 0 and _at(path, stated) is None
-
-
-def _mark_priors(document: Document) -> None:
-    """Let ``{prior: name}`` stand for ``{kind: prior, prior: name}``."""
-    uncertain = document.content.get("uncertain") if isinstance(document.content, dict) else None
-    if isinstance(uncertain, dict):
-        for entry in uncertain.values():
-            if isinstance(entry, dict) and "prior" in entry:
-                entry.setdefault("kind", "prior")
-
-
 def _scenario(study: Study, name: str, path: Path, overrides: tuple[str, ...]) -> Scenario:
     """Return one scenario of a study: its file, what the study sets, what the command line sets."""
     if not path.is_file():
-        message = f"no such file: {path}"
-        raise ScenarioError(study.problem(("scenarios", name, "extends"), message))
-    base = document_of(path)
-    within: KeyPath = ("scenarios", name, "set")
-    locations: dict[KeyPath, Location] = {
-        key[len(within) :]: place
-        for key, place in study.document.locations.items()
-        if key[: len(within)] == within and len(key) > len(within)
-    }
-    changes = (study.document.content["scenarios"][name].get("set")) or {}
+        raise ScenarioError(study.problem(("scenarios", name, "extends"), f"no such file: {path}"))
+    base, places = document_of(path), study.document.locations
+    locations = {key[3:]: place for key, place in places.items() if key[:3] == ("scenarios", name, "set") and key[3:]}
+    changes = study.document.content["scenarios"][name].get("set") or {}
     merge(base, Document({**changes, "name": name}, locations))
     return scenario_from_document(base, overrides)
-
-
-def _check_horizons(study: Study, scenarios: dict[str, Scenario]) -> None:
-    """Refuse scenarios whose months do not line up."""
-    (first_name, first), *others = scenarios.items()
-    problems = [
-        study.problem(
-            ("scenarios", name),
-            f"runs {other.horizon_months} months from {other.start}, but {first_name} runs {first.horizon_months} from "
-            f"{first.start}; scenarios of one study share their months",
-        )
-        for name, other in others
-        if (other.start, other.horizon_months) != (first.start, first.horizon_months)
-    ]
-    raise_all(problems)

@@ -6,15 +6,15 @@ import datetime
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from planner.catalog.load import workload_class, workload_class_names
+from planner.catalog.load import workload_preset, workload_preset_names
 from planner.demand.bursts import Bursts
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
 from planner.scenario.fields import BelowOne, EntryName, Plausible, Positive
 from planner.units import MONTHS_PER_YEAR
-from planner.validation import Strict
+from planner.validation import Strict, choices
 from planner.yaml_io import Document, KeyPath, Location
 
 _LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
@@ -61,7 +61,7 @@ class Step(Strict):
     """Traffic from then on, as a multiple of day one."""
 
 
-class Steps(Strict):
+class StepGrowth(Strict):
     """Traffic that jumps on dates."""
 
     kind: Literal["steps"]
@@ -79,7 +79,7 @@ class GrowthTable(Strict):
     """CSV with columns date, multiplier; relative to the scenario file; straight lines between dates."""
 
 
-Growth = Annotated[Compound | Flat | SCurve | Steps | GrowthTable, Field(discriminator="kind")]
+Growth = Annotated[Compound | Flat | SCurve | StepGrowth | GrowthTable, Field(discriminator="kind")]
 
 
 class Season(Strict):
@@ -100,7 +100,7 @@ class Holiday(Strict):
     """Traffic of that day over a plain one. Default 0.6: a weekend's level."""
 
 
-class Shape(Strict):
+class LoadProfile(Strict):
     """How the hours of a day, the days of a week and the seasons differ."""
 
     timezone: str = "UTC"
@@ -148,7 +148,17 @@ class Length(Strict):
             if self.stated_mean is not None or self.p95 is not None:
                 stated = "mean" if self.stated_mean is not None else "p95"
                 raise ValueError(f"quantiles stand in place of mean and p95: leave out {stated}")
-            self._check_quantiles()
+            try:
+                shares = [float(share) for share in self.quantiles]
+            except ValueError:
+                wrong = next(share for share in self.quantiles if not _is_number(share))
+                raise ValueError(f"a quantile is that of a share of requests, such as 0.95, not {wrong!r}") from None
+            if len(set(shares)) < len(shares):
+                raise ValueError("a quantile is stated twice")
+            try:
+                _ = self.distribution
+            except ScenarioError as error:
+                raise ValueError(str(error)) from None
         elif self.stated_mean is None:
             raise ValueError("needs mean, or quantiles such as {0.5: 1020, 0.9: 3000, 0.99: 7400}")
         # A lognormal's p95 / mean is exp(1.645 s − s²/2): 1 at s = 0, at most exp(1.645²/2) = 3.87.
@@ -158,19 +168,6 @@ class Length(Strict):
                 f"{3.86 * self.stated_mean:g}) for a lognormal, not {self.p95:g}; quantiles state any other"
             )
         return self
-
-    def _check_quantiles(self) -> None:
-        try:
-            shares = [float(share) for share in self.quantiles]
-        except ValueError:
-            wrong = next(share for share in self.quantiles if not _is_number(share))
-            raise ValueError(f"a quantile is that of a share of requests, such as 0.95, not {wrong!r}") from None
-        if len(set(shares)) < len(shares):
-            raise ValueError("a quantile is stated twice")
-        try:
-            _ = self.distribution
-        except ScenarioError as error:
-            raise ValueError(str(error)) from None
 
     def __hash__(self) -> int:
         return hash((self.stated_mean, self.p95, tuple(self.quantiles.items())))
@@ -201,7 +198,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-class Tokens(Strict):
+class TokenLengths(Strict):
     """Lengths of what a request brings and takes."""
 
     input: Length
@@ -262,13 +259,23 @@ class Objective(Strict):
     Default 0.99: MLPerf's server scenario."""
 
 
+def _is_shipped(name: str) -> str:
+    if name not in workload_preset_names():
+        raise ValueError(f"must be one of {choices(workload_preset_names())}")
+    return name
+
+
+Preset = Annotated[
+    str, AfterValidator(_is_shipped), WithJsonSchema({"enum": list(workload_preset_names()), "type": "string"})
+]
+
+
 class Workload(Strict):
     """One stream of requests for one model."""
 
-    kind: Literal["chat", "code-completion", "long-context", "reasoning", "agentic", "batch", "bulk-api"] | None = (
-        Field(default=None, alias="class")
-    )
-    """Named class whose sourced figures stand in for what is not stated. Default: none, so tokens must be stated."""
+    preset: Preset | None = None
+    """Entry of the catalogue's workload presets that stands in for what is not stated. Default: none, so lengths must
+    be stated."""
     model: str
     """Served model, by its catalogue name."""
     fine_tunes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")] = 1
@@ -285,9 +292,9 @@ class Workload(Strict):
     """Mean requests per second on day one."""
     growth: Growth = Flat(kind="flat")
     """How traffic grows. Default flat: growth is the user's to state."""
-    shape: Shape = Shape()
+    load_profile: LoadProfile = LoadProfile()
     """Daily, weekly and yearly shape. Default: chat traffic."""
-    tokens: Tokens
+    lengths: TokenLengths
     """Prompt and output lengths."""
     prefix_cache_hit_fraction: Annotated[BelowOne, Plausible(0, 0.98, "agentic logs reach 0.96")] = 0.0
     """Share of prompt tokens found in the prefix cache. Default 0: no saving unless stated."""
@@ -297,7 +304,7 @@ class Workload(Strict):
         float, Field(ge=1, le=10_000), Plausible(1, 1000, "the workload classes have 3 to 12; beyond, assumption")
     ] = 12.0
     """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
-    bursts_follow: Literal["users", "traffic"] = "users"
+    burst_scaling: Literal["pooled", "proportional"] = "pooled"
     """What bursts are as the rate rises and falls: users makes them those of many, whose variance over mean is the same
     at any rate, so that they even out as traffic grows; traffic makes them one client's, as large beside the hour's
     mean as at requests_per_s. Default users: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to 45."""
@@ -310,13 +317,13 @@ class Workload(Strict):
     on each part once machines of it are there. Default: it has long been served."""
     slo: Objective = Objective()
     """Latency objective. Default: MLPerf's server scenario."""
-    on_overload: Literal["refuse", "queue"] = "refuse"
+    admission: Literal["reject", "queue"] = "reject"
     """What becomes of a request that cannot be in time: refused at the door, which counts as shed, or queued, which
     makes others late. A workload whose requests outgrow what any batch serves in time is refused too, or served late
     within the share of all tokens that it had until then. Default refuse: those admitted are in time."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Who is served first. Default interactive: nobody waits unless stated."""
-    deferrable_within_h: (
+    completion_window_h: (
         Annotated[float, Field(ge=1, le=2000), Plausible(1, 336, "an hour to two weeks: assumption")] | None
     ) = None
     """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
@@ -325,8 +332,8 @@ class Workload(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
-        if self.deferrable_within_h is not None and self.priority != "deferrable":
-            raise ValueError("deferrable_within_h is for priority: deferrable")
+        if self.completion_window_h is not None and self.priority != "deferrable":
+            raise ValueError("completion_window_h is for priority: deferrable")
         shares = sum(tenant.share_fraction for tenant in self.tenants)
         if shares > 1 + 1e-9:
             raise ValueError(f"the tenants' shares add up to {shares:g}, more than the whole")
@@ -335,15 +342,12 @@ class Workload(Strict):
     @property
     def bursts(self) -> Bursts:
         """How much its requests vary from minute to minute, at the mean rate of day one."""
-        return Bursts(
-            requests_per_s=max(self.requests_per_s, _LEAST_REQUESTS_PER_S),
-            index_of_dispersion=self.burst_index_of_dispersion,
-            follow=self.bursts_follow,
-        )
+        rate, index = max(self.requests_per_s, _LEAST_REQUESTS_PER_S), self.burst_index_of_dispersion
+        return Bursts(requests_per_s=rate, index_of_dispersion=index, scaling=self.burst_scaling)
 
     def busiest_requests_per_s(self, horizon_months: int) -> float:
         """Return a rate that no hour of the forecast passes; infinity where growth is read from a table."""
-        shape, profile = self.shape, self.shape.weekly_profile
+        shape, profile = self.load_profile, self.load_profile.weekly_profile
         peak = shape.peak_to_mean if profile is None else max(profile) * len(profile) / sum(profile)
         peak *= 1.0 + (shape.season.amplitude_fraction if shape.season else 0.0)
         peak *= max((1.0, *(holiday.multiplier for holiday in shape.holidays)))
@@ -355,72 +359,59 @@ class Workload(Strict):
                 growth = 1.0
             case SCurve(ceiling_multiplier=ceiling):
                 growth = ceiling
-            case Steps(steps=steps):
+            case StepGrowth(steps=steps):
                 growth = max(1.0, *(step.multiplier for step in steps))
             case GrowthTable():
                 growth = math.inf
         return float(self.requests_per_s * peak * growth)
 
 
-_PATHS: dict[str, KeyPath] = {
-    "input_mean_tokens": ("tokens", "input", "mean"),
-    "input_p95_tokens": ("tokens", "input", "p95"),
-    "output_mean_tokens": ("tokens", "output", "mean"),
-    "output_p95_tokens": ("tokens", "output", "p95"),
+_PATHS: dict[str, tuple[str, ...]] = {
+    **{f"{side}_{what}_tokens": ("lengths", side, what) for side in ("input", "output") for what in ("mean", "p95")},
     "prefix_cache_hit_fraction": ("prefix_cache_hit_fraction",),
-    "peak_to_mean": ("shape", "peak_to_mean"),
-    "trough_to_mean": ("shape", "trough_to_mean"),
-    "weekend_fraction": ("shape", "weekend_fraction"),
-    "noise_sigma": ("noise", "sigma"),
-    "noise_correlation_h": ("noise", "correlation_h"),
+    **{name: ("load_profile", name) for name in ("peak_to_mean", "trough_to_mean", "weekend_fraction")},
+    **{f"noise_{name}": ("noise", name) for name in ("sigma", "correlation_h")},
     "burst_index_of_dispersion": ("burst_index_of_dispersion",),
-    "ttft_s": ("slo", "ttft_s"),
-    "tpot_s": ("slo", "tpot_s"),
-    "priority": ("priority",),
-    "deferrable_within_h": ("deferrable_within_h",),
+    **{name: ("slo", name) for name in ("ttft_s", "tpot_s")},
+    **{name: (name,) for name in ("priority", "completion_window_h")},
 }
 
 
-def lay_classes_under(document: Document) -> None:
-    """Fill in, for each workload that names a class, what the user did not state."""
+def lay_presets_under(document: Document) -> None:
+    """Fill in, for each workload that names a preset, what the user did not state."""
     workloads = document.content.get("workloads") if isinstance(document.content, dict) else None
     if not isinstance(workloads, dict):
         return
     filled = dict(workloads)
-    for name, stated in workloads.items():
-        if isinstance(stated, dict) and stated.get("class") in workload_class_names():
-            filled[name] = _filled(document, ("workloads", name), stated)
     document.content = {**document.content, "workloads": filled}
-
-
-def _filled(document: Document, place: KeyPath, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return a workload with its class's figures beneath the stated ones."""
-    kind = stated["class"]
-    figures = workload_class(kind)
-    result: dict[str, Any] = dict(stated)
-    shape = stated.get("shape")
-    own_shape = isinstance(shape, dict) and bool({"peak_to_mean", "weekend_fraction", "weekly_profile"} & set(shape))
-    for field, path in _PATHS.items():
-        value = figures.get(field)
-        if value is None or (path[0] == "shape" and own_shape):
-            continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
-        if path[0] == "tokens" and _stated_at(stated, (*path[:-1], "quantiles")):
+    for name, stated in workloads.items():
+        if not isinstance(stated, dict) or (preset := stated.get("preset")) not in workload_preset_names():
             continue
-        if field.endswith("p95_tokens"):
-            value = _scaled_p95(stated, path, figures, field)
-        if field == "deferrable_within_h" and stated.get("priority", "deferrable") != "deferrable":
-            continue
-        _set_default(result, path, value, document, place, kind)
-    return result
-
-
-def _scaled_p95(stated: dict[str, Any], path: KeyPath, figures: dict[str, Any], field: str) -> float:
-    """Keep the class's spread around a mean of the user's own."""
-    stated_mean = _stated_at(stated, (*path[:-1], "mean"))
-    mean = figures[field.replace("p95", "mean")]
-    spread: float = figures[field] / mean
-    usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
-    return spread * (float(stated_mean) if usable else float(mean))
+        figures, filled[name], shape = workload_preset(preset), dict(stated), stated.get("load_profile")
+        own_shape = isinstance(shape, dict) and {"peak_to_mean", "weekend_fraction", "weekly_profile"} & set(shape)
+        for field, path in _PATHS.items():
+            value = figures.get(field)
+            if value is None or (path[0] == "load_profile" and own_shape):
+                continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
+            if path[0] == "lengths" and _stated_at(stated, (*path[:-1], "quantiles")):
+                continue
+            if field == "completion_window_h" and stated.get("priority", "deferrable") != "deferrable":
+                continue
+            if field.endswith("p95_tokens"):  # the preset's spread is kept around a mean of the user's own
+                mean, mine = figures[field.replace("p95", "mean")], _stated_at(stated, (*path[:-1], "mean"))
+                usable = isinstance(mine, int | float) and not isinstance(mine, bool)
+                value = value / mean * float(mine if usable else mean)
+            target = filled[name]
+            for key in path[:-1]:
+                below = target.get(key)
+                if below is not None and not isinstance(below, dict):
+                    break  # not a mapping: validation will say so
+                target[key] = target = dict(below or {})
+            else:
+                if path[-1] not in target:
+                    target[path[-1]] = value
+                    place = ("workloads", name, *path)
+                    document.locations[place] = Location(f"workload preset {preset}", None)
 
 
 def _stated_at(stated: Any, path: KeyPath) -> Any:
@@ -428,19 +419,3 @@ def _stated_at(stated: Any, path: KeyPath) -> Any:
     for key in path:
         stated = stated.get(key) if isinstance(stated, dict) else None
     return stated
-
-
-def _set_default(
-    target: dict[str, Any], path: KeyPath, value: Any, document: Document, place: KeyPath, kind: str
-) -> None:
-    """Set a value at a path unless something stands there."""
-    for key in path[:-1]:
-        below = target.get(str(key))
-        if below is not None and not isinstance(below, dict):
-            return  # not a mapping: validation will say so
-        below = dict(below or {})
-        target[str(key)] = below
-        target = below
-    if str(path[-1]) not in target:
-        target[str(path[-1])] = value
-        document.locations[(*place, *path)] = Location(f"workload class {kind}", None)

@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from planner.plan.plan import ClusterPlan, Plan
 from planner.plan.reuse import Reuse
 from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import with_vendors
-from planner.scenario.scenario import Choose, Scenario
+from planner.scenario.scenario import Scenario, Sizing
 from planner.studies.inputs import Stated, stated
 from planner.validation import choices as listed
 from planner.validation import nearest
@@ -50,8 +50,7 @@ class PurchaseChoice:
     """Place of what is seen at a review, where the purchase depends on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retirement:
+class Retirement(NamedTuple):
     """A cluster that may leave service."""
 
     cluster: str
@@ -64,7 +63,7 @@ class Choices:
 
     base: Stated
     """The scenario with every purchase in it, a few nodes each, as the uncertain inputs of a study see it."""
-    choose: Choose
+    choose: Sizing
     purchases: tuple[PurchaseChoice, ...]
     retirements: tuple[Retirement, ...]
     plan: Plan
@@ -92,7 +91,7 @@ class Choices:
         """Return the least and the most nodes of each group of purchases, shape (groups,) each."""
         choose = self.choose
         limits = [choose.clusters[name] for name in dict.fromkeys(purchase.cluster for purchase in self.purchases)]
-        return np.array([limit.least_nodes for limit in limits]), np.array([limit.most_nodes for limit in limits])
+        return np.array([limit.min_nodes for limit in limits]), np.array([limit.max_nodes for limit in limits])
 
     def place(self, name: str) -> int:
         """Return the place of a cluster in the compiled plan."""
@@ -111,13 +110,10 @@ class Choices:
 
     def capital_usd(self, counts: Counts) -> float:
         """Return what the purchases cost at the prices stated, volume discounts included."""
-        return sum(
-            count * sum(self.node_prices_usd(index, count))
-            for index, count in enumerate(counts[: len(self.purchases)])
-            if count
-        )
+        bought = enumerate(counts[: len(self.purchases)])
+        return sum(count * sum(self.node_prices_usd(place, count)) for place, count in bought if count)
 
-    def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, float, float, float]:
+    def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, ...]:
         """Return what is paid at once for one node of a purchase of so many: accelerators, host, network, storage.
 
         Nothing for what is rented or leased.
@@ -178,13 +174,9 @@ class Choices:
             return False
         if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (1.0 + 1e-9):
             return False
-        if choose.power_kw is not None and (self.power_kw(counts) > choose.power_kw * (1.0 + 1e-9)).any():
+        if choose.it_power_cap_kw is not None and (self.power_kw(counts) > choose.it_power_cap_kw * (1.0 + 1e-9)).any():
             return False
-        return any(name not in self._open for name in self.scenario.clusters) or bool(bought.sum())
-
-    @property
-    def _open(self) -> frozenset[str]:
-        return frozenset(purchase.name for purchase in self.purchases)
+        return bool(bought.sum()) or not set(self.scenario.clusters) <= {purchase.name for purchase in self.purchases}
 
     def content(self, counts: Counts) -> dict[str, Any]:
         """Return the content of the scenario under a choice: what is not bought is not in it."""
@@ -213,8 +205,8 @@ class Choices:
             sum(int(nodes[j]) for j in range(bought) if groups[j] == groups[i] and dates[j] <= dates[i])
             for i in range(bought)
         ]
-        stays = [len(retirement.dates) + 1 if day == 0 else day
-                 for retirement, day in zip(self.retirements, counts[bought:], strict=True)]  # fmt: skip
+        days = zip(self.retirements, counts[bought:], strict=True)
+        stays = [day or len(retirement.dates) + 1 for retirement, day in days]
         return np.array([*reached, *stays], dtype=np.int64)
 
     def bundles(self) -> list[tuple[int, ...]]:
@@ -240,20 +232,18 @@ class Choices:
         """Say which purchases a plan of one part alone may take: its own, and beside them any paid by the hour."""
         is_own = [purchase.accelerator == part for purchase in self.purchases]
         by_the_hour = [self._is_paid_by_the_hour(purchase) for purchase in self.purchases]
-        if all(hourly for of_it, hourly in zip(is_own, by_the_hour, strict=True) if of_it):
-            return is_own
-        return [of_it or hourly for of_it, hourly in zip(is_own, by_the_hour, strict=True)]
+        both = list(zip(is_own, by_the_hour, strict=True))
+        return is_own if all(hourly for mine, hourly in both if mine) else [mine or hourly for mine, hourly in both]
 
     def _is_paid_by_the_hour(self, purchase: PurchaseChoice) -> bool:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
 
     def words(self, counts: Counts) -> str:
         """Return a choice as one would say it."""
-        said = [
-            f"{nodes} × {purchase.accelerator} ({purchase.cluster}) {purchase.date}"
-            for purchase, nodes in zip(self.purchases, counts, strict=False)
-            if nodes
-        ]
+        said = []
+        for purchase, nodes in zip(self.purchases, counts, strict=False):
+            if nodes:
+                said.append(f"{nodes} × {purchase.accelerator} ({purchase.cluster}) {purchase.date}")
         for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True):
             if place:
                 said.append(f"{retirement.cluster} retired {retirement.dates[place - 1]}")
@@ -267,13 +257,13 @@ def due_h(cluster: ClusterPlan) -> float:
 
 def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     """Return what may be chosen about a scenario, of some parts alone where they are named."""
-    choose = scenario.choose
+    choose = scenario.sizing
     if choose is None:
-        hint = "for example choose: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], most_nodes: 200}}}"
-        raise ScenarioError(scenario.document.problem(("choose",), "says nothing of what may be bought", hint))
+        hint = "for example choose: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], max_nodes: 200}}}"
+        raise ScenarioError(scenario.document.problem(("sizing",), "says nothing of what may be bought", hint))
     if not choose.clusters and not choose.retire:
         hint = "name clusters whose nodes are open, or that may retire"
-        raise ScenarioError(scenario.document.problem(("choose",), "names nothing to choose", hint))
+        raise ScenarioError(scenario.document.problem(("sizing",), "names nothing to choose", hint))
     if scenario.expansion.rules:
         message = "buy by themselves what is to be chosen; take them out, e.g. --set expansion=null"
         raise ScenarioError(scenario.document.problem(("expansion", "rules"), message))
@@ -281,54 +271,18 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     for part in parts:
         if part not in offered.values():
             hint = nearest(part, offered.values()) or f"there are {listed(sorted(set(offered.values())))}"
-            raise ScenarioError(Problem(path="--parts", message=f"no cluster to choose has part {part!r}", hint=hint))
-    content = {key: part for key, part in stated(scenario.name, scenario).content.items() if key != "choose"}
+            raise ScenarioError(Problem(path="--accelerators", message=f"no cluster to choose has {part!r}", hint=hint))
+    content = {key: part for key, part in stated(scenario.name, scenario).content.items() if key != "sizing"}
     purchases = _purchases(scenario, parts)
-    full = _stated_fully(content, purchases, tuple(offered), scenario)
-    reuse = Reuse(full.scenario)
-    retirements = tuple(Retirement(cluster=name, dates=tuple(sorted(dates))) for name, dates in choose.retire.items())
-    return Choices(
-        base=full,
-        choose=choose,
-        purchases=purchases,
-        retirements=retirements,
-        plan=build_plan(full.scenario, reuse),
-    )
-
-
-def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice, ...]:
-    """Return every cluster and day on which it may be bought, in the order of their figures."""
-    assert scenario.choose is not None
-    made = []
-    for name, choice in scenario.choose.clusters.items():
-        cluster = scenario.clusters[name]
-        if parts and cluster.accelerator not in parts:
-            continue
-        dates = choice.dates or (order_date(scenario, cluster),)
-        for date in sorted(dates):
-            full_name = name if len(dates) == 1 else f"{name}-{date}"
-            made.append(PurchaseChoice(cluster=name, name=full_name, date=date, accelerator=cluster.accelerator))
-    known = scenario.choose.clusters
-
-    def figures(purchase: PurchaseChoice) -> tuple[str, ...]:
-        stated = scenario.clusters[purchase.cluster].model_dump(mode="json", exclude={"nodes", "online"})
-        return (purchase.accelerator, str(stated), str(known[purchase.cluster]), str(purchase.date), purchase.cluster)
-
-    return tuple(sorted(made, key=figures))
-
-
-def _stated_fully(
-    content: dict[str, Any], purchases: tuple[PurchaseChoice, ...], offered: tuple[str, ...], scenario: Scenario
-) -> Stated:
-    """Return the scenario with every purchase in it as a cluster of its own."""
+    # The scenario has every purchase in it as a cluster of its own.
     clusters = {name: entry for name, entry in content["clusters"].items() if name not in offered}
     for purchase in purchases:
         if purchase.name in clusters:
             message = f"is a cluster already, and what may be bought of {purchase.cluster} would be called the same"
             raise ScenarioError(scenario.document.problem(("clusters", purchase.name), message, "rename it"))
         before = dict(content["clusters"][purchase.cluster])
-        order = before.get("order")
         before.pop("online", None)
+        order = before.get("order")
         day = {"order": {**order, "placed": purchase.date}} if order else {"online": purchase.date}
         clusters[purchase.name] = {**before, **day, "nodes": _FEW_NODES}
     names: dict[str, list[str]] = {name: [name] for name in clusters}
@@ -338,26 +292,48 @@ def _stated_fully(
     full = with_vendors(Scenario.model_validate(content))
     full._document = scenario.document
     check_scenario(full)
-    return Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))
+    retirements = tuple(Retirement(cluster=name, dates=tuple(sorted(dates))) for name, dates in choose.retire.items())
+    base = Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))
+    plan = build_plan(full, Reuse(full))
+    return Choices(base=base, choose=choose, purchases=purchases, retirements=retirements, plan=plan)
+
+
+def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice, ...]:
+    """Return every cluster and day on which it may be bought, in the order of their figures."""
+    assert scenario.sizing is not None
+    made = []
+    for name, choice in scenario.sizing.clusters.items():
+        cluster = scenario.clusters[name]
+        if parts and cluster.accelerator not in parts:
+            continue
+        dates = choice.dates or (order_date(scenario, cluster),)
+        for date in sorted(dates):
+            full_name = name if len(dates) == 1 else f"{name}-{date}"
+            made.append(PurchaseChoice(cluster=name, name=full_name, date=date, accelerator=cluster.accelerator))
+    known = scenario.sizing.clusters
+
+    def figures(purchase: PurchaseChoice) -> tuple[str, ...]:
+        stated = scenario.clusters[purchase.cluster].model_dump(mode="json", exclude={"nodes", "online"})
+        return (purchase.accelerator, str(stated), str(known[purchase.cluster]), str(purchase.date), purchase.cluster)
+
+    return tuple(sorted(made, key=figures))
 
 
 def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, Any]:
     """Return content in which every list of clusters names those there are, what was split by all its parts."""
+
+    def spread(listed: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part for name in listed for part in names.get(name, ())))
+
     content = dict(content)
     site = content.get("site")
     if isinstance(site, dict) and site.get("throttle_order"):
-        content["site"] = {**site, "throttle_order": _spread(site["throttle_order"], names)}
-    content["workloads"] = {
-        name: {**load, "cluster_preference": _spread(load["cluster_preference"], names)}
-        if load.get("cluster_preference")
-        else load
-        for name, load in content["workloads"].items()
-    }
+        content["site"] = {**site, "throttle_order": spread(site["throttle_order"])}
+    content["workloads"] = dict(content["workloads"])
+    for name, load in content["workloads"].items():
+        if load.get("cluster_preference"):
+            content["workloads"][name] = {**load, "cluster_preference": spread(load["cluster_preference"])}
     return content
-
-
-def _spread(listed_names: Sequence[str], names: dict[str, list[str]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(listed for name in listed_names for listed in names.get(name, ())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,9 +358,8 @@ class Policies:
         now = tuple(place for place in places if plain.purchases[place].date < review)
         later = tuple(place for place in places if place not in now)
         bought = [plain.purchases[place] for place in now]
-        bought += [
-            dataclasses.replace(plain.purchases[place], level=level) for level in range(levels) for place in later
-        ]
+        for level in range(levels):
+            bought += [dataclasses.replace(plain.purchases[place], level=level) for place in later]
         return cls(plain=plain, levels=levels, now=now, later=later, purchases=tuple(bought))
 
     @property
@@ -441,14 +416,9 @@ class Policies:
 
     def words(self, policy: Counts) -> str:
         """Return a policy as one would say it."""
-        now = dataclasses.replace(self.plain, purchases=self.purchases)
-        first = now.words((*policy[: len(self.now)], *[0] * (len(self.purchases) - len(self.now)),
-                           *policy[len(self.purchases) :]))  # fmt: skip
-        later = [
-            now.words(tuple(
-                nodes if place < len(self.purchases) and self.purchases[place].level == level else 0
-                for place, nodes in enumerate(policy)
-            ))
-            for level in range(self.levels)
-        ]  # fmt: skip
-        return f"{first}; then {' or '.join(later)}"
+        every, days = dataclasses.replace(self.plain, purchases=self.purchases), policy[len(self.purchases) :]
+        said = []
+        for level in (None, *range(self.levels)):  # what comes before the review, with the days; then by level
+            bought = [nodes * (one.level == level) for nodes, one in zip(policy, self.purchases, strict=False)]
+            said.append(every.words((*bought, *(days if level is None else [0] * len(days)))))
+        return f"{said[0]}; then {' or '.join(said[1:])}"

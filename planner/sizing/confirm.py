@@ -1,10 +1,10 @@
-"""The answer of a search on replications that no part of it has seen, mended where too few of them keep the promise."""
+"""The answer of a search on fresh replications, mended where too few of them meet the SLO target."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Judged, judged
@@ -18,8 +18,7 @@ _MOST_CHEAPER = 12  # plans that cost less than a mended answer and are run in a
 _MOST_CONFIRMED = 2  # of those: so many are confirmed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class Effort(NamedTuple):
     """How hard to search."""
 
     replications: int = 48
@@ -33,8 +32,7 @@ class Effort:
     """Of a Dask cluster that does the work."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class Confirmation(NamedTuple):
     """The answer on replications that no part of the search has seen."""
 
     outcome: Judged
@@ -42,7 +40,7 @@ class Confirmation:
     """Number of the first of them."""
     kept: int
     low: float
-    """Lower end of the 95% interval of the probability that the promise is kept (Clopper and Pearson 1934)."""
+    """Lower end of the 95% interval of the probability that the SLO target is met (Clopper and Pearson 1934)."""
     high: float
 
     @property
@@ -51,8 +49,8 @@ class Confirmation:
         return self.outcome.worst.size
 
     def keeps(self, search: Search) -> bool:
-        """Say whether as many keep the promise as it asks for."""
-        return self.outcome.keeps(search.in_time, search.trial.promise.in_replications_fraction)
+        """Say whether as many meet the SLO target as it asks for."""
+        return self.outcome.keeps(search.attainment, search.trial.slo_target.confidence)
 
 
 def answered(main: Search, rivals: Mapping[str, Search], effort: Effort) -> Confirmation:
@@ -63,7 +61,15 @@ def answered(main: Search, rivals: Mapping[str, Search], effort: Effort) -> Conf
     """
     main.clock.say("confirming on fresh replications")
     confirmation = confirmed(main, effort)
-    mend_alike(main, rivals)
+    assert main.best is not None
+    for name, rival in rivals.items():
+        if main.trial.choices.family(main.best) == name:
+            rival.best = main.best
+        elif rival.best is not None and len(main.order) > len(rival.order):
+            rival.meet(main)
+            if not rival.holds(rival.best):
+                rival.best = rival.mend(rival.best)
+                rival.best = None if rival.best is None else rival.descend(rival.best)
     if len(main.order) > effort.replications:
         fresh = range(confirmation.first, confirmation.first + effort.confirmations)  # to it as well
         for counts in _cheaper(main, rivals, range(effort.replications)):
@@ -84,7 +90,7 @@ def _cheaper(main: Search, rivals: Mapping[str, Search], every: range) -> list[C
         plan
         for plan in plans.values()
         if plan.cost < plans[main.best].cost
-        and plan.keeps(main.in_time, main.trial.promise.in_replications_fraction)
+        and plan.keeps(main.attainment, main.trial.slo_target.confidence)
         and main.choices.within_limits(plan.counts)
     ]
     likely.sort(key=lambda plan: (plan.cost, plan.counts))
@@ -93,7 +99,7 @@ def _cheaper(main: Search, rivals: Mapping[str, Search], every: range) -> list[C
 
 
 def confirmed(search: Search, effort: Effort) -> Confirmation:
-    """Run the answer on fresh replications; where too few keep the promise, mend it with those and take others."""
+    """Run the answer on fresh replications; where too few meet the SLO target, mend it with those and take others."""
     first = effort.replications
     for last in [False] * (_MOST_ROUNDS - 1) + [True]:
         assert search.best is not None
@@ -101,7 +107,8 @@ def confirmed(search: Search, effort: Effort) -> Confirmation:
         confirmation = _confirm(search, search.best, fresh)
         if last or confirmation.keeps(search):
             break
-        search.clock.say(f"{confirmation.kept} of {len(fresh)} fresh replications keep the promise; mending the plan")
+        met = f"{confirmation.kept} of {len(fresh)} fresh replications meet the SLO target"
+        search.clock.say(f"{met}; mending the plan")
         search.extend(fresh, search.best)
         mended = search.mend(search.best)
         if mended is None:  # what no purchase mends, such as outages, may leave no room for a margin
@@ -137,25 +144,12 @@ def _settled(search: Search, counts: Counts) -> Counts:
     return counts if held is None else held
 
 
-def mend_alike(main: Search, rivals: Mapping[str, Search]) -> None:
-    """Hold the rivals to the replications on which the answer was mended, so that they are held to the same."""
-    assert main.best is not None
-    for name, rival in rivals.items():
-        if main.trial.choices.family(main.best) == name:
-            rival.best = main.best
-        elif rival.best is not None and len(main.order) > len(rival.order):
-            rival.meet(main)
-            if not rival.holds(rival.best):
-                rival.best = rival.mend(rival.best)
-                rival.best = None if rival.best is None else rival.descend(rival.best)
-
-
 def _confirm(search: Search, counts: Counts, fresh: range) -> Confirmation:
     """Run a choice on fresh replications."""
     from scipy.stats import beta  # noqa: PLC0415 - takes most of a second, which only a sizing should wait for
 
     outcome = judged(counts, search.outcomes(counts, fresh))
-    kept, count = int(outcome.kept(search.in_time).sum()), len(fresh)
+    kept, count = int(outcome.kept(search.attainment).sum()), len(fresh)
     low = float(beta.ppf(0.025, kept, count - kept + 1)) if kept else 0.0
     high = float(beta.ppf(0.975, kept + 1, count - kept)) if kept < count else 1.0
     return Confirmation(outcome=outcome, first=fresh.start, kept=kept, low=low, high=high)

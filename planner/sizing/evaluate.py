@@ -1,4 +1,4 @@
-"""One choice in one replication: what it costs and how it keeps the promise; here or in worker processes.
+"""One choice in one replication: what it costs and how it meets the SLO target; here or in worker processes.
 
 A replication is a row of a study's design (drawn inputs and a chance), or, without a study, a chance alone. Every
 choice meets the same replications, so that two of them differ by what is bought and not by luck. Over several of them a
@@ -7,11 +7,10 @@ choice is judged.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -25,7 +24,7 @@ from planner.finance.ledger import CAPEX_ACCOUNTS, usd
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
-from planner.plan.slo_target import LEAST_SHORTFALL, promised_shares
+from planner.plan.slo_target import LEAST_SHORTFALL, targeted_shares
 from planner.run.measures import measures, present_cost_usd
 from planner.run.simulate import RunResult, simulate_plan
 from planner.scenario.scenario import Scenario, SloTarget
@@ -40,6 +39,8 @@ OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
 Result = TypeVar("Result")
 Run = tuple[Counts, int]
 """A choice and a replication."""
+Changes = dict[tuple[str, str], object]
+"""Fields of clusters that are set, by the cluster's name and the field's."""
 _DRAWN_POOLING = 1.01  # what pooling gives moves a little with the inputs that are drawn
 
 
@@ -52,7 +53,7 @@ class SizingOutcome:
     net_present_cost_usd: float
     capital_usd: float
     shares: Floats
-    """In time, as the promise counts them, shape (months, workloads or 1)."""
+    """In time, as the SLO target counts them, shape (months, workloads or 1)."""
     utilisation: Floats
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
     tokens: Floats
@@ -62,7 +63,7 @@ class SizingOutcome:
 
     @property
     def worst(self) -> float:
-        """The least share in time that the promise is about; 1 where nothing was asked for."""
+        """The least share in time that the SLO target is about; 1 where nothing was asked for."""
         return 1.0 if np.isnan(self.shares).all() else float(np.nanmin(self.shares))
 
 
@@ -76,15 +77,14 @@ class Trial:
     design: MonteCarlo | None
     """None without a study: only chance differs between replications."""
     seed: int
-    promise: SloTarget
+    slo_target: SloTarget
 
     def values(self, replication: int) -> Floats:
         """Return the inputs' values of a replication."""
         if self.design is None:
             return np.zeros(0)
         points, _ = self.design.rows(replication, replication + 1)
-        values: Floats = self.inputs.drawn(points)[0]
-        return values
+        return np.asarray(self.inputs.drawn(points)[0])
 
 
 class Evaluator:
@@ -106,17 +106,15 @@ class Evaluator:
         """
         if counts not in self._pooling:
             choices = self.trial.choices
-            bought = (int(most_nodes) for most_nodes in choices.nodes_allowed()[1][choices.group_of])
+            bought = (int(max_nodes) for max_nodes in choices.nodes_allowed()[1][choices.group_of])
             most = (*bought, *counts[len(choices.purchases) :])
             small, large = (self._compiled(nodes, 0, {})[1].requests_per_node_h[:, :, 0] for nodes in (counts, most))
             ratio = np.divide(large, small, out=np.ones_like(small), where=small > 0)
             self._pooling[counts] = np.maximum(ratio, 1.0) * (1.0 if np.allclose(ratio, 1.0) else _DRAWN_POOLING)
         return self._pooling[counts]
 
-    def simulate(
-        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
-    ) -> RunResult:
-        """Run a choice once; ``changes`` set fields of clusters, by the cluster's name and the field's."""
+    def simulate(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
+        """Run a choice once."""
         trial = self.trial
         if not len(trial.inputs) and not changes:  # the plan is the same in every replication
             if counts not in self._plans:
@@ -125,15 +123,13 @@ class Evaluator:
             return simulate_plan(*self._plans[counts], trial.seed, replication)
         return simulate_plan(*self._compiled(counts, replication, changes or {}), trial.seed, replication)
 
-    def unrouted(
-        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
-    ) -> RunResult:
+    def unrouted(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
         """Run a choice for what does not hang on routing: whole replicas and a power cap, which cost time, left out."""
         scenario, plan = self._compiled(counts, replication, changes or {})
         free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
-    def _compiled(self, counts: Counts, replication: int, changes: dict[tuple[str, str], object]) -> tuple[Any, Plan]:
+    def _compiled(self, counts: Counts, replication: int, changes: Changes) -> tuple[Any, Plan]:
         """Return the scenario and the plan of a choice under a replication's inputs."""
         trial = self.trial
         base = trial.choices.stated(counts)
@@ -141,17 +137,20 @@ class Evaluator:
         for (name, field), value in changes.items():
             clusters[name] = {**clusters[name], field: value}
         base = dataclasses.replace(base, content={**base.content, "clusters": clusters})
-        there = set(clusters)
-        inputs = UncertainInputs(
-            entries=tuple(_within(uncertain, there, set(changes)) for uncertain in trial.inputs.entries), mixing=None
-        )
+        entries = []
+        for uncertain in trial.inputs.entries:  # without the fields of clusters that are not bought, or that are set
+            targets = tuple(
+                path
+                for path in (uncertain.targets[0] if uncertain.targets else ())
+                if path[0] != "clusters" or (path[1] in clusters and (path[1], path[2]) not in changes)
+            )
+            entries.append(dataclasses.replace(uncertain, targets=(targets,)))
+        inputs = UncertainInputs(entries=tuple(entries), mixing=None)
         scenario, factors = changed(base, 0, inputs, trial.values(replication))
         return scenario, build_plan(scenario, self._reuse, factors)
 
-    def outcome(
-        self, counts: Counts, replication: int, changes: dict[tuple[str, str], object] | None = None
-    ) -> SizingOutcome:
-        """Run a choice once and say what it comes to; one whose workloads nothing can serve keeps no promise."""
+    def outcome(self, counts: Counts, replication: int, changes: Changes | None = None) -> SizingOutcome:
+        """Run a choice once and say what it comes to; one whose workloads nothing can serve meets no SLO target."""
         try:
             result = self.simulate(counts, replication, changes)
         except ScenarioError:  # a model that fits none of the parts bought
@@ -172,7 +171,7 @@ class Evaluator:
             cost=minimised[self.trial.objective],
             net_present_cost_usd=cost,
             capital_usd=capital,
-            shares=promised_shares(result.missed_requests(), result.settled_requests(), self.trial.promise),
+            shares=targeted_shares(result.missed_requests(), result.settled_requests(), self.trial.slo_target),
             utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
             tokens=result.tokens(monthly.demand_requests).sum(axis=1),
             delivered_h={
@@ -180,16 +179,6 @@ class Evaluator:
                 for purchase in sorted(result.run.log.purchases, key=lambda purchase: purchase.time_h)
             },
         )
-
-
-def _within(uncertain: Any, there: set[str], fixed: set[tuple[str, str]]) -> Any:
-    """Return an input without the fields of clusters that are not bought, or that are set."""
-    targets = tuple(
-        path
-        for path in (uncertain.targets[0] if uncertain.targets else ())
-        if path[0] != "clusters" or (path[1] in there and (path[1], path[2]) not in fixed)
-    )
-    return dataclasses.replace(uncertain, targets=(targets,))
 
 
 class Workers(Crew[Evaluator]):
@@ -206,16 +195,6 @@ class Workers(Crew[Evaluator]):
         """Call a function of an evaluator and further arguments for each of some; results in their order."""
         self.runs += runs * len(arguments)
         return list(self.map(work, arguments))
-
-
-@contextlib.contextmanager
-def workers_of(trial: Trial, count: int, scheduler: str | None = None) -> Iterator[Workers]:
-    """Hand out workers, and end them afterwards."""
-    workers = Workers(trial, count, scheduler)
-    try:
-        yield workers
-    finally:
-        workers.close()
 
 
 class SizeWork(LinesWork):
@@ -236,17 +215,14 @@ class SizeWork(LinesWork):
         """Return the runs that were done before."""
         done: dict[Run, SizingOutcome] = {}
         for counts, replication, line in self.lines:
-            figures: dict[str, Any] = {
-                name: np.array(figure, dtype=np.float64) if isinstance(figure, list) else figure
-                for name, figure in line.items()
-            }
-            done[tuple(counts), replication] = SizingOutcome(**figures)
+            arrays = {name: np.array(part, dtype=np.float64) for name, part in line.items() if isinstance(part, list)}
+            done[tuple(counts), replication] = SizingOutcome(**{**line, **arrays})
         return done
 
     def add(self, run: Run, outcome: SizingOutcome) -> None:
         """Keep a run."""
-        figures = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
-        plain = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures.items()}
+        figures = dataclasses.asdict(outcome).items()
+        plain = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures}
         self.write([list(run[0]), run[1], plain])
 
 
@@ -319,17 +295,17 @@ class Judged:
     utilisation: Floats
     """Mean over the replications, shape (months,)."""
 
-    def kept(self, in_time: float) -> Bools:
+    def kept(self, attainment: float) -> Bools:
         """Say which replications keep a promised share, shape (replications,)."""
-        return np.asarray(self.worst > in_time - LEAST_SHORTFALL)
+        return np.asarray(self.worst > attainment - LEAST_SHORTFALL)
 
-    def keeps(self, in_time: float, in_replications: float) -> bool:
+    def keeps(self, attainment: float, confidence: float) -> bool:
         """Say whether as many replications keep a promised share as is asked for."""
-        return bool(self.kept(in_time).sum() >= math.ceil(in_replications * self.worst.size - 1e-9))
+        return bool(self.kept(attainment).sum() >= math.ceil(confidence * self.worst.size - 1e-9))
 
-    def service(self, in_replications: float) -> float:
+    def service(self, confidence: float) -> float:
         """Return the share in time that so many replications reach: their ⌈p·n⌉-th best."""
-        enough = max(1, math.ceil(in_replications * self.worst.size - 1e-9))
+        enough = max(1, math.ceil(confidence * self.worst.size - 1e-9))
         return float(np.sort(self.worst)[::-1][enough - 1])
 
 

@@ -6,7 +6,8 @@ Or, of a sizing without a solution: which constraint stands in the way, and by h
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,26 +25,24 @@ FRONTIER_SCALES = (0.8, 0.9, 0.95, 1.05, 1.1)
 """Times the answer's nodes: plans that serve a little worse and a little better."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fewer:
+class Fewer(NamedTuple):
     """The answer with one node of a purchase taken away."""
 
     purchase: int
-    kept_fraction: float
-    """Of the replications in which it was run, those that keep the promise."""
+    slo_met_fraction: float
+    """Of the replications in which it was run, those that meet the SLO target."""
     refuted: bool
     """Whether those are enough, but not those of all to which the answer is held."""
     saved: float
     """What it saves."""
     month: int | None
-    """Month that breaks first in the replication where one node decides; None where it still keeps the promise."""
+    """Month that breaks first in the replication where one node decides; None where it still meets the SLO target."""
     workload: int | None
-    in_time: float
+    attainment: float
     """Share in time there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Narrow:
+class Narrow(NamedTuple):
     """What a precision narrower than the usual contributes to one cluster of the answer."""
 
     cluster: str
@@ -51,11 +50,10 @@ class Narrow:
     rate_ratio: tuple[float, ...]
     """Requests of a node over those in the usual precision, by workload; NaN where it serves neither way."""
     kept: int
-    """Replications that keep the promise where the cluster serves in the usual precision instead."""
+    """Replications that meet the SLO target where the cluster serves in the usual precision instead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(NamedTuple):
     """What stands behind an answer."""
 
     fewer: tuple[Fewer, ...]
@@ -74,72 +72,43 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
     """
     every = range(replications)
     search.clock.say("asking why not less, and what more would cost")
+    bought = len(search.trial.choices.purchases)
     for scale in FRONTIER_SCALES:
-        scaled = _scaled(search, plan.counts, scale)
+        scaled = (*(round(nodes * scale) for nodes in plan.counts[:bought]), *plan.counts[bought:])
         if search.trial.choices.within_limits(scaled):
             search.outcomes(scaled, every)
-    fewer = tuple(
-        _fewer(search, plan, place, every)
-        for place, nodes in enumerate(plan.counts[: len(search.trial.choices.purchases)])
-        if nodes
-    )
-    nines = _nines(search, plan, every)
-    known = _known(search, plan, every)
-    best = frontier(known, search, plan.counts)
-    return Explanation(fewer=fewer, frontier=best, nines=nines, narrow=_narrow(search, plan, every))
-
-
-def _scaled(search: Search, counts: Counts, scale: float) -> Counts:
-    bought = len(search.trial.choices.purchases)
-    return (*(round(nodes * scale) for nodes in counts[:bought]), *counts[bought:])
+    fewer = tuple(_fewer(search, plan, place, every) for place, nodes in enumerate(plan.counts[:bought]) if nodes)
+    # The cheapest plan found for each promised share; one for a higher share than promised is searched for.
+    missed, confidence = 1.0 - search.attainment, search.trial.slo_target.confidence
+    asked = [max(1.0 - 10.0 * missed, 0.0), search.attainment, 1.0 - missed / 10.0]  # one nine fewer, and one more
+    nines: list[tuple[float, Judged | None]] = []
+    for share in dict.fromkeys(round(share, 9) for share in asked):
+        if share > search.attainment:
+            search.promising(share).run()
+        keeping = [known for known in _known(search, plan, every) if known.keeps(share, confidence)]
+        nines.append((share, min(keeping, key=lambda keeper: keeper.cost, default=None)))
+    best = frontier(_known(search, plan, every), search, plan.counts)
+    return Explanation(fewer=fewer, frontier=best, nines=tuple(nines), narrow=_narrow(search, plan, every))
 
 
 def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fewer:
-    """Take one node away, and look where the promise breaks that was kept."""
+    """Take one node away, and look where the SLO target is missed that was kept."""
     counts = tuple(nodes - (at == place) for at, nodes in enumerate(plan.counts))
     if not any(counts):
         return Fewer(
-            purchase=place, kept_fraction=0.0, refuted=False, saved=plan.cost, month=0, workload=None, in_time=0.0
+            place, slo_met_fraction=0.0, refuted=False, saved=plan.cost, month=0, workload=None, attainment=0.0
         )
     less = judged(counts, search.outcomes(counts, every))
-    kept = less.kept(search.in_time)
-    newly = np.flatnonzero(plan.kept(search.in_time) & ~kept)
+    newly = np.flatnonzero(plan.kept(search.attainment) & ~less.kept(search.attainment))
     seen = _in_all(search, less)
-    saved, share, refuted = plan.cost - less.cost, float(seen.kept(search.in_time).mean()), _only_seems(search, seen)
-    if not newly.size:
-        return Fewer(
-            purchase=place, kept_fraction=share, refuted=refuted, saved=saved, month=None, workload=None, in_time=1.0
-        )
-    shares = less.shares[newly[int(np.argmax(less.worst[newly]))]]  # where it breaks by least, one node decides
-    broken = np.nan_to_num(shares, nan=1.0) < search.in_time
-    month = int(np.argmax(broken.any(axis=1)))
-    workload = int(np.nanargmin(shares[month]))
-    return Fewer(
-        purchase=place,
-        kept_fraction=share,
-        refuted=refuted,
-        saved=saved,
-        month=month,
-        workload=workload if search.trial.promise.of_workload else None,
-        in_time=float(shares[month, workload]),
-    )
-
-
-def _nines(search: Search, answer: Judged, every: Sequence[int]) -> tuple[tuple[float, Judged | None], ...]:
-    """Return the cheapest plan found for each promised share; one for a higher share than promised is searched for."""
-    missed = 1.0 - search.in_time
-    asked = [max(1.0 - 10.0 * missed, 0.0), search.in_time, 1.0 - missed / 10.0]  # one nine fewer, and one more
-    kept: list[tuple[float, Judged | None]] = []
-    for share in dict.fromkeys(round(share, 9) for share in asked):
-        if share > search.in_time:
-            search.promising(share).run()
-        keeping = [plan for plan in _known(search, answer, every) if _keeps(search, plan, share)]
-        kept.append((share, min(keeping, key=lambda plan: plan.cost, default=None)))
-    return tuple(kept)
-
-
-def _keeps(search: Search, plan: Judged, share: float) -> bool:
-    return plan.keeps(share, search.trial.promise.in_replications_fraction)
+    month, workload, attainment = None, None, 1.0
+    if newly.size:
+        shares = less.shares[newly[int(np.argmax(less.worst[newly]))]]  # where it breaks by least, one node decides
+        month = int(np.argmax((np.nan_to_num(shares, nan=1.0) < search.attainment).any(axis=1)))
+        worst = int(np.nanargmin(shares[month]))
+        workload, attainment = worst if search.trial.slo_target.is_per_workload else None, float(shares[month, worst])
+    met, refuted = float(seen.kept(search.attainment).mean()), _only_seems(search, seen)
+    return Fewer(place, met, refuted, plan.cost - less.cost, month, workload, attainment)
 
 
 def _known(search: Search, answer: Judged, every: Sequence[int]) -> list[Judged]:
@@ -150,9 +119,9 @@ def _known(search: Search, answer: Judged, every: Sequence[int]) -> list[Judged]
 
 
 def _only_seems(search: Search, plan: Judged) -> bool:
-    """Say whether a choice keeps the promise where it was run, and not where the answer is held to it as well."""
-    is_partly_run = plan.worst.size < len(search.order)
-    return is_partly_run and _keeps(search, plan, search.in_time) and not search.holds(plan.counts, fully=True)
+    """Say whether a choice meets the SLO target where it was run, and not where the answer is held to it as well."""
+    seems = plan.worst.size < len(search.order) and plan.keeps(search.attainment, search.trial.slo_target.confidence)
+    return seems and not search.holds(plan.counts, fully=True)
 
 
 def _in_all(search: Search, plan: Judged) -> Judged:
@@ -165,14 +134,14 @@ def _in_all(search: Search, plan: Judged) -> Judged:
 
 
 def frontier(plans: Sequence[Judged], search: Search, answer: Counts) -> tuple[Judged, ...]:
-    """Return the answer, and the plans that none beats in cost, in service and in the probability to keep the promise.
+    """Return the answer, and the plans that none beats in cost, service and probability to meet the SLO target.
 
     A plan that was run in fewer replications may have been lucky in them, and seem to beat the answer.
     """
-    share = search.trial.promise.in_replications_fraction
+    share = search.trial.slo_target.confidence
 
     def figures(plan: Judged) -> tuple[float, float, float]:
-        return plan.cost, -plan.service(share), -float(plan.kept(search.in_time).mean())
+        return plan.cost, -plan.service(share), -float(plan.kept(search.attainment).mean())
 
     kept: list[Judged] = []
     for plan in sorted(plans, key=lambda plan: (*figures(plan), plan.counts)):
@@ -193,36 +162,27 @@ def _narrow(search: Search, plan: Judged, every: Sequence[int]) -> tuple[Narrow,
         precision = choices.scenario.clusters[purchase.name].precision
         if not nodes or precision is None or catalog.precisions[precision].weight_bytes.value >= usual:
             continue
-        changes: dict[tuple[str, str], object] = {(purchase.name, "precision"): None}
-        outcomes = search.archive.workers.all(
-            Evaluator.outcome, [(plan.counts, replication, changes) for replication in every]
-        )
-        kept = int(judged(plan.counts, outcomes).kept(search.in_time).sum())
-        narrow.append(
-            Narrow(cluster=purchase.name, precision=precision, rate_ratio=_ratio(search, purchase.name), kept=kept)
-        )
+        runs = [(plan.counts, replication, {(purchase.name, "precision"): None}) for replication in every]
+        outcomes = search.archive.workers.all(Evaluator.outcome, runs)
+        kept, name = int(judged(plan.counts, outcomes).kept(search.attainment).sum()), purchase.name
+        clusters = choices.base.content["clusters"]
+        content = {**choices.base.content, "clusters": {**clusters, name: {**clusters[name], "precision": None}}}
+        wider = Scenario.model_validate(content)
+        wider._document = choices.scenario.document
+        place = choices.place(name)  # what a node serves on the first day, as stated and in the usual precision
+        stated = choices.plan.requests_per_node_h[place, :, 0]
+        other = build_plan(wider, Reuse(wider)).requests_per_node_h[place, :, 0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = tuple((stated / other).tolist())
+        narrow.append(Narrow(cluster=name, precision=precision, rate_ratio=ratio, kept=kept))
     return tuple(narrow)
-
-
-def _ratio(search: Search, name: str) -> tuple[float, ...]:
-    """Return a node's requests over those in the usual precision, by workload, on the first day."""
-    choices = search.trial.choices
-    clusters = choices.base.content["clusters"]
-    content = {**choices.base.content, "clusters": {**clusters, name: {**clusters[name], "precision": None}}}
-    wider = Scenario.model_validate(content)
-    wider._document = choices.scenario.document
-    place = choices.place(name)
-    stated = choices.plan.requests_per_node_h[place, :, 0]
-    other = build_plan(wider, Reuse(wider)).requests_per_node_h[place, :, 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return tuple(float(ratio) for ratio in stated / other)
 
 
 _ALL = frozenset({"nodes", "budget", "power"})
 
 
 def what_to_relax(trial: Trial, surveys: Sequence[Survey], prices: Prices) -> str:
-    """Say why nothing keeps the promise, from the replication that decides.
+    """Say why nothing meets the SLO target, from the replication that decides.
 
     Figures are those of the relaxation, so they are the least that would do: no node fails in them.
     """
@@ -230,36 +190,36 @@ def what_to_relax(trial: Trial, surveys: Sequence[Survey], prices: Prices) -> st
     said = []
     if choose.budget_usd is not None and (least := _least(program, _ALL - {"budget"}, "budget")) is not None:
         said.append(f"a budget of at least {least:,.0f} USD in place of {choose.budget_usd:,.0f}")
-    if choose.power_kw is not None and (least := _least(program, _ALL - {"power"}, "power")) is not None:
-        said.append(f"at least {least:,.0f} kW of power in place of {choose.power_kw:,.0f}")
+    if choose.it_power_cap_kw is not None and (least := _least(program, _ALL - {"power"}, "power")) is not None:
+        said.append(f"at least {least:,.0f} kW of power in place of {choose.it_power_cap_kw:,.0f}")
     if (least := _least(program, _ALL - {"nodes"}, "nodes")) is not None:
-        said.append(f"most_nodes {least:,.2f} times as large")
-    lead = "nothing that may be chosen keeps the promise: "
+        said.append(f"max_nodes {least:,.2f} times as large")
+    lead = "nothing that may be chosen meets the SLO target: "
     if said:
         return lead + "it would take " + ", or ".join(said)
     if _least(program, frozenset(), "nodes") is not None:
-        return lead + "budget, power and most_nodes stand in the way together; relax more than one of them"
+        return lead + "budget, power and max_nodes stand in the way together; relax more than one of them"
     return lead + _when(program)
 
 
 def nearest_miss(search: Search) -> str:
     """Say how near the best within the limits comes, where the relaxation allows a plan and the simulation none."""
-    promise, choices = search.trial.promise, search.trial.choices
+    slo_target, choices = search.trial.slo_target, search.trial.choices
     every = range(len(search.surveyed.surveys))
     tried: dict[Counts, list[float]] = {}
     for (counts, _), outcome in search.archive.known.items():
         tried.setdefault(counts, []).append(outcome.worst)
     nearest = max(tried, key=lambda counts: (float(np.mean(tried[counts])), -sum(counts)))
     outcomes = search.outcomes(nearest, every)
-    service, worst = judged(nearest, outcomes).service(promise.in_replications_fraction), ""
-    if promise.each_month:
+    service, worst = judged(nearest, outcomes).service(slo_target.confidence), ""
+    if slo_target.is_per_month:
         shares = np.nan_to_num(np.mean([outcome.shares for outcome in outcomes], axis=0), nan=1.0)
         worst = f", least in {choices.plan.months.labels[int(shares.min(axis=1).argmin())]}"
     more = [tuple(nodes + (at == place) for at, nodes in enumerate(nearest)) for place in range(len(choices.purchases))]
     room = "" if any(choices.within_limits(counts) for counts in more) else ", and limits allow no node more"
     return (
-        f"nothing that may be chosen was found to keep the promise: {choices.words(nearest)} comes nearest, with "
-        f"{service:.2%} in time in {promise.in_replications_fraction:.0%} of replications{worst}{room}; promise no "
+        f"nothing that may be chosen was found to meet the SLO target: {choices.words(nearest)} comes nearest, with "
+        f"{service:.2%} in time in {slo_target.confidence:.0%} of replications{worst}{room}; SLO target no "
         "more than that, or allow more nodes, earlier dates, budget or power"
     )
 
@@ -285,28 +245,27 @@ def _least(program: Relaxation, limits: frozenset[str], of: str) -> float | None
 def _below(coefficients: Floats, size: int, times: float, existing: float) -> ConstraintRows:
     """Return the row Σ coefficients·x + existing ≤ times·limit, of a program whose last variable is the limit."""
     columns = np.append(np.arange(coefficients.size), size - 1)
-    return rows_of(0 * columns, columns, np.append(coefficients, -times), most=np.array([-existing]))
+    return rows_of(0 * columns, columns, np.append(coefficients, -times), most=-existing)
 
 
 def _when(program: Relaxation) -> str:
     """Say what no purchase can mend: outages of the site, or months before anything can be there."""
-    survey, promise, plan = program.survey, program.trial.promise, program.choices.plan
+    survey, slo_target, plan = program.survey, program.trial.slo_target, program.choices.plan
+    labels = plan.months.labels
     asked, lit = survey.demand.sum(axis=1), survey.lit_demand.sum(axis=1)
     share = np.divide(lit, asked, out=np.ones_like(lit), where=asked > 0)
-    if share.min() < promise.in_time_fraction:
+    if share.min() < slo_target.attainment:
         month, load = (int(place) for place in np.unravel_index(np.argmin(share), share.shape))
         return (
-            f"in more replications than may break it the site is dark for too long (in {_label(program, month)} "
-            f"{1.0 - share[month, load]:.2%} of {plan.workloads[load].name} arrives then); lower promise.in_time "
-            "or promise.in_replications, or state another site.outages_per_year"
+            f"in more replications than may break it the site is dark for too long (in {labels[month]} "
+            f"{1.0 - share[month, load]:.2%} of {plan.workloads[load].name} arrives then); lower slo_target.attainment "
+            "or slo_target.confidence, or state another site.outages_per_year"
         )
     there = survey.present.max(axis=(0, 2)) > 0
-    if not there.all() and (~there).any():
-        month = int(np.argmax(~there))
-        return f"nothing can be there in {_label(program, month)}; allow an earlier date"
-    unserved = [
-        load.name for load, rates in zip(plan.workloads, survey.rates.max(axis=0), strict=True) if not rates.all()
-    ]
+    if not there.all():
+        return f"nothing can be there in {labels[int(np.argmax(~there))]}; allow an earlier date"
+    rates = survey.rates.max(axis=0)
+    unserved = [load.name for load, rate in zip(plan.workloads, rates, strict=True) if not rate.all()]
     if unserved:
         return f"no part that may be bought serves {unserved[0]} in every month within its objective"
     bought = {purchase.name for purchase in program.choices.purchases}
@@ -314,12 +273,8 @@ def _when(program: Relaxation) -> str:
     alone = survey.present[new].max(axis=(0, 2)) == 0
     if alone[0]:  # with all limits lifted, only months that nothing new reaches can be in the way
         return (
-            f"until {_label(program, int(np.argmin(alone)))} nothing that is bought can be there, and what is owned "
+            f"until {labels[int(np.argmin(alone))]} nothing that is bought can be there, and what is owned "
             "cannot keep it alone; allow an earlier date or a shorter lead time, or rent until then "
             "(a cluster on demand among those to choose)"
         )
     return "not even without limits; allow earlier dates or other parts"
-
-
-def _label(program: Relaxation, month: int) -> str:
-    return str(program.choices.plan.months.labels[month])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Floats
 from planner.finance.financing import yearly_cost_usd
 from planner.finance.ledger import Account
 from planner.finance.present_value import discount_factors, running_months
@@ -35,7 +35,7 @@ WITH_LOAD = (
 WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)
 """Accounts that are paid for hours at work, where the machines are."""
 _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
-"""Shares of a month's hours, busiest first: narrow where a promise of one or two nines is decided."""
+"""Shares of a month's hours, busiest first: narrow where a SLO target of one or two nines is decided."""
 BINS = len(_BIN_EDGES) - 1
 _LEAST_IDLE = 0.9  # share of nodes that draw idle power, at least: the rest is out for repair, or parked under a cap
 
@@ -59,9 +59,9 @@ class Survey:
     """Share of each bin's hours in which what is bought of a cluster is there, shape (clusters, months, bins)."""
     rates: Floats
     """Most requests that a node serves in an hour, shape (clusters, workloads, months); 0 where it cannot."""
-    most_in_time: Floats
+    slo_capacity: Floats
     """By how much they exceed capacity at the objective: overloaded, more are in time, shape (clusters, workloads)."""
-    in_time: Floats
+    attainment: Floats
     """Share in time at each load over capacity, on the best cluster, shape (workloads, loads)."""
     working: Floats
     """Capacity at the objective, failures and incidents counted, shape (clusters, workloads, months, bins)."""
@@ -85,47 +85,61 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
     plan = result.plan
     nodes = np.array([cluster.nodes for cluster in plan.clusters], dtype=np.float64)
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
-    highest = most_in_time(plan)
+    highest = slo_capacity(plan)
     rates = _rates(result) * (highest * evaluator.pooling(counts))[:, :, None]
-    order = _busiest_first(plan, demand, rates)
-    edges = plan.month_edges_h
-    months, starts_h = len(edges) - 1, _first_delivery_h(result)
+    edges, months = plan.month_edges_h, len(plan.month_edges_h) - 1
+    # The hours of each month by falling load of what cannot wait, each workload by the nodes it takes.
+    urgent = np.array([load.deadline_h == 0 for load in plan.workloads])
+    weights = np.where(urgent if urgent.any() else True, 1.0 / np.maximum(rates.max(axis=(0, 2)), 1e-9), 0.0)
+    load = weights @ demand
+    order = [first + np.argsort(-load[first:last], kind="stable") for first, last in itertools.pairwise(edges)]
+    starts_h = np.full(len(plan.clusters), np.inf)  # when first nodes are delivered, before any of them serves
+    for purchase in result.run.log.purchases:
+        starts_h[purchase.cluster] = min(starts_h[purchase.cluster], purchase.time_h)
+    tail = np.zeros((months, len(plan.workloads)))  # the arrivals of as many hours as a workload may wait
+    for index, workload in enumerate(plan.workloads):
+        for month, end in enumerate(edges[1:]) if workload.deadline_h else ():
+            first = max(int(end) - workload.deadline_h, int(edges[month]))
+            tail[month, index] = demand[index, first:end].sum()
     hours, binned = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
     lit = demand * _lit(result)
-    lit_demand, least, most = (np.zeros_like(binned) for _ in range(3))
+    lit_bins = np.zeros((3, *binned.shape))
     present = np.zeros((len(plan.clusters), months, BINS))
     speeds, slowed = _speeds(result), np.zeros((len(plan.clusters), len(plan.workloads), months, BINS))
     ends_h = np.array([cluster.retire_h for cluster in plan.clusters])
     for month in range(months):
-        for place, chosen in enumerate(np.split(order[month], _places(len(order[month])))):
+        cuts = [round(edge * len(order[month])) for edge in _BIN_EDGES[1:-1]]
+        for place, chosen in enumerate(np.split(order[month], cuts)):
             hours[month, place] = chosen.size
             binned[month, place] = demand[:, chosen].sum(axis=1)
             if chosen.size:
                 of = lit[:, chosen]
-                lit_demand[month, place], least[month, place], most[month, place] = (
-                    of.sum(axis=1), of.min(axis=1), of.max(axis=1),
-                )  # fmt: skip
+                lit_bins[:, month, place] = of.sum(axis=1), of.min(axis=1), of.max(axis=1)
                 there = np.clip(chosen + 1.0 - starts_h[:, None], 0, 1) * np.clip(ends_h[:, None] - chosen, 0, 1)
                 present[:, month, place] = there.mean(axis=1)
                 slowed[:, :, month, place] = speeds[:, :, chosen].mean(axis=2)
+    lit_demand, least, most = lit_bins
     idle_usd, busy_usd, running = _energy(plan, starts_h, ends_h)
+    there, failed = result.monthly.present_node_h.sum(axis=0), result.monthly.failed_node_h.sum(axis=0)
+    available = 1.0 - np.divide(failed, there, out=np.zeros_like(failed), where=there > 0)
+    # Engineers, and crews and staff where crews are paid.
+    people = (Account.SOFTWARE_ENGINEERS, Account.OPERATIONS_STAFF)[: 2 if plan.money.upkeep.crew_usd_per_year else 1]
+    every, others = (present_cost_usd(result, leave_out)[:-1] for leave_out in ((), people))
     return Survey(
         hours=hours,
         demand=binned,
         lit_demand=lit_demand,
         least_demand=least,
         most_demand=most,
-        tail=_tail(plan, demand),
+        tail=tail,
         present=present,
         rates=rates,
-        most_in_time=highest,
-        in_time=_in_time(plan)[1].max(axis=0),
-        working=np.nan_to_num(plan.requests_per_node_h)[..., None]
-        * slowed
-        * _availability(result)[:, None, None, None],
+        slo_capacity=highest,
+        attainment=_within_slo(plan)[1].max(axis=0),
+        working=np.nan_to_num(plan.requests_per_node_h)[..., None] * slowed * available[:, None, None, None],
         capital_usd=np.array([0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]),
         owned_usd=_standing_usd(result) / np.maximum(nodes, 1.0),
-        people_usd=_people_usd(result) / np.maximum(nodes, 1.0),
+        people_usd=(every - others) / np.maximum(nodes, 1.0),
         idle_usd=idle_usd,
         busy_usd=busy_usd,
         tokens=float((result.tokens(result.monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
@@ -145,20 +159,10 @@ def cost_of_a_dollar(evaluator: Evaluator, counts: Counts) -> Floats:
         )
     plain, without = (evaluator.unrouted(counts, 0, made) for made in ({}, changes))
     nodes = np.array([cluster.nodes for cluster in plain.plan.clusters], dtype=np.float64)
-    paid, list_usd = (
-        nodes * [cluster.upkeep_prices_usd[0] for cluster in result.plan.clusters] for result in (plain, without)
-    )
+    prices = ([cluster.upkeep_prices_usd[0] for cluster in result.plan.clusters] for result in (plain, without))
+    paid, list_usd = (nodes * price for price in prices)
     more = _standing_usd(without) - _standing_usd(plain)
     return np.divide(more, list_usd - paid, out=np.zeros_like(more), where=list_usd > paid)
-
-
-def _people_usd(result: RunResult) -> Floats:
-    """Return the present cost of each cluster's engineers, and of its crews and staff where crews are paid."""
-    accounts = [Account.SOFTWARE_ENGINEERS]
-    if result.plan.money.upkeep.crew_usd_per_year:
-        accounts.append(Account.OPERATIONS_STAFF)
-    every, others = (present_cost_usd(result, leave_out)[:-1] for leave_out in ((), tuple(accounts)))
-    return np.asarray(every - others)
 
 
 def _standing_usd(result: RunResult) -> Floats:
@@ -166,36 +170,6 @@ def _standing_usd(result: RunResult) -> Floats:
     by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])
     fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), WITH_HOURS))
     return np.where(by_the_hour, unrented, fixed)
-
-
-def _places(hours: int) -> list[int]:
-    """Return where a month's hours are cut into bins."""
-    return [round(edge * hours) for edge in _BIN_EDGES[1:-1]]
-
-
-def _busiest_first(plan: Plan, demand: Floats, rates: Floats) -> list[Ints]:
-    """Return the hours of each month by falling load of what cannot wait, each workload by the nodes it takes."""
-    best = rates.max(axis=(0, 2))
-    urgent = np.array([load.deadline_h == 0 for load in plan.workloads])
-    weights = np.where(urgent if urgent.any() else True, 1.0 / np.maximum(best, 1e-9), 0.0)
-    load = weights @ demand
-    edges = plan.month_edges_h
-    return [
-        first + np.argsort(-load[first:last], kind="stable").astype(np.intp)
-        for first, last in itertools.pairwise(edges)
-    ]
-
-
-def _tail(plan: Plan, demand: Floats) -> Floats:
-    """Return what may still wait at each month's end: the arrivals of as many hours as a workload may wait."""
-    edges = plan.month_edges_h
-    tail = np.zeros((len(edges) - 1, len(plan.workloads)))
-    for index, load in enumerate(plan.workloads):
-        if load.deadline_h:
-            for month, end in enumerate(edges[1:]):
-                first = max(int(end) - load.deadline_h, int(edges[month]))
-                tail[month, index] = demand[index, first:end].sum()
-    return tail
 
 
 def _lit(result: RunResult) -> Floats:
@@ -206,24 +180,13 @@ def _lit(result: RunResult) -> Floats:
     plan = result.plan
     lit = np.ones((len(plan.workloads), plan.hours))
     if plan.money.market.burst is None:
-        urgent = [
-            place
-            for place, load in enumerate(plan.workloads)
-            if not load.deadline_h and all(plan.on_site[c] for c in load.cluster_order)
-        ]
+        is_here = [all(plan.on_site[c] for c in load.cluster_order) for load in plan.workloads]
+        urgent = [place for place, load in enumerate(plan.workloads) if not load.deadline_h and is_here[place]]
         hour = np.arange(plan.hours)
         for outage in result.run.log.site:
             dark = np.clip(np.minimum(hour + 1.0, outage.end_h) - np.maximum(hour, outage.start_h), 0.0, 1.0)
             lit[urgent] -= dark
     return lit
-
-
-def _first_delivery_h(result: RunResult) -> Floats:
-    """Return when each cluster's first nodes are delivered, before any of them serves, shape (clusters,)."""
-    starts = np.full(len(result.plan.clusters), np.inf)
-    for purchase in result.run.log.purchases:
-        starts[purchase.cluster] = min(starts[purchase.cluster], purchase.time_h)
-    return starts
 
 
 def _rates(result: RunResult) -> Floats:
@@ -244,7 +207,7 @@ def _rates(result: RunResult) -> Floats:
     return np.asarray(rates, dtype=np.float64)
 
 
-def _in_time(plan: Plan) -> tuple[Floats, Floats]:
+def _within_slo(plan: Plan) -> tuple[Floats, Floats]:
     """Return loads over capacity, and the share of requests in time at each, shape (clusters, workloads, loads)."""
     loads = load_grid(plan.late_tables.shape[2] - 1)
     missed = plan.late_tables + plan.refused_tables
@@ -260,16 +223,16 @@ def _in_time(plan: Plan) -> tuple[Floats, Floats]:
     return loads, np.where(urgent, share, (loads <= 1.0).astype(np.float64))
 
 
-def most_in_time(plan: Plan) -> Floats:
+def slo_capacity(plan: Plan) -> Floats:
     """Return the most requests in time over capacity: the maximum of load · share in time, shape (clusters, workloads).
 
     A cluster that is offered more than it sustains at its percentile serves more in time, though a smaller share.
     """
-    loads, share = _in_time(plan)
+    loads, share = _within_slo(plan)
     return np.asarray(np.maximum((loads * share).max(axis=2), 1.0))
 
 
-def mean_load(share: Floats, in_time_fraction: float) -> Floats:
+def mean_load(share: Floats, slo_attainment_fraction: float) -> Floats:
     """Return the highest mean load at which a share is in time, whatever the hours' own, shape (workloads,).
 
     With g(L) the concave envelope of load · share in time, by Jensen no spread of loads with mean L has more in time
@@ -277,10 +240,10 @@ def mean_load(share: Floats, in_time_fraction: float) -> Floats:
     """
     loads = load_grid(share.shape[1] - 1)
     load = np.ones(len(share))
-    for workload, in_time in enumerate(loads * share):
-        corners = _hull(loads, in_time)
-        envelope = np.interp(loads, loads[corners], in_time[corners])
-        load[workload] = loads[envelope >= in_time_fraction * loads - 1e-12].max()
+    for workload, attainment in enumerate(loads * share):
+        corners = _hull(loads, attainment)
+        envelope = np.interp(loads, loads[corners], attainment[corners])
+        load[workload] = loads[envelope >= slo_attainment_fraction * loads - 1e-12].max()
     return load + MOST_LOAD / LOAD_CELLS  # the next cell is the first that is known not to do
 
 
@@ -297,7 +260,7 @@ def _hull(x: Floats, y: Floats) -> list[int]:
     return corners
 
 
-def averaged(of: Survey, in_time_fraction: float) -> Survey:
+def averaged(of: Survey, slo_attainment_fraction: float) -> Survey:
     """Return a survey with each month's hours in one bin, and what a node serves at the highest mean load."""
 
     def first(figures: Floats) -> Floats:
@@ -312,7 +275,7 @@ def averaged(of: Survey, in_time_fraction: float) -> Survey:
 
     present = np.zeros_like(of.present)
     present[:, :, 0] = (of.present * of.hours).sum(axis=2) / of.hours.sum(axis=1)
-    rates = of.rates / of.most_in_time[:, :, None] * mean_load(of.in_time, in_time_fraction)[:, None]
+    rates = of.rates / of.slo_capacity[:, :, None] * mean_load(of.attainment, slo_attainment_fraction)[:, None]
     return dataclasses.replace(
         of,
         hours=first(of.hours),
@@ -332,13 +295,6 @@ def _speeds(result: RunResult) -> Floats:
     for change in result.run.log.speeds():
         level[change.cluster, change.workload, min(int(change.time_h + 0.5), plan.hours)] += change.log_factor
     return np.asarray(np.exp(np.cumsum(level, axis=2)[:, :, :-1]))
-
-
-def _availability(result: RunResult) -> Floats:
-    """Return the share of node-hours in service, shape (clusters,)."""
-    there, failed = result.monthly.present_node_h.sum(axis=0), result.monthly.failed_node_h.sum(axis=0)
-    lost: Floats = np.divide(failed, there, out=np.zeros_like(failed), where=there > 0)
-    return 1.0 - lost
 
 
 def running_factors(plan: Plan) -> Floats:
@@ -408,8 +364,7 @@ def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool)
     nodes = np.array([cluster.nodes for cluster in choices.plan.clusters])
 
     def mean(figures: Sequence[Floats]) -> Floats:
-        weighted: Floats = np.mean([weight * figure for weight, figure in zip(weights, figures, strict=True)], axis=0)
-        return weighted
+        return np.asarray(np.mean([weight * figure for weight, figure in zip(weights, figures, strict=True)], axis=0))
 
     def node(variant: int) -> Floats:
         if objective == "capital":
@@ -423,9 +378,7 @@ def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool)
     for retirement in choices.retirements:
         place = names.index(retirement.cluster)
         column += [nodes[place] * node(day)[place] for day in range(1 + len(retirement.dates))]
-    chosen = {purchase.name for purchase in choices.purchases} | {
-        retirement.cluster for retirement in choices.retirements
-    }
+    chosen = {one.name for one in choices.purchases} | {one.cluster for one in choices.retirements}
     fixed = sum(nodes[place] * stays[place] for place, name in enumerate(names) if name not in chosen)
     work, least_work, rents = np.zeros_like(surveys[0][0].busy_usd), 0.0, 0.0
     if objective != "capital":
@@ -446,16 +399,17 @@ def with_work(trial: Trial, prices: Prices, of: Survey, share: float) -> Prices:
 
 def _least_energy(trial: Trial, surveys: Sequence[Sequence[Survey]]) -> float:
     """Return what serving as much as is promised costs in energy at least, in the mean over replications."""
-    promise = trial.promise
-    if not (promise.of_workload and promise.each_month) or trial.choices.plan.money.market.burst is not None:
+    slo_target = trial.slo_target
+    is_told_apart = slo_target.is_per_workload and slo_target.is_per_month
+    if not is_told_apart or trial.choices.plan.money.market.burst is not None:
         return 0.0
     least = []
     for weight, (survey, *_) in zip(weights_of(trial, surveys), surveys, strict=True):
         hours = np.divide(1.0, survey.rates, out=np.full(survey.rates.shape, np.inf), where=survey.rates > 0)
         usd = (np.where(np.isfinite(hours), hours, np.inf) * np.maximum(survey.busy_usd, 1e-300)[:, None]).min(axis=0)
-        owed = (survey.demand.sum(axis=1) - survey.tail).T * promise.in_time_fraction
+        owed = (survey.demand.sum(axis=1) - survey.tail).T * slo_target.attainment
         least.append(weight * float(np.where(np.isfinite(usd), usd * owed, 0.0).sum()))
-    kept = math.ceil(promise.in_replications_fraction * len(least) - 1e-9)
+    kept = math.ceil(slo_target.confidence * len(least) - 1e-9)
     return float(np.sort(least)[:kept].sum() / len(least))
 
 

@@ -5,30 +5,30 @@ clusters, workload, month and bin of hours. For one replication, with H hours, D
 
 * a group has no more at work than are there: Σ_w x ≤ Σ present·N;
 * nobody serves more than is asked: Σ_g r·H·x ≤ D, bin by bin, or over the month what can wait;
-* the promise q: Σ r·H·x ≥ q·(D − what may still wait), by month and workload or all together;
+* the SLO target q: Σ r·H·x ≥ q·(D − what may still wait), by month and workload or all together;
 * in the share y of a bin's hours in which a workload is served, all that goes before it has had what it takes at its
   objective, since only what is short is overloaded: with d and D the least and most of an hour, and served
   the workload w and ahead of it v, Σ served_w ≤ D_w − (1 − y)·H·d_w and Σ r₀·H·x_v ≥ D_v − (1 − y)·H·D_v;
 * nodes, budget, nameplate power and power blocks hold.
 
 Hours are summed into bins, no node ever fails, and a node serves as many as are in time at any load, so every plan that
-keeps the promise in the simulation is allowed here, at no lower cost: the least cost is a bound. A plan that keeps its
-promise in a share p of R replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for each
-of a set bound it by their order statistic (Luedtke and Ahmed 2008). Where hours at work are rented, so does the mean of
-the lowest, with as much of each one's rent as it has in the mean.
+meets the SLO target in the simulation is allowed here, at no lower cost: the least cost is a bound. A plan that keeps
+its SLO target in a share p of R replications keeps it in all but ⌊(1 − p)·R⌋ of any set of them, so the least costs for
+each of a set bound it by their order statistic (Luedtke and Ahmed 2008). Where hours at work are rented, so does the
+mean of the lowest, with as much of each one's rent as it has in the mean.
 
 Programs are laid out row by row and solved by HiGHS: one, or several that share what is bought.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from scipy.sparse import coo_array
 from planner.arrays import Floats
 from planner.plan.plan import Plan
 from planner.plan.slo_target import LEAST_SHORTFALL
-from planner.sizing.choices import Choices, Counts
+from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Trial
 from planner.sizing.lp_data import BINS, Prices, Survey, running_factors
 
@@ -59,33 +59,11 @@ class ConstraintRows:
 
 
 def rows_of(
-    row: Places, column: Places, value: Floats, *, least: Floats | None = None, most: Floats | None = None
+    row: Places, column: Places, value: Floats, *, least: Floats | float = -np.inf, most: Floats | float = np.inf
 ) -> ConstraintRows:
-    """Return rows that are bounded on one side, or on both."""
-    size = most if least is None else least
-    assert size is not None
-    free = np.full(size.shape, np.inf)
-    return ConstraintRows(
-        row=row,
-        column=column,
-        value=value,
-        least=-free if least is None else least,
-        most=free if most is None else most,
-    )
-
-
-@contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    """Keep HiGHS from standard output, to which it now and then writes whatever it is told: --json writes there."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
+    """Return rows that are bounded on one side, or on both; a number bounds them all."""
+    low, high = np.broadcast_arrays(np.atleast_1d(least), most)
+    return ConstraintRows(row=row, column=column, value=value, least=low, most=high)
 
 
 def minimised(
@@ -98,12 +76,20 @@ def minimised(
     matrix = coo_array((values, (places, columns)), shape=(int(starts[-1]), cost.size)).tocsr()
     least, most = np.concatenate([block.least for block in rows]), np.concatenate([block.most for block in rows])
     scale = float(np.abs(cost).max()) or 1.0
-    with _silenced():
+    bounds, limits = Bounds(0.0, upper), LinearConstraint(matrix, least, most)
+    # HiGHS now and then writes to standard output whatever it is told, and --json writes there.
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
         solution = milp(
-            cost / scale, integrality=integral, bounds=Bounds(0.0, upper),
-            constraints=LinearConstraint(matrix, least, most),
+            cost / scale, integrality=integral, bounds=bounds, constraints=limits,
             options={"time_limit": _MOST_SOLVING_S, "mip_rel_gap": 1e-3},
         )  # fmt: skip
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
     if solution.x is None:
         return None
     dual = solution.mip_dual_bound if integral.any() and solution.mip_dual_bound is not None else solution.fun
@@ -133,11 +119,13 @@ class Relaxation:
         choices = self.choices
         self.offsets = np.cumsum([0, *(1 + len(retirement.dates) for retirement in choices.retirements)])
         self.columns = len(choices.purchases) + int(self.offsets[-1])
-        self.groups = _groups(choices)
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        """Lay out the variables of work: one for each group, workload, month and bin that can work."""
+        owner = {purchase.name: purchase.cluster for purchase in choices.purchases}
+        groups: dict[str, list[int]] = {}
+        for place, cluster in enumerate(choices.plan.clusters):
+            groups.setdefault(owner.get(cluster.name, f"={cluster.name}"), []).append(place)
+        self.groups = list(groups.values())
+        """Clusters that serve alike, by their places: those of one open cluster, and each other alone."""
+        # The variables of work: one for each group, workload, month and bin that can work.
         plan, survey = self.choices.plan, self.survey
         first = [members[0] for members in self.groups]
         rates = survey.working[first] if self.working else np.repeat(survey.rates[first][..., None], BINS, axis=3)
@@ -160,66 +148,30 @@ class Relaxation:
         self.served = rates[self.group, self.load, self.month, self.bin] * self.hours
         self.plain = np.arange(self.served.size) >= int(able.sum())
         """Whether a variable of work is at the objective."""
-        highest = survey.most_in_time[first]
+        highest = survey.slo_capacity[first]
         self.served[self.plain] /= highest[self.group[self.plain], self.load[self.plain]]
         self.last = sorted({last for _, last in self.ahead})
         """Workloads that others go before; each has a variable for the share of a bin's hours in which it is served."""
         self.variables = self.columns + self.served.size + len(self.last) * survey.hours.size
 
-    def _work_cost(self) -> Floats:
-        """Return what a node at work costs in each variable of work."""
-        first = np.array([members[0] for members in self.groups])
-        in_group = self.group < len(self.groups)
-        cost = np.zeros(self.served.size)
-        cost[in_group] = self.prices.work[first[self.group[in_group]], self.month[in_group]]
-        burst = self.choices.plan.money.market.burst
-        if burst is not None:
-            running = running_factors(self.choices.plan)
-            cost[~in_group] = self.prices.rents * burst.usd_per_accelerator_h * running[self.month[~in_group]]
-        return cost * self.hours
-
-    def _presence(self) -> tuple[Floats, Floats]:
-        """Return the nodes there of each column's unit, shape (groups, months, bins, columns), and what always is."""
-        choices, survey = self.choices, self.survey
-        shape = (len(self.groups), *survey.hours.shape)
-        there, always = np.zeros((*shape, self.columns)), np.zeros(shape)
-        names = {cluster.name: place for place, cluster in enumerate(choices.plan.clusters)}
-        bought = {names[purchase.name]: column for column, purchase in enumerate(choices.purchases)}
-        leaving = {names[retirement.cluster]: which for which, retirement in enumerate(choices.retirements)}
-        for group, members in enumerate(self.groups):
-            for member in members:
-                share, nodes = survey.present[member], choices.plan.clusters[member].nodes
-                if member in bought:
-                    there[group, :, :, bought[member]] += share
-                elif member in leaving:
-                    start = len(choices.purchases) + self.offsets[leaving[member]]
-                    for day in range(1 + len(choices.retirements[leaving[member]].dates)):
-                        there[group, :, :, start + day] += nodes * self.variants[day].present[member]
-                else:
-                    always[group] += nodes * share
-        return there, always
-
     def constraints(self, limits: frozenset[str] = frozenset({"nodes", "budget", "power"})) -> list[ConstraintRows]:
         """Return all rows of the program, those of some limits left out where they are not named."""
-        return [
-            self._machines(),
-            self._power_blocks(),
-            *self._demand(),
-            *self._promise(),
-            *self._in_turn(),
-            *self._chosen(limits),
-        ]
+        served = [*self._demand(), *self._slo_target(), *self._in_turn()]
+        return [self._machines(), self._power_blocks(), *served, *self._chosen(limits)]
 
     def _in_turn(self) -> list[ConstraintRows]:
         """Where a workload is served, those that go before it have what they take at their objective.
 
         A cluster on which whole replicas count may be short of one of them, so as much is taken off.
         """
-        survey, cells = self.survey, self.survey.hours.size
+        survey, cells, hours = self.survey, self.survey.hours.size, self.survey.hours[:, :, None]
+        replica_nodes = np.zeros(survey.slo_capacity.shape)  # of one replica, by cluster and workload
+        if (placement := self.choices.plan.placement) is not None:
+            for pair, deployment in placement.deployment_of.items():
+                replica_nodes[pair] = placement.deployments[deployment].nodes_per_replica
         flat = self.month * BINS + self.bin
-        asked, least, most = (
-            np.moveaxis(figures, 2, 0).reshape(-1, cells) for figures in (survey.lit_demand, *self._extremes())
-        )
+        requests = (survey.lit_demand, survey.least_demand * hours, survey.most_demand * hours)
+        asked, least, most = (np.moveaxis(figures, 2, 0).reshape(-1, cells) for figures in requests)
         made = []
         for w in self.last:
             share = self.columns + self.served.size + self.last.index(w) * cells + np.arange(cells)
@@ -228,71 +180,55 @@ class Relaxation:
                 work = np.flatnonzero((self.load == v) & (self.plain if sign < 0 else True))
                 unit = np.maximum(asked[v], _NO_REQUESTS)
                 hourly = (least if sign > 0 else most)[v]
-                lost = 0.0 if sign > 0 else self._of_a_replica(v).reshape(cells)
-                made.append(
-                    rows_of(
-                        np.concatenate([flat[work], np.arange(cells)]),
-                        np.concatenate([self.columns + work, share]),
-                        np.concatenate([sign * self.served[work] / unit[flat[work]], -sign * hourly / unit]),
-                        most=(sign * (asked[v] - hourly) + lost) / unit,
-                    )
-                )
+                at_objective = survey.rates[:, v] / survey.slo_capacity[:, v, None]
+                lost = 0.0 if sign > 0 else ((replica_nodes[:, v] @ at_objective)[:, None] * survey.hours).ravel()
+                rows = np.concatenate([flat[work], np.arange(cells)])
+                columns = np.concatenate([self.columns + work, share])
+                values = np.concatenate([sign * self.served[work] / unit[flat[work]], -sign * hourly / unit])
+                made.append(rows_of(rows, columns, values, most=(sign * (asked[v] - hourly) + lost) / unit))
         return made
-
-    def _extremes(self) -> tuple[Floats, Floats]:
-        """Return least and most of an hour's demand times the hours of each bin, shape (months, bins, workloads)."""
-        hours = self.survey.hours[:, :, None]
-        least, most = self.survey.least_demand, self.survey.most_demand
-        return np.asarray(least * hours), np.asarray(most * hours)
-
-    def _of_a_replica(self, workload: int) -> Floats:
-        """Return the most that one replica on each cluster serves of a workload, shape (months, bins)."""
-        placement, survey = self.choices.plan.placement, self.survey
-        if placement is None:
-            return np.zeros_like(survey.hours)
-        nodes = [
-            placement.deployments[placement.deployment_of[c, workload]].nodes_per_replica
-            if (c, workload) in placement.deployment_of
-            else 0.0
-            for c in range(len(self.choices.plan.clusters))
-        ]
-        at_objective = survey.rates[:, workload] / survey.most_in_time[:, workload, None]
-        return np.asarray((np.array(nodes) @ at_objective)[:, None] * survey.hours)
 
     def _machines(self) -> ConstraintRows:
         """Work takes nodes that are there."""
-        there, always = self._presence()
-        shape, groups = self.survey.hours.shape, self.suppliers
+        choices, shape, groups = self.choices, self.survey.hours.shape, self.suppliers
+        # The nodes there of each column's unit, shape (groups, months, bins, columns), and what always is.
+        there, always = np.zeros((len(self.groups), *shape, self.columns)), np.zeros((len(self.groups), *shape))
+        bought = {choices.place(purchase.name): column for column, purchase in enumerate(choices.purchases)}
+        leaving = {choices.place(retirement.cluster): which for which, retirement in enumerate(choices.retirements)}
+        for group, member in ((group, member) for group, members in enumerate(self.groups) for member in members):
+            share, nodes = self.survey.present[member], choices.plan.clusters[member].nodes
+            if member in bought:
+                there[group, :, :, bought[member]] += share
+            elif member in leaving:
+                start = len(choices.purchases) + self.offsets[leaving[member]]
+                for day in range(1 + len(choices.retirements[leaving[member]].dates)):
+                    there[group, :, :, start + day] += nodes * self.variants[day].present[member]
+            else:
+                always[group] += nodes * share
         if groups > len(self.groups):
             burst = self.choices.plan.money.market.burst
             assert burst is not None
             there = np.concatenate([there, np.zeros((1, *shape, self.columns))])
             always = np.concatenate([always, np.full((1, *shape), burst.most_accelerators)])
-        rows = groups * shape[0] * shape[1]
         row = (self.group * shape[0] + self.month) * shape[1] + self.bin
-        held = there.reshape(rows, self.columns)
+        held = there.reshape(always.size, self.columns)
         at, column = np.nonzero(held)
-        return rows_of(
-            np.concatenate([row, at]),
-            np.concatenate([self.columns + np.arange(row.size), column]),
-            np.concatenate([np.ones(row.size), -held[at, column]]),
-            most=always.ravel(),
-        )
+        columns = np.concatenate([self.columns + np.arange(row.size), column])
+        values = np.concatenate([np.ones(row.size), -held[at, column]])
+        return rows_of(np.concatenate([row, at]), columns, values, most=always.ravel())
 
     def _power_blocks(self) -> ConstraintRows:
         """Nodes at work have been energised, where power comes in blocks."""
         site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
         in_group = np.flatnonzero(self.group < len(self.groups))
         first = np.array([members[0] for members in self.groups])
-        kw = (np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters]) * self.choices.plan.on_site)[
-            first
-        ]
+        kw = np.array([cluster.nameplate_kw for cluster in self.choices.plan.clusters]) * self.choices.plan.on_site
         limit = np.full(self.survey.hours.shape, np.inf)
         if site.block_h.size:
             energised = np.array([site.block_kw[site.block_h < end].max(initial=0.0) for end in edges[1:]])
             limit = np.repeat(energised[:, None], BINS, axis=1)
         row = self.month[in_group] * BINS + self.bin[in_group]
-        return rows_of(row, self.columns + in_group, kw[self.group[in_group]], most=limit.ravel())
+        return rows_of(row, self.columns + in_group, kw[first[self.group[in_group]]], most=limit.ravel())
 
     def _demand(self) -> list[ConstraintRows]:
         """Nobody serves more than is asked for."""
@@ -314,18 +250,15 @@ class Relaxation:
         """Return the entries of what is served of some requests, as a share of them."""
         return row, self.columns + work, self.served[work] / np.maximum(requests, _NO_REQUESTS)[row]
 
-    def _promise(self) -> list[ConstraintRows]:
+    def _slo_target(self) -> list[ConstraintRows]:
         """Enough is served, by month and workload or all together."""
-        promise, survey = self.trial.promise, self.survey
-        owed = (survey.demand.sum(axis=1) - survey.tail) * (promise.in_time_fraction - 2.0 * LEAST_SHORTFALL)
+        slo_target, survey = self.trial.slo_target, self.survey
+        owed = (survey.demand.sum(axis=1) - survey.tail) * (slo_target.attainment - 2.0 * LEAST_SHORTFALL)
         owed *= self.margin
         months, count = owed.shape
-        row = (self.month if promise.each_month else 0 * self.month) * count
-        row = row + self.load if promise.of_workload else row
-        rows = np.zeros(months * count)
-        where = np.arange(months)[:, None] * (count if promise.each_month else 0)
-        where = where + (np.arange(count) if promise.of_workload else 0 * np.arange(count))
-        np.add.at(rows, np.broadcast_to(where, owed.shape), owed)
+        by_month, by_load = count * slo_target.is_per_month, int(slo_target.is_per_workload)
+        row, rows = self.month * by_month + self.load * by_load, np.zeros(months * count)
+        np.add.at(rows, np.arange(months)[:, None] * by_month + np.arange(count) * by_load, owed)
         least = np.where(rows > _NO_REQUESTS, 1.0, -np.inf)
         return [rows_of(*self._shares(row, np.arange(row.size), rows), least=least)]
 
@@ -335,63 +268,55 @@ class Relaxation:
         bought = len(choices.purchases)
         for which, start in enumerate(self.offsets[:-1]):
             columns = bought + np.arange(start, self.offsets[which + 1])
-            made.append(rows_of(0 * columns, columns, np.ones(columns.size), least=np.ones(1), most=np.ones(1)))
+            made.append(rows_of(0 * columns, columns, np.ones(columns.size), least=1.0, most=1.0))
         places, all_columns = np.arange(bought), np.arange(self.columns)
         if bought:
             least, most = choices.nodes_allowed()
             most = most if "nodes" in limits else np.full(most.shape, np.inf)
             made.append(rows_of(choices.group_of, places, np.ones(bought), least=least, most=most))
         if choices.choose.budget_usd is not None and "budget" in limits and bought:
-            most = np.array([choices.choose.budget_usd])
-            made.append(rows_of(0 * places, places, self.capital(), most=most))
-        if choices.choose.power_kw is not None and "power" in limits:
+            made.append(rows_of(0 * places, places, self.capital(), most=choices.choose.budget_usd))
+        if choices.choose.it_power_cap_kw is not None and "power" in limits:
             for kw, existing in self.power_rows():
-                most = np.array([choices.choose.power_kw - existing])
-                made.append(rows_of(0 * all_columns, all_columns, kw, most=most))
+                room_kw = choices.choose.it_power_cap_kw - existing
+                made.append(rows_of(0 * all_columns, all_columns, kw, most=room_kw))
         return made
 
     def capital(self) -> Floats:
         """Return the least that a node of each purchase costs, shape (purchases,)."""
         _, most = self.choices.nodes_allowed()
-        return np.array(
-            [
-                sum(self.choices.node_prices_usd(place, int(most[group])))
-                for place, group in enumerate(self.choices.group_of)
-            ]
-        )
+        prices = self.choices.node_prices_usd
+        return np.array([sum(prices(place, int(most[group]))) for place, group in enumerate(self.choices.group_of)])
 
     def power_rows(self) -> list[tuple[Floats, float]]:
         """Return, for each moment at which something comes, kilowatts on site by column, and of what always is."""
         choices = self.choices
-        unit = (1,) * len(choices.purchases)
-        rows = []
+        names = [purchase.name for purchase in choices.purchases]
+        leaving = [retirement.cluster for retirement in choices.retirements]
+        unit, rows = (1,) * len(names), []
         for at_h in choices.moments_h():
-            kw, fixed = np.zeros(self.columns), 0.0
+            there = choices.kw_at((*unit, *(0,) * len(leaving)), at_h)
+            kw = [there.get(name, 0.0) for name in names]
             for which, retirement in enumerate(choices.retirements):
                 for day in range(1 + len(retirement.dates)):
-                    leave = (0,) * which + (day,) + (0,) * (len(choices.retirements) - which - 1)
-                    place = len(choices.purchases) + int(self.offsets[which]) + day
-                    kw[place] = choices.kw_at((*unit, *leave), at_h).get(retirement.cluster, 0.0)
-            there = choices.kw_at((*unit, *(0,) * len(choices.retirements)), at_h)
-            for name, kilowatts in there.items():
-                column = next((i for i, purchase in enumerate(choices.purchases) if purchase.name == name), None)
-                if column is not None:
-                    kw[column] = kilowatts
-                elif all(other.cluster != name for other in choices.retirements):
-                    fixed += kilowatts
-            rows.append((kw, fixed))
+                    leave = (0,) * which + (day,) + (0,) * (len(leaving) - which - 1)
+                    kw.append(choices.kw_at((*unit, *leave), at_h).get(retirement.cluster, 0.0))
+            fixed = sum((here for name, here in there.items() if name not in (*names, *leaving)), 0.0)
+            rows.append((np.array(kw), fixed))
         return rows
 
     def cost(self) -> Floats:
         """Return the objective's coefficients, shape (variables,)."""
+        first = np.array([members[0] for members in self.groups])
+        in_group = self.group < len(self.groups)
+        work = np.zeros(self.served.size)
+        work[in_group] = self.prices.work[first[self.group[in_group]], self.month[in_group]]
+        burst = self.choices.plan.money.market.burst
+        if burst is not None:
+            running = running_factors(self.choices.plan)
+            work[~in_group] = self.prices.rents * burst.usd_per_accelerator_h * running[self.month[~in_group]]
         shares = np.zeros(self.variables - self.columns - self.served.size)
-        return np.concatenate([self.prices.column, self._work_cost(), shares])
-
-    def retired(self, values: Floats) -> tuple[int, ...]:
-        """Return the place of each retirement's day in a solution."""
-        bought = len(self.choices.purchases)
-        ends = zip(self.offsets[:-1], self.offsets[1:], strict=True)
-        return tuple(int(np.argmax(values[bought + start : bought + end])) for start, end in ends)
+        return np.concatenate([self.prices.column, work * self.hours, shares])
 
     def upper(self, allowed: Sequence[bool] | None = None) -> Floats:
         """Return the most of each variable; the least is 0."""
@@ -417,15 +342,6 @@ def _ahead(plan: Plan, rates: Floats) -> list[tuple[int, int]]:
     ]
 
 
-def _groups(choices: Choices) -> list[list[int]]:
-    """Return the clusters that serve alike, by their places: those of one open cluster, and each other alone."""
-    owner = {purchase.name: purchase.cluster for purchase in choices.purchases}
-    groups: dict[str, list[int]] = {}
-    for place, cluster in enumerate(choices.plan.clusters):
-        groups.setdefault(owner.get(cluster.name, f"={cluster.name}"), []).append(place)
-    return list(groups.values())
-
-
 def margins_between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
     """Return the margins to try next, each between one that was short and one that was enough, as far as these are."""
     known = (short_at > 0) & np.isfinite(enough_at)
@@ -439,8 +355,7 @@ def margins_between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floa
 _ROUNDING = 1e-7  # of a solver's bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxed:
+class Relaxed(NamedTuple):
     """The least that a program allows."""
 
     cost: float
@@ -450,18 +365,12 @@ class Relaxed:
     retired: tuple[int, ...]
     """Place of each retirement's day."""
 
-    @property
-    def choice(self) -> tuple[float, ...]:
-        """Nodes of each purchase, whole or not, then the days."""
-        return (*self.nodes.tolist(), *self.retired)
-
     def counts(self) -> Counts:
         """Return the choice, nodes rounded up."""
         return (*(math.ceil(nodes - 1e-6) for nodes in self.nodes), *self.retired)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class Shared(NamedTuple):
     """The columns that several programs share."""
 
     places: Sequence[Places]
@@ -480,32 +389,22 @@ def solve_together(
     allowed: Sequence[bool] | None = None,
     shared: Shared | None = None,
 ) -> Relaxed | None:
-    """Return the choice of least cost that keeps the promise in each of some replications; None where none does.
+    """Return the choice of least cost that meets the SLO target in each of some replications; None where none does.
 
     All share the nodes, or those that ``shared`` says; each has its own work, whose cost is the mean over them.
     """
     first = programs[0]
     if shared is None:
         count = first.columns
-        shared = Shared(
-            places=[np.arange(count)] * len(programs),
-            cost=first.prices.column,
-            upper=first.upper(allowed)[:count],
-            purchases=len(first.choices.purchases),
-        )
+        alike, most = [np.arange(count)] * len(programs), first.upper(allowed)[:count]
+        shared = Shared(alike, cost=first.prices.column, upper=most, purchases=len(first.choices.purchases))
     rows, costs, upper = list[ConstraintRows](), [shared.cost], [shared.upper]
     size = shared.cost.size
     for program, places in zip(programs, shared.places, strict=True):
         count = program.columns
-        rows += [
-            replace(
-                block,
-                column=np.where(
-                    block.column < count, places[np.minimum(block.column, count - 1)], block.column - count + size
-                ),
-            )
-            for block in program.constraints()
-        ]
+        for block in program.constraints():
+            mine = places[np.minimum(block.column, count - 1)]
+            rows.append(replace(block, column=np.where(block.column < count, mine, block.column - count + size)))
         costs.append(program.cost()[count:] / len(programs))
         upper.append(program.upper()[count:])
         size += program.variables - count
@@ -516,5 +415,6 @@ def solve_together(
         return None
     values, cost = solved
     least = cost + first.prices.fixed
-    retired = first.retired(values[shared.places[0]])
+    days = values[shared.places[0]][len(first.choices.purchases) :]
+    retired = tuple(int(np.argmax(days[start:end])) for start, end in itertools.pairwise(first.offsets))
     return Relaxed(cost=least - _ROUNDING * abs(least), nodes=values[: shared.purchases], retired=retired)

@@ -13,32 +13,22 @@ from planner.arrays import Bools, Floats
 from planner.engine.dispatch import allowed_loads
 from planner.plan.plan import load_grid
 from planner.scenario.scenario import SloTarget
+from planner.sizing import lp_data
 from planner.sizing.choices import Choices, Counts, Policies
 from planner.sizing.evaluate import Evaluator, Run, SizingOutcome, Trial, Workers
-from planner.sizing.lp_data import (
-    Prices,
-    Survey,
-    averaged,
-    cost_of_a_dollar,
-    prices_of,
-    running_factors,
-    staffed_usd,
-    survey,
-    weights_of,
-    with_work,
-)
+from planner.sizing.lp_data import Prices, Survey, prices_of, weights_of
 from planner.sizing.relaxation import Relaxation, Relaxed, solve_together
 from planner.units import SECONDS_PER_HOUR
 
 _AMPLE = 1.5  # times what the relaxation needs: nodes of the run that figures are read off, so that nothing waits
-_DESIGNED = 5  # replications that the start is to serve: the hardest of those that must keep the promise
+_DESIGNED = 5  # replications that the start is to serve: the hardest of those that must meet the SLO target
 _ROUNDED = 1.01  # what rounding parts of nodes up may cost
 _RENT_READ = 8  # replications from which the rent of hours at work is taken
 _HARD = 8  # replications beyond those whose bound may decide whose busiest hours are looked at
 
 
 def allowed_misses(replications: int, share: float) -> int:
-    """Return how many of some replications may break the promise: ⌊(1 − p)·n⌋."""
+    """Return how many of some replications may miss the SLO target: ⌊(1 − p)·n⌋."""
     return replications - math.ceil(share * replications - 1e-9)
 
 
@@ -50,16 +40,15 @@ class Surveyed:
         choices = trial.choices
         self.trial, self.workers = trial, workers
         variants = 1 + max((len(retirement.dates) for retirement in choices.retirements), default=0)
-        few = [survey(workers.subject, choices.reference(day), 0) for day in range(variants)]
-        one = solve_together(
-            [Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE)], integral=False
-        )
+        few = [lp_data.survey(workers.subject, choices.reference(day), 0) for day in range(variants)]
+        ample = Relaxation(trial, few, prices_of(trial, [few], bound=True), margin=_AMPLE)
+        one = solve_together([ample], integral=False)
         reference = choices.reference()
         if one is not None:
             reference = tuple(max(a, b) for a, b in zip(reference, one.counts(), strict=True))
         bought = reference[: len(choices.purchases)]
         days = [(*bought, *choices.reference(day)[len(bought) :]) for day in range(variants)]
-        made = workers.all(survey, [(day, replication) for replication in range(replications) for day in days])
+        made = workers.all(lp_data.survey, [(day, replication) for replication in range(replications) for day in days])
         self.surveys: list[list[Survey]] = [made[place : place + variants] for place in range(0, len(made), variants)]
         self.bound_prices: Prices = prices_of(trial, self.surveys, bound=True)
         self.prices: Prices = prices_of(trial, self.surveys, bound=False)
@@ -69,30 +58,21 @@ class Surveyed:
         """Whether hours at work cost rent."""
         self._rent: dict[tuple[float, ...], float] = {}
         self._priced: dict[int, Prices] = {}
-        self._tiers = self._tiers_of(reference)
+        self._tiers: dict[int, tuple[float, float]] = {}
+        """By purchase with volume discounts, what is paid for a node's accelerators, and a dollar's cost: the price is
+        that of the choice from which figures of a node are taken, the cost is as the objective has it."""
+        if tiered := [place for place in range(len(choices.purchases)) if choices.tiers(place)]:
+            of_a_dollar = workers.all(lp_data.cost_of_a_dollar, [(reference,)])[0]
+            if trial.objective == "capital":
+                of_a_dollar = np.array([0.0 if cluster.lease else 1.0 for cluster in choices.plan.clusters])
+            of_a_dollar = of_a_dollar * np.mean(weights_of(trial, self.surveys))
+            for place in tiered:
+                costs = float(of_a_dollar[choices.place(choices.purchases[place].name)])
+                self._tiers[place] = (choices.accelerators_usd(place, reference[place]), costs)
         self._lumped: dict[tuple[float, ...], float] = {}
         self._waits = np.array([workload.deadline_h > 0 for workload in choices.plan.workloads])
         mean_requests = choices.plan.demand.expected_requests_per_s.mean(axis=1, keepdims=True) * SECONDS_PER_HOUR
         self._allowed = allowed_loads(choices.plan, mean_requests)[:, 0]
-
-    def _tiers_of(self, reference: Counts) -> dict[int, tuple[float, float]]:
-        """Return, by purchase with volume discounts, what is paid for a node's accelerators, and a dollar's cost.
-
-        The price is that of the choice from which figures of a node are taken; the cost is as the objective has it.
-        """
-        choices = self.trial.choices
-        tiered = [place for place in range(len(choices.purchases)) if choices.tiers(place)]
-        if not tiered:
-            return {}
-        of_a_dollar = self.workers.all(cost_of_a_dollar, [(reference,)])[0]
-        if self.trial.objective == "capital":
-            of_a_dollar = np.array([0.0 if cluster.lease else 1.0 for cluster in choices.plan.clusters])
-        of_a_dollar = of_a_dollar * np.mean(weights_of(self.trial, self.surveys))
-        return {
-            place: (choices.accelerators_usd(place, reference[place]),
-                    float(of_a_dollar[choices.place(choices.purchases[place].name)]))
-            for place in tiered
-        }  # fmt: skip
 
     @property
     def choices(self) -> Choices | Policies:
@@ -104,11 +84,11 @@ class Surveyed:
         return counts, replication
 
     def designed(self, hardest: Sequence[int], sparing: int) -> list[int]:
-        """Return the replications for which a start is designed: the hardest of those that must keep the promise."""
+        """Return the replications for which a start is designed: the hardest of those that must meet the SLO target."""
         return list(hardest[sparing : sparing + _DESIGNED])
 
     def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
-        """Return the cheapest choice that keeps the promise in some replications with a margin on each month's demand.
+        """Return the cheapest choice that meets the SLO target in some replications with margins on monthly demand.
 
         Whole nodes take several times the time of parts of them, and matter where there are few.
         """
@@ -117,16 +97,15 @@ class Surveyed:
         if parts is None:
             return None
         made = parts.counts()
-        if self.choices.within_limits(made) and self.predicted(made) <= _ROUNDED * self.predicted(parts.choice):
+        if self.choices.within_limits(made) and self.predicted(made) <= _ROUNDED * self.predicted(
+            [*parts.nodes, *parts.retired]
+        ):
             return parts
         return solve_together(programs, integral=True, allowed=allowed)
 
     def programs(self, design: Sequence[int], margin: Floats) -> list[Relaxation]:
         """Return the programs of some replications, failures and incidents counted."""
-        return [
-            Relaxation(self.trial, self.surveys[replication], self.prices, margin, working=True)
-            for replication in design
-        ]
+        return [Relaxation(self.trial, self.surveys[at], self.prices, margin, working=True) for at in design]
 
     def worth(self, purchase: int, replication: int) -> float:
         """Return what a node serves of the mean traffic of the last month, in its proportions."""
@@ -143,14 +122,13 @@ class Surveyed:
         A bound is that of each month's mean load, and, where that is high, of its busiest hours as well: what decides
         is the order statistic of a few hard ones, so the others need not be known as well.
         """
-        promise, count = self.trial.promise, len(self.surveys)
-        if working or not (promise.each_month and promise.of_workload):
+        slo_target, count = self.trial.slo_target, len(self.surveys)
+        if working or not (slo_target.is_per_month and slo_target.is_per_workload):
             return self._least(self.surveys, allowed, working=working)
-        least = self._least(
-            [[averaged(variant, promise.in_time_fraction) for variant in variants] for variants in self.surveys],
-            allowed,
-        )
-        hard = np.argsort(-least, kind="stable")[: 2 * allowed_misses(count, promise.in_replications_fraction) + _HARD]
+        share = slo_target.attainment
+        means = [[lp_data.averaged(variant, share) for variant in variants] for variants in self.surveys]
+        least = self._least(means, allowed)
+        hard = np.argsort(-least, kind="stable")[: 2 * allowed_misses(count, slo_target.confidence) + _HARD]
         least[hard] = np.maximum(least[hard], self._least([self.surveys[replication] for replication in hard], allowed))
         return least
 
@@ -161,22 +139,22 @@ class Surveyed:
         self, programs: Sequence[tuple[list[Survey], Prices]], allowed: Sequence[bool], *, working: bool = False
     ) -> Floats:
         """Return the least cost of each of some replications at its prices."""
-        calls = [(self.trial.promise, variants, prices, tuple(allowed), working) for variants, prices in programs]
+        calls = [(variants, prices, self.trial.slo_target, tuple(allowed), working) for variants, prices in programs]
         return np.array(self.workers.all(least_cost, calls, runs=False))
 
     def least_with_rent(self, allowed: Sequence[bool]) -> float:
         """Return the least that a choice costs in the mean with the rent of hours at work; 0 where there is none.
 
         With c the cost of a choice but for work and v that of its work in a replication, the mean of c + v·k/n over k
-        or more of n replications in which it keeps the promise is no more than what it costs in the mean over all; and
-        each of these is no less than its replication's least. So neither is the mean of the k lowest.
+        or more of n replications in which it meets the SLO target is no more than what it costs in the mean over all;
+        and each of these is no less than its replication's least. So neither is the mean of the k lowest.
         """
         trial, count = self.trial, len(self.surveys)
         if not self.rents:
             return 0.0
-        kept = count - allowed_misses(count, trial.promise.in_replications_fraction)
+        kept = count - allowed_misses(count, trial.slo_target.confidence)
         prices, share = self.bound_prices, kept / count
-        priced = [(variants, with_work(trial, prices, variants[0], share)) for variants in self.surveys]
+        priced = [(variants, lp_data.with_work(trial, prices, variants[0], share)) for variants in self.surveys]
         return float(np.sort(self._solved(priced, allowed))[:kept].mean())
 
     def predicted(self, counts: Sequence[float]) -> float:
@@ -184,14 +162,15 @@ class Surveyed:
 
         That is rent of hours at work, volume discounts that are not reached, and people who come whole.
         """
-        return self.standing(counts) + self.lumps(counts) + (self._hourly(tuple(counts)) if self.rents else 0.0)
+        return self.standing(counts) + self.lumps(tuple(counts)) + (self._hourly(tuple(counts)) if self.rents else 0.0)
 
     def predicted_in(self, counts: Counts, replication: int) -> float:
         """Return about what a choice costs in one replication, at its own prices."""
         variants = self.surveys[replication]
         if replication not in self._priced:
             self._priced[replication] = prices_of(self.trial, [variants], bound=False)
-        cost = self._nodes_and_days(counts, self._priced[replication]) + self._lumps(tuple(counts))
+        prices = self._priced[replication]
+        cost = self._nodes_and_days(counts, prices.fixed, prices.column) + Surveyed.lumps(self, counts)
         if self.rents:
             cost += weights_of(self.trial, [variants])[0] * self._rent_usd(variants[0], self._there(variants, counts))
         return cost
@@ -204,21 +183,13 @@ class Surveyed:
         costs do by the prices that each draws.
         """
         dearer = self.predicted(one) - self.predicted(other)
-        pairs = [
-            [self.run_of(counts, replication) for counts in (one, other)] for replication in range(len(self.surveys))
-        ]
-        beyond = [
-            [known[run].cost - self.predicted_in(*run) for run in runs]
-            for runs in pairs
-            if all(run in known for run in runs)
-        ]
+        runs = ([self.run_of(counts, at) for counts in (one, other)] for at in range(len(self.surveys)))
+        shared = [both for both in runs if all(run in known for run in both)]
+        beyond = [[known[run].cost - self.predicted_in(*run) for run in both] for both in shared]
         return dearer + (float(np.mean([of_one - of_other for of_one, of_other in beyond])) if beyond else 0.0)
 
-    def lumps(self, counts: Sequence[float]) -> float:
+    def lumps(self, counts: tuple[float, ...]) -> float:
         """Return what is no figure of a node in a choice: discounts that it does not reach, and whole people."""
-        return self._lumps(tuple(counts))
-
-    def _lumps(self, counts: tuple[float, ...]) -> float:
         if counts not in self._lumped:
             usd, weight = self.trial.choices.accelerators_usd, float(np.mean(weights_of(self.trial, self.surveys)))
             undiscounted = sum(
@@ -229,7 +200,7 @@ class Surveyed:
             if self.trial.objective != "capital":
                 hours = self.surveys[0][0].hours.sum(axis=1)
                 there = self._there(self.surveys[0], counts).sum(axis=2) / hours
-                people = weight * staffed_usd(self.trial.choices.plan, there)
+                people = weight * lp_data.staffed_usd(self.trial.choices.plan, there)
             self._lumped[counts] = undiscounted + people
         return self._lumped[counts]
 
@@ -274,17 +245,11 @@ class Surveyed:
             taken = _taken(of, rented, which)
             worked += left * np.where(np.isfinite(taken), taken, 0.0)
         share = np.divide(np.minimum(worked, most), most, out=np.zeros_like(worked), where=most > 0)
-        return float((rented * share * of.busy_usd[:, :, None]).sum()) + self._burst_usd(of, there)
-
-    def _burst_usd(self, of: Survey, there: Floats) -> float:
-        """Return what burst rental costs of what clusters refuse at each bin's load, as far as there are accelerators.
-
-        ``there`` are node-hours, shape (clusters, months, bins); what is refused is a mean over clusters and workloads.
-        """
-        plan = self.trial.choices.plan
-        burst = plan.money.market.burst
-        if burst is None:
-            return 0.0
+        rent_usd, plan = float((rented * share * of.busy_usd[:, :, None]).sum()), self.trial.choices.plan
+        if (burst := plan.money.market.burst) is None:
+            return rent_usd
+        # Burst rental of what clusters refuse at each bin's load, as far as there are accelerators; what is refused is
+        # a mean over clusters and workloads.
         tables = plan.refused_tables.mean(axis=(0, 1))
         load = _taken(of, there, np.ones_like(self._waits)) / np.maximum(there.sum(axis=0), 1e-12)
         left = np.where(np.isfinite(load), np.interp(load, load_grid(tables.size - 1), tables), 1.0)
@@ -293,22 +258,19 @@ class Surveyed:
         per_request = np.where(np.isfinite(per_request), per_request, 0.0)
         wanted_h = left * np.einsum("mbw,wm->mb", of.lit_demand, per_request)
         used_h = np.minimum(wanted_h, burst.most_accelerators * of.hours).sum(axis=1)
-        return float((used_h * burst.usd_per_accelerator_h * running_factors(plan)).sum())
+        return rent_usd + float((used_h * burst.usd_per_accelerator_h * lp_data.running_factors(plan)).sum())
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a choice cost, as the relaxation counts it, whether or not they work."""
-        return self._nodes_and_days(counts, self.prices)
+        return self._nodes_and_days(counts, self.prices.fixed, self.prices.column)
 
-    def _nodes_and_days(self, counts: Sequence[float], prices: Prices) -> float:
-        bought = len(self.trial.choices.purchases)
-        nodes = prices.fixed + float(np.dot(counts[:bought], prices.column[:bought]))
-        return self._with_days(nodes, counts[bought:], prices)
-
-    def _with_days(self, cost: float, days: Sequence[float], prices: Prices) -> float:
-        """Add what the days of retirements cost."""
-        place = len(self.trial.choices.purchases)
-        for retirement, day in zip(self.trial.choices.retirements, days, strict=True):
-            cost += float(prices.column[place + int(day)])
+    def _nodes_and_days(self, counts: Sequence[float], cost: float, column: Floats) -> float:
+        """Add what nodes and the days of retirements cost, the last columns being those of days."""
+        retirements = self.trial.choices.retirements
+        place = bought = column.size - sum(1 + len(retirement.dates) for retirement in retirements)
+        cost += float(np.dot(counts[:bought], column[:bought]))
+        for retirement, day in zip(retirements, counts[bought:], strict=True):
+            cost += float(column[place + int(day)])
             place += 1 + len(retirement.dates)
         return cost
 
@@ -327,13 +289,13 @@ def _taken(of: Survey, there: Floats, which: Bools) -> Floats:
 
 def least_cost(
     evaluator: Evaluator,
-    promise: SloTarget,
     surveys: Sequence[Survey],
     prices: Prices,
+    slo: SloTarget,
     allowed: Sequence[bool],
     working: bool,
 ) -> float:
     """Return the least that one replication costs with some purchases alone, infinity where nothing will do."""
-    trial = dataclasses.replace(evaluator.trial, promise=promise)
+    trial = dataclasses.replace(evaluator.trial, slo_target=slo)
     solved = solve_together([Relaxation(trial, surveys, prices, working=working)], integral=False, allowed=allowed)
     return math.inf if solved is None else solved.cost

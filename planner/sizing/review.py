@@ -2,8 +2,8 @@
 
 Two stages, by simulation on common random numbers. The replications fall into a few levels of what is seen at the
 review; a policy fixes what is bought before it, and for each level what is bought from then on, and must keep the same
-promise as a plan: in as many replications of all levels together. Its cost less that of a plan in which all is fixed on
-the first day, replication by replication, is what the review is worth.
+SLO target as a plan: in as many replications of all levels together. Its cost less that of a plan in which all is
+fixed on the first day, replication by replication, is what the review is worth.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.plan.plan import ClusterPlan
 from planner.sizing.choices import Counts, Policies, due_h
 from planner.sizing.evaluate import Archive, Judged, Run, SizingOutcome, judged
 from planner.sizing.lp_data import prices_of
@@ -87,12 +87,6 @@ def levels_of(outcomes: Sequence[SizingOutcome], due: Sequence[str], months: int
     return Levels(months=months, review_h=review_h, cuts=tuple(cuts))
 
 
-def _all_due_h(cluster: ClusterPlan) -> float:
-    """Return when the last of a cluster's nodes are due, as stated."""
-    order = cluster.order
-    return due_h(cluster) + ((order.deliveries - 1) * order.interval_h if order else 0.0)
-
-
 class Reviewed(Surveyed):
     """The replications of a search among policies."""
 
@@ -106,30 +100,23 @@ class Reviewed(Surveyed):
         edges = plain.plan.month_edges_h
         months = int(np.searchsorted(edges, review_h, side="right")) - 1
         bought = {purchase.name for purchase, nodes in zip(plain.purchases, fixed, strict=False) if nodes}
-        # What nobody ordered tells nothing: only deliveries of the plan itself are seen.
-        self.due = [
-            cluster.name
-            for cluster in plain.plan.clusters
-            if cluster.name in bought and _all_due_h(cluster) <= review_h
-        ]
+        # What nobody ordered tells nothing: only deliveries of the plan itself are seen, where all are due by then.
+        self.due = []
+        for cluster in (cluster for cluster in plain.plan.clusters if cluster.name in bought):
+            waits_h = (cluster.order.deliveries - 1) * cluster.order.interval_h if cluster.order else 0.0
+            if due_h(cluster) + waits_h <= review_h:
+                self.due.append(cluster.name)
         every = range(len(self.surveys))
-        self.levels = levels_of(
-            archive.outcomes([(fixed, replication) for replication in every]), self.due, months, review_h
-        )
+        outcomes = archive.outcomes([(fixed, replication) for replication in every])
+        self.levels = levels_of(outcomes, self.due, months, review_h)
         self.policies = Policies.of(plain, review, self.levels.count)
         level = np.array([self.level(replication) for replication in every])
         self.shares = [float((level == at).mean()) for at in range(self.levels.count)]
-        by_level = [
-            prices_of(
-                self.trial, [self.surveys[replication] for replication in np.flatnonzero(level == at)], bound=False
-            ).column
-            * (level == at).mean()
-            for at in range(self.levels.count)
-        ]
         places, days = len(plain.purchases), self.prices.column[len(plain.purchases) :]
         self.column: Floats = np.concatenate([np.zeros(len(self.policies.purchases)), days])
-        for at, column in enumerate(by_level):
-            self.column[self.policies.places(at)] += column[:places]
+        for at, share in enumerate(self.shares):
+            shown = [self.surveys[replication] for replication in np.flatnonzero(level == at)]
+            self.column[self.policies.places(at)] += prices_of(self.trial, shown, bound=False).column[:places] * share
 
     @property
     def choices(self) -> Policies:
@@ -145,24 +132,18 @@ class Reviewed(Surveyed):
         return self.policies.at(counts, self.level(replication)), replication
 
     def designed(self, hardest: Sequence[int], sparing: int) -> list[int]:
-        """Return the hardest replications of each level that must keep the promise."""
+        """Return the hardest replications of each level that must meet the SLO target."""
         must = [replication for replication in hardest[sparing:] if replication < len(self.surveys)]
-        by_level = [
-            [replication for replication in must if self.level(replication) == at] for at in range(self.levels.count)
-        ]
+        by_level = ([one for one in must if self.level(one) == at] for at in range(self.levels.count))
         return [replication for members in by_level for replication in members[:_DESIGNED]]
 
     def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
-        """Return the cheapest policy that keeps the promise in some replications with a margin on demand."""
+        """Return the cheapest policy that meets the SLO target in some replications with a margin on demand."""
         policies, plain = self.policies, len(self.trial.choices.purchases)
         days = np.arange(self.column.size - len(policies.purchases))
+        ends = len(policies.purchases) + days
         shared = Shared(
-            places=[
-                np.concatenate([policies.places(self.level(replication)), len(policies.purchases) + days]).astype(
-                    np.int64
-                )
-                for replication in design
-            ],
+            places=[np.append(policies.places(self.level(at)), ends).astype(np.int64) for at in design],
             cost=self.column,
             upper=np.concatenate([np.where(allowed, np.inf, 0.0), np.ones(days.size)]),
             purchases=len(policies.purchases),
@@ -179,21 +160,17 @@ class Reviewed(Surveyed):
         """Return 0, as :meth:`least_costs`."""
         return 0.0
 
-    def lumps(self, counts: Sequence[float]) -> float:
+    def lumps(self, counts: tuple[float, ...]) -> float:
         """Return what is no figure of a node in a policy, in the mean over the levels."""
-        policy = tuple(int(nodes) for nodes in counts)
-        return sum(share * self._lumps(self.policies.at(policy, level)) for level, share in enumerate(self.shares))
+        made = [self.policies.at(tuple(map(int, counts)), level) for level in range(len(self.shares))]
+        return sum(share * super(Reviewed, self).lumps(one) for one, share in zip(made, self.shares, strict=True))
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""
-        bought = len(self.policies.purchases)
-        return self._with_days(
-            self.prices.fixed + float(np.dot(counts[:bought], self.column[:bought])), counts[bought:], self.prices
-        )
+        return self._nodes_and_days(counts, self.prices.fixed, self.column)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewLevel:
+class ReviewLevel(NamedTuple):
     """One level of what may be seen, and what is bought on it."""
 
     share: float
@@ -206,20 +183,18 @@ class ReviewLevel:
     """The choice that the policy makes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class Alternative(NamedTuple):
     """A way to decide, over replications that no search has seen."""
 
     name: str
     words: str
     outcome: Judged | None
-    """None where nothing of the kind keeps the promise."""
+    """None where nothing of the kind meets the SLO target."""
     saved: IntervalEstimate | None
     """What the policy with a review saves against it, in the mean, with its 95% interval; None for itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PurchaseReview:
+class PurchaseReview(NamedTuple):
     """What a review is worth."""
 
     date: datetime.date
@@ -242,21 +217,20 @@ def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: rang
     choices = main.trial.choices
     later = [purchase.date >= review for purchase in choices.purchases]
     early = {purchase.accelerator for purchase, is_later in zip(choices.purchases, later, strict=True) if not is_later}
-    following = tuple(part for part in choices.accelerators if part not in early)
+    following = tuple(part for part in choices.accelerators if early and part not in early)
     main.clock.say(f"searching among policies with a review on {review}")
     policy = policy_search(main, main.best, review, lambda _: True)
     searches: dict[str, Search | None] = {REVIEWED: policy, FIXED: main}
     firsts = [confirm(policy), fresh.start]
     if early and any(later):
         main.clock.say("searching among plans that buy everything before the review")
-        searches[NOW] = _with_answer(
-            Search(main.surveyed, main.archive, main.clock, [not is_later for is_later in later], like=main)
-        )
-    if following and early:
+        now = [not is_later for is_later in later]
+        searches[NOW] = _with_answer(Search(main.surveyed, main.archive, main.clock, now, like=main))
+    if following:
         main.clock.say(f"searching among policies without {', '.join(following)}")
         allowed = [purchase.accelerator in early for purchase in choices.purchases]
         without = _with_answer(Search(main.surveyed, main.archive, main.clock, allowed, like=main))
-        searches[without_name(following)] = without and policy_search(
+        searches[f"with a review, without {', '.join(following)}"] = without and policy_search(
             main, without.best or (), review, lambda part: part in early
         )
     firsts += [confirm(search) for search in list(searches.values())[2:] if search is not None]
@@ -265,17 +239,18 @@ def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: rang
         name: None if search is None or search.best is None else search.outcomes(search.best, seen)
         for name, search in searches.items()
     }
-    return PurchaseReview(
-        date=review,
-        levels=_levels(policy),
-        alternatives=tuple(_alternative(name, searches[name], costs[name], costs[REVIEWED]) for name in searches),
-        next_parts=following if early else (),
-    )
-
-
-def without_name(parts: Sequence[str]) -> str:
-    """Return what the policy without some parts is called."""
-    return f"with a review, without {', '.join(parts)}"
+    alternatives, reviewed = [], costs[REVIEWED]
+    for name, search in searches.items():
+        outcomes, saved = costs[name], None
+        if search is None or outcomes is None or search.best is None:
+            alternatives.append(Alternative(name=name, words="", outcome=None, saved=None))
+            continue
+        if reviewed is not None and name != REVIEWED:
+            less = np.array([one.cost - other.cost for one, other in zip(outcomes, reviewed, strict=True)])
+            saved = IntervalEstimate(value=float(less.mean()), half_width=half_width(less), completed=less.size)
+        words, outcome = search.choices.words(search.best), judged(search.best, outcomes)
+        alternatives.append(Alternative(name=name, words=words, outcome=outcome, saved=saved))
+    return PurchaseReview(date=review, levels=_levels(policy), alternatives=tuple(alternatives), next_parts=following)
 
 
 def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: Callable[[str], bool]) -> Search:
@@ -302,34 +277,13 @@ def _levels(policy: Search) -> tuple[ReviewLevel, ...]:
     reviewed = policy.surveyed
     assert isinstance(reviewed, Reviewed)
     assert policy.best is not None
-    outcomes = reviewed.archive.outcomes(
-        [(reviewed.fixed, replication) for replication in range(len(reviewed.surveys))]
-    )
+    outcomes = reviewed.archive.outcomes([(reviewed.fixed, at) for at in range(len(reviewed.surveys))])
     seen = np.array([forecast(outcome.tokens, reviewed.levels.months) for outcome in outcomes])
     level = np.array([reviewed.levels.of(outcome, reviewed.due) for outcome in outcomes])
     first_late = len(reviewed.levels.cuts[0]) + 1
-    return tuple(
-        ReviewLevel(
-            share=float((level == at).mean()),
-            late=at >= first_late,
-            lowest=float(seen[level == at].min() / seen.mean()),
-            highest=float(seen[level == at].max() / seen.mean()),
-            counts=reviewed.policies.at(policy.best, at),
-        )
-        for at in range(reviewed.levels.count)
-    )
-
-
-def _alternative(
-    name: str, search: Search | None, outcomes: list[SizingOutcome] | None, reviewed: list[SizingOutcome] | None
-) -> Alternative:
-    if search is None or outcomes is None or search.best is None:
-        return Alternative(name=name, words="", outcome=None, saved=None)
-    saved = None
-    if reviewed is not None and name != REVIEWED:
-        differences = np.array([one.cost - other.cost for one, other in zip(outcomes, reviewed, strict=True)])
-        saved = IntervalEstimate(
-            value=float(differences.mean()), half_width=half_width(differences), completed=differences.size
-        )
-    words = search.choices.words(search.best)
-    return Alternative(name=name, words=words, outcome=judged(search.best, outcomes), saved=saved)
+    levels = []
+    for at in range(reviewed.levels.count):
+        share, shown = float((level == at).mean()), seen[level == at] / seen.mean()
+        ends = float(shown.min()), float(shown.max())
+        levels.append(ReviewLevel(share, at >= first_late, *ends, reviewed.policies.at(policy.best, at)))
+    return tuple(levels)

@@ -4,8 +4,8 @@ Below stand where it may go from a choice in small steps, the search itself, and
 else begins it, or near its end, held against it as they are run.
 
 All choices meet the same replications. They are raced: replications come hardest first (as the relaxation ranks them),
-and a choice is dropped as soon as more of them have broken the promise than may. One that stands after the hard ones is
-run on the rest only once it is to be the answer.
+and a choice is dropped as soon as more of them have broken the SLO target than may. One that stands after the hard
+ones is run on the rest only once it is to be the answer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
 from planner.plan.slo_target import LEAST_SHORTFALL
-from planner.sizing.choices import Choices, Counts, Policies, due_h
+from planner.sizing.choices import Choices, Counts, due_h
 from planner.sizing.evaluate import Archive, Clock, SizingOutcome, gap_fraction
 from planner.sizing.relaxation import margins_between
 from planner.sizing.replications import Surveyed, allowed_misses
@@ -53,91 +52,8 @@ def carried_on(before: Counts, after: Counts, may: Callable[[Counts], bool]) -> 
     return after
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbourhood:
-    """The choices near one, with what they are predicted to cost."""
-
-    surveyed: Surveyed
-    choices: Choices | Policies
-    allowed: tuple[bool, ...]
-    decisive: int
-    """The replication by which nodes of purchases are weighed against each other."""
-
-    def price(self, bundle: Sequence[int]) -> float:
-        """Return what a node of each of some purchases costs."""
-        none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
-        return self.surveyed.predicted(moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
-
-    def worth(self, bundle: Sequence[int]) -> float:
-        """Return what a node of some purchases is worth to the replication that decides."""
-        return self.surveyed.worth(bundle[0], self.decisive)
-
-    def near(self, counts: Counts, step: int) -> Iterator[Counts]:
-        """Yield cheaper choices near one: with less, then with other parts or dates, those that save most first."""
-        bundles, before = self.choices.bundles(), self.surveyed.predicted(counts)
-        slack = 1e-9 * abs(before)
-        most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
-        less = {moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
-        near = {*self.retired(counts), *self.up_to_a_discount(counts)}
-        worth = {bundle: self.worth(bundle) for bundle in bundles}
-        for (out, into), times in itertools.product(self._exchanges(counts), (1, 2, 3)):
-            taken = min(times * step, most[out])  # several of a part may be worth one of another
-            alike = taken * worth[out] / max(worth[into], 1e-12)
-            for given in {taken, math.ceil(alike), math.floor(alike), math.ceil(alike) + 1}:
-                if given > 0:
-                    near.add(moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
-        for group in (less, near - less):
-            for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
-                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
-                saves = cost <= before + slack if group is less else cost < before - slack
-                if saves and self.choices.within_limits(other):
-                    yield other
-
-    def below(self, counts: Counts) -> list[Counts] | None:
-        """Return every allowed choice that costs less than one; None where there are many."""
-        bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
-        standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
-        open_to = self.surveyed.trial.choices.choose.clusters
-        days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
-        below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
-        for _ in range(_MOST_RENTING if self.surveyed.rents else _MOST_LISTED):
-            if not begun:
-                return below
-            chosen, place = begun.pop()
-            if standing(chosen) >= most:
-                continue
-            if place < bought:
-                begun.append((chosen, place + 1))
-                if self.allowed[place] and chosen[place] < open_to[self.choices.purchases[place].cluster].most_nodes:
-                    begun.append((moved(chosen, {place: 1}), place))
-            elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
-                below.append(chosen)
-        return None
-
-    def _exchanges(self, counts: Counts) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Yield the purchases of which nodes may be exchanged for those of others."""
-        for out, into in itertools.permutations(self.choices.bundles(), 2):
-            has_some = all(counts[place] for place in out)
-            if has_some and self.allowed[into[0]] and self.choices.exchangeable(out, into):
-                yield out, into
-
-    def up_to_a_discount(self, counts: Counts) -> Iterator[Counts]:
-        """Yield a choice with as many more nodes of each purchase in it as get another discount on all of them."""
-        for place in range(len(self.choices.purchases)):
-            for nodes in self.choices.tiers(place) if counts[place] else ():
-                if nodes > counts[place]:
-                    yield moved(counts, {place: nodes - counts[place]})
-
-    def retired(self, counts: Counts) -> Iterator[Counts]:
-        """Yield a choice with each retirement on each other day."""
-        bought = len(self.choices.purchases)
-        for place, retirement in enumerate(self.choices.retirements):
-            for day in range(1 + len(retirement.dates)):
-                yield tuple(day if at == bought + place else count for at, count in enumerate(counts))
-
-
 _BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
-_CALM = 4  # replications in a row that must keep the promise before the easier ones are taken as kept
+_CALM = 4  # replications in a row that must meet the SLO target before the easier ones are taken as kept
 _MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
 _MOST_STARTS = 14  # margins that are tried
 _MENDED_BY = 0.01  # of the nodes: what is added for a stretch that is short
@@ -146,7 +62,7 @@ _MOST_MENDED = 20
 _LEAP_FROM = 0.92  # of the cost: about where a leap begins, to be mended from there
 _LEAST_SAVED = 0.002  # of the cost: what a leap must save to be worth its runs
 _MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
-_MOST_LEAST = 4  # choices that keep the promise and are predicted to cost less: of those the cheapest is taken
+_MOST_LEAST = 4  # choices that meet the SLO target and are predicted to cost less: of those the cheapest is taken
 _SAME = 1e-9  # of the cost: what is no difference
 RIVAL_TRIES = 4  # the same where only a comparison is wanted
 
@@ -166,13 +82,13 @@ class Search:
         self.trial, self.surveyed, self.archive, self.clock = surveyed.trial, surveyed, archive, clock
         self.choices = surveyed.choices
         self.allowed = tuple(allowed)
-        self.in_time = self.trial.promise.in_time_fraction
-        self.allowed_misses = allowed_misses(len(surveyed.surveys), self.trial.promise.in_replications_fraction)
+        self.attainment = self.trial.slo_target.attainment
+        self.allowed_misses = allowed_misses(len(surveyed.surveys), self.trial.slo_target.confidence)
         least = surveyed.least_costs(allowed)
         self.decisive = int(np.argsort(-least, kind="stable")[self.allowed_misses])
-        """The replication that decides the bound: of those that must keep the promise the hardest."""
+        """The replication that decides the bound: of those that must meet the SLO target the hardest."""
         self.bound = max(float(least[self.decisive]), surveyed.least_with_rent(allowed))
-        """No choice that keeps the promise in enough of these replications costs less; infinity where none does."""
+        """No choice that meets the SLO target in enough of these replications costs less; infinity where none does."""
         if like is None and math.isfinite(self.bound):
             least = surveyed.least_costs(allowed, working=True)
         self.order: list[int] = np.argsort(-least, kind="stable").tolist()
@@ -180,17 +96,16 @@ class Search:
             self.order = [replication for replication in like.order if replication < len(least)]
         self.design = surveyed.designed(self.order, self.allowed_misses)
         self._broke: dict[int, list[NDArray[np.int64]]] = {}
-        """By replication: what choices that broke the promise in it had bought up to each date."""
+        """By replication: what choices that missed the SLO target in it had bought up to each date."""
         self.best: Counts | None = None
         self.margin, self.started = np.ones(0), 0.0
         """Margins on demand at which the search began, by stretch of months, and what that was predicted to cost."""
 
-    def promising(self, in_time: float) -> Search:
+    def promising(self, attainment: float) -> Search:
         """Return the same search for another promised share, with fewer tries."""
-        promise = self.trial.promise.model_copy(update={"in_time": in_time})
-        trial = dataclasses.replace(self.trial, promise=promise)
+        slo_target = self.trial.slo_target.model_copy(update={"attainment": attainment})
         other = copy.copy(self.surveyed)  # the surveys do not depend on what is promised
-        other.trial = trial
+        other.trial = dataclasses.replace(self.trial, slo_target=slo_target)
         return Search(other, self.archive, self.clock, self.allowed, tries=RIVAL_TRIES, like=self)
 
     def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[SizingOutcome]:
@@ -198,12 +113,18 @@ class Search:
         return self.archive.outcomes([self.surveyed.run_of(counts, replication) for replication in replications])
 
     def holds(self, counts: Counts, *, fully: bool = False) -> bool:
-        """Say whether a choice keeps the promise in enough replications, hardest first."""
-        if self.is_refuted(counts) or (not fully and self._breaks_more(counts)):
+        """Say whether a choice meets the SLO target in enough replications, hardest first."""
+        if self.is_refuted(counts):
             return False
-        inferred = self._inferred(counts)
-        if fully or self.best is None:  # a start is mended by what its own runs show
-            inferred = set()
+        # Harder ones than those that the best so far is the last to keep break with it, so they are not asked here.
+        last = self.order[self.allowed_misses : self.allowed_misses + _BATCH]
+        best, known, run_of = self.best, self.archive.known, self.surveyed.run_of
+        if not fully and best is not None and self.allowed_misses and all(run_of(best, at) in known for at in last):
+            self.clock.check()
+            if sum(not kept for kept in self._kept(counts, last).values()) > 1:
+                return False
+        # A start is mended by what its own runs show.
+        inferred = set() if fully or self.best is None else self._inferred(counts)
         broken, calm = len(inferred), 0
         for first in range(0, len(self.order), _BATCH):
             self.clock.check()
@@ -219,11 +140,11 @@ class Search:
         return True
 
     def is_refuted(self, counts: Counts) -> bool:
-        """Say whether too many replications break the promise with a choice, as those show that were run."""
+        """Say whether too many replications miss the SLO target with a choice, as those show that were run."""
         return len(self._inferred(counts)) > self.allowed_misses
 
     def _inferred(self, counts: Counts) -> set[int]:
-        """Return the replications that need not be run: one with as much at every date, or more, broke the promise."""
+        """Return the replications that need not be run: one with no less at any date missed the SLO target."""
         reach = self.choices.reach(counts)
         return {
             replication
@@ -232,36 +153,16 @@ class Search:
         }
 
     def _kept(self, counts: Counts, replications: Sequence[int]) -> dict[int, bool]:
-        """Run a choice in some replications, and say in which it keeps the promise; those it breaks are noted."""
+        """Run a choice in some replications, and say in which it meets the SLO target; those it breaks are noted."""
         outcomes = zip(replications, self.outcomes(counts, replications), strict=True)
-        kept = {replication: outcome.worst > self.in_time - LEAST_SHORTFALL for replication, outcome in outcomes}
+        kept = {replication: outcome.worst > self.attainment - LEAST_SHORTFALL for replication, outcome in outcomes}
         for replication, kept_one in kept.items():
             if not kept_one:
                 self._broke.setdefault(replication, []).append(self.choices.reach(counts))
         return kept
 
-    def _breaks_more(self, counts: Counts) -> bool:
-        """Say whether a choice breaks several of the replications that the best so far is the last to keep.
-
-        Those that are harder break with the best so far, so they are not asked: this only ever drops a choice.
-        """
-        last = self.order[self.allowed_misses : self.allowed_misses + _BATCH]
-        if (
-            self.best is None
-            or not self.allowed_misses
-            or any(self.surveyed.run_of(self.best, replication) not in self.archive.known for replication in last)
-        ):
-            return False
-        self.clock.check()
-        return sum(not kept for kept in self._kept(counts, last).values()) > 1
-
-    @property
-    def around(self) -> Neighbourhood:
-        """The choices near one."""
-        return Neighbourhood(surveyed=self.surveyed, choices=self.choices, allowed=self.allowed, decisive=self.decisive)
-
     def run(self, start: Counts | None = None) -> Counts | None:
-        """Return the best choice found, which keeps the promise in these replications; None where none was.
+        """Return the best choice found, which meets the SLO target in these replications; None where none was.
 
         It begins with a choice that is known to keep it, or with one that the relaxation makes.
         """
@@ -281,13 +182,13 @@ class Search:
         return self.best
 
     def _least(self, held: Counts) -> Counts:
-        """Return the cheapest choice that keeps the promise, where few enough cost less that each can be tried.
+        """Return the cheapest choice that meets the SLO target, where few enough cost less that each can be tried.
 
         None costs less than the bound, which counts energy of work besides; rent is not predicted as well.
         """
         least = self.bound + min(0.0, self.surveyed.prices.fixed - self.surveyed.bound_prices.fixed)
         least = -math.inf if self.surveyed.rents else least - 1e-6 * abs(least)
-        below = sorted((self.surveyed.predicted(counts), counts) for counts in self.around.below(held) or [])
+        below = sorted((self.surveyed.predicted(counts), counts) for counts in self.below(held) or [])
         kept = (counts for cost, counts in below if cost > least and self.holds(counts, fully=True))
         return min([held, *itertools.islice(kept, _MOST_LEAST)], key=lambda counts: self.dearer_by(counts, held))
 
@@ -307,19 +208,18 @@ class Search:
         Those that twice as much would not mend, such as long outages, come first: they are the ones to be spared.
         """
         known, run_of = self.archive.known, self.surveyed.run_of
-        worst = {
-            replication: known[run].worst for replication in self.order if (run := run_of(counts, replication)) in known
-        }
-        broken = [replication for replication, share in worst.items() if share <= self.in_time - LEAST_SHORTFALL]
+        runs = {replication: run_of(counts, replication) for replication in self.order}
+        worst = {replication: known[run].worst for replication, run in runs.items() if run in known}
+        broken = [replication for replication, share in worst.items() if share <= self.attainment - LEAST_SHORTFALL]
         bought = len(self.choices.purchases)
         twice = (*(2 * nodes for nodes in counts[:bought]), *counts[bought:])
         hopeless = {replication for replication, kept in self._kept(twice, broken).items() if not kept}
         self.order.sort(key=lambda replication: (replication not in hopeless, worst.get(replication, 1.0)))
 
     def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
-        """Take in further replications; with a margin, fewer may break the promise, by half a standard error."""
+        """Take in further replications; with a margin, fewer may miss the SLO target, by half a standard error."""
         self.order += [replication for replication in replications if replication not in self.order]
-        share, count = self.trial.promise.in_replications_fraction, len(self.order)
+        share, count = self.trial.slo_target.confidence, len(self.order)
         fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
         self.allowed_misses = max(0, allowed_misses(count, share) - fewer)
         self.learn(counts)
@@ -329,7 +229,7 @@ class Search:
         self.order, self.allowed_misses = list(other.order), other.allowed_misses
 
     def _start(self) -> Counts | None:
-        """Return the relaxation's choice at the least margins on demand at which the simulation keeps the promise.
+        """Return the relaxation's choice at the least margins on demand at which the simulation meets the SLO target.
 
         Each stretch of months between two deliveries has a margin of its own, halved between one at which it was short
         and one at which nothing was: what the relaxation leaves out does not weigh alike on all.
@@ -365,14 +265,14 @@ class Search:
         return np.asarray(np.unique(moments, return_inverse=True)[1], dtype=np.intp)
 
     def _short(self, counts: Counts, stretches: Ints) -> Bools:
-        """Say in which stretches a choice breaks the promise where it must not, in the replications that were run."""
+        """Say in which stretches a choice misses the SLO target where it must not, in the replications run."""
         runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.allowed_misses :])
         must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
         short = np.zeros(1 + stretches.max(), dtype=np.bool_)
         if any(len(shares) != stretches.size for shares in must):  # promised over the whole time
             return ~short
         for shares in must:
-            broken = (shares <= self.in_time - LEAST_SHORTFALL).any(axis=1)
+            broken = (shares <= self.attainment - LEAST_SHORTFALL).any(axis=1)
             short[stretches[broken]] = True
         return short
 
@@ -384,13 +284,22 @@ class Search:
         return made if made is not None and self.choices.within_limits(made) else None
 
     def mend(self, counts: Counts) -> Counts | None:
-        """Return one with a little more that keeps the promise; None where limits forbid it.
+        """Return one with a little more that meets the SLO target; None where limits forbid it.
 
         Where a stretch of months is short, more is bought for it: of what comes last before it, which costs least.
         """
         tried = itertools.islice(self._ever_wider(counts), _MOST_MENDED)
-        mended = next((grown for grown in tried if self.holds(grown)), None)
-        return self._mend_by_one(counts) if mended is None else mended
+        mended, step = next((grown for grown in tried if self.holds(grown)), None), 1
+        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
+        # Or a few more nodes of one purchase, the cheapest first.
+        while mended is None and step < 4 * (sum(counts) + 8):
+            every = [moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
+            grown = [candidate for candidate in every if self.choices.within_limits(candidate)]
+            mended = next((more for more in sorted(grown, key=self.surveyed.predicted) if self.holds(more)), None)
+            if not grown:
+                break
+            step = step + 1 if step < 4 else 2 * step
+        return mended
 
     def _ever_wider(self, counts: Counts) -> Iterator[Counts]:
         """Yield a choice, then ever more for the stretches in which the last was short as it was run, within limits."""
@@ -407,54 +316,32 @@ class Search:
 
         Of a part that is there, and one that limits allow: what a vendor allots no more of, the next best part serves.
         """
-        around, bundles = self.around, self.choices.bundles()
-        bundles = [bundle for bundle in bundles if self.allowed[bundle[0]] and around.worth(bundle) > 0]
-        price = {bundle: around.price(bundle) / around.worth(bundle) for bundle in bundles}
+        bundles = [one for one in self.choices.bundles() if self.allowed[one[0]] and self.worth(one) > 0]
+        price = {bundle: self.price(bundle) / self.worth(bundle) for bundle in bundles}
         parts = [purchase.accelerator for purchase in self.choices.purchases]
         used = {part for part, nodes in zip(parts, counts, strict=False) if nodes}
-        serves = {bundle: self._serves(bundle[0]) for bundle in bundles}
+        plan, stretches = self.trial.choices.plan, self._stretches()
+        serves = {}  # the stretches of months that a purchase serves, in part or whole
+        for bundle in bundles:
+            cluster = plan.clusters[self.choices.place(self.choices.purchases[bundle[0]].name)]
+            begin = int(np.searchsorted(plan.month_edges_h[1:], max(due_h(cluster), 0.0), side="right"))
+            end = int(np.searchsorted(plan.month_edges_h[1:-1], cluster.retire_h))
+            serves[bundle] = range(stretches[min(begin, stretches.size - 1)], 1 + stretches[end])
         more = max(1, round(share * sum(counts[: len(self.choices.purchases)])))
         for stretch in np.flatnonzero(short):
-            able = [
-                bundle
-                for bundle in bundles
-                if stretch in serves[bundle] and self.choices.within_limits(moved(counts, dict.fromkeys(bundle, more)))
-            ]
+            wider = {one: moved(counts, dict.fromkeys(one, more)) for one in bundles if stretch in serves[one]}
+            able = [bundle for bundle, grown in wider.items() if self.choices.within_limits(grown)]
             last = [bundle for bundle in able if serves[bundle][0] == max(serves[other][0] for other in able)]
             if last:
-                best = min(last, key=lambda bundle: (parts[bundle[0]] not in used, price[bundle]))
-                counts = moved(counts, dict.fromkeys(best, more))
+                counts = wider[min(last, key=lambda bundle: (parts[bundle[0]] not in used, price[bundle]))]
         return counts
 
-    def _serves(self, place: int) -> range:
-        """Return the stretches of months that a purchase serves, in part or whole."""
-        plan, stretches = self.trial.choices.plan, self._stretches()
-        cluster = plan.clusters[self.choices.place(self.choices.purchases[place].name)]
-        first = int(np.searchsorted(plan.month_edges_h[1:], max(due_h(cluster), 0.0), side="right"))
-        last = int(np.searchsorted(plan.month_edges_h[1:-1], cluster.retire_h))
-        return range(stretches[min(first, stretches.size - 1)], 1 + stretches[last])
-
-    def _mend_by_one(self, counts: Counts) -> Counts | None:
-        """Return one with a few more nodes of one purchase that keeps the promise, the cheapest found."""
-        step = 1
-        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
-        while step < 4 * (sum(counts) + 8):
-            grown = [moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
-            grown = [candidate for candidate in grown if self.choices.within_limits(candidate)]
-            for counts_grown in sorted(grown, key=self.surveyed.predicted):
-                if self.holds(counts_grown):
-                    return counts_grown
-            if not grown:
-                return None
-            step = step + 1 if step < 4 else 2 * step
-        return None
-
     def descend(self, counts: Counts) -> Counts:
-        """Take away, move later and swap, in ever smaller steps, while the promise is kept."""
+        """Take away, move later and swap, in ever smaller steps, while the SLO target is met."""
         bought = counts[: len(self.choices.purchases)]
         step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 64))))
         while step:
-            tried, moves = 0, self.around.near(counts, step)
+            tried, moves = 0, self.near(counts, step)
             while (move := next(moves, None)) is not None and tried < self.tries:
                 if self._improves(counts, move):
                     self.best = move
@@ -462,21 +349,21 @@ class Search:
                     self.best = counts
                     if self._tell() <= self.gap:
                         return counts
-                    moves = self.around.near(counts, step)
+                    moves = self.near(counts, step)
                 else:
                     tried += 1
             step //= 2
         return counts
 
     def _improves(self, counts: Counts, other: Counts) -> bool:
-        """Say whether another choice is allowed, keeps the promise and is better than one, as both were run.
+        """Say whether another choice is allowed, meets the SLO target and is better than one, as both were run.
 
         What a prediction leaves out may turn it: a plan of which one more engineer has to be paid, say.
         """
         return self.choices.within_limits(other) and self.holds(other) and self._cheaper(other, counts)
 
     def leap(self, counts: Counts) -> Counts:
-        """Return a cheaper choice without one of the purchases of a choice; the same where none keeps the promise.
+        """Return a cheaper choice without one of the purchases of a choice; the same where none meets the SLO target.
 
         The relaxation says what stands in for it, at margins lower than the search has come to; what is short then is
         mended as long as that costs less. No small step leads from a part that stays to one that is sold after a year
@@ -506,6 +393,76 @@ class Search:
             f"bound {self.bound / 1e6:,.2f} M, gap {gap:.1%}"
         )
         return gap
+
+    def price(self, bundle: Sequence[int]) -> float:
+        """Return what a node of each of some purchases costs."""
+        none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
+        return self.surveyed.predicted(moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
+
+    def worth(self, bundle: Sequence[int]) -> float:
+        """Return what a node of some purchases is worth to the replication that decides."""
+        return self.surveyed.worth(bundle[0], self.decisive)
+
+    def near(self, counts: Counts, step: int) -> Iterator[Counts]:
+        """Yield cheaper choices near one: with less, then with other parts or dates, those that save most first."""
+        bundles, before = self.choices.bundles(), self.surveyed.predicted(counts)
+        slack = 1e-9 * abs(before)
+        most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
+        less = {moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
+        near = {*self.retired(counts), *self.up_to_a_discount(counts)}
+        worth = {bundle: self.worth(bundle) for bundle in bundles}
+        exchanges = [
+            (out, into)
+            for out, into in itertools.permutations(bundles, 2)
+            if most[out] and self.allowed[into[0]] and self.choices.exchangeable(out, into)
+        ]
+        for (out, into), times in itertools.product(exchanges, (1, 2, 3)):
+            taken = min(times * step, most[out])  # several of a part may be worth one of another
+            alike = taken * worth[out] / max(worth[into], 1e-12)
+            for given in {taken, math.ceil(alike), math.floor(alike), math.ceil(alike) + 1}:
+                if given > 0:
+                    near.add(moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
+        for group in (less, near - less):
+            for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
+                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
+                saves = cost <= before + slack if group is less else cost < before - slack
+                if saves and self.choices.within_limits(other):
+                    yield other
+
+    def below(self, counts: Counts) -> list[Counts] | None:
+        """Return every allowed choice that costs less than one; None where there are many."""
+        bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
+        standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
+        open_to = self.trial.choices.choose.clusters
+        days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
+        below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
+        for _ in range(_MOST_RENTING if self.surveyed.rents else _MOST_LISTED):
+            if not begun:
+                return below
+            chosen, place = begun.pop()
+            if standing(chosen) >= most:
+                continue
+            if place < bought:
+                begun.append((chosen, place + 1))
+                if self.allowed[place] and chosen[place] < open_to[self.choices.purchases[place].cluster].max_nodes:
+                    begun.append((moved(chosen, {place: 1}), place))
+            elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
+                below.append(chosen)
+        return None
+
+    def up_to_a_discount(self, counts: Counts) -> Iterator[Counts]:
+        """Yield a choice with as many more nodes of each purchase in it as get another discount on all of them."""
+        for place in range(len(self.choices.purchases)):
+            for nodes in self.choices.tiers(place) if counts[place] else ():
+                if nodes > counts[place]:
+                    yield moved(counts, {place: nodes - counts[place]})
+
+    def retired(self, counts: Counts) -> Iterator[Counts]:
+        """Yield a choice with each retirement on each other day."""
+        bought = len(self.choices.purchases)
+        for place, retirement in enumerate(self.choices.retirements):
+            for day in range(1 + len(retirement.dates)):
+                yield tuple(day if at == bought + place else count for at, count in enumerate(counts))
 
 
 _COMPARED = 4  # replications in which two choices' costs are held against each other: they meet the same chance
@@ -538,11 +495,8 @@ def fullest(choices: Choices, allowed: Sequence[bool]) -> Iterator[Counts]:
     """
     groups, (least, most) = choices.group_of, choices.nodes_allowed()
     places = [place for place in range(len(choices.purchases)) if allowed[place]]
-    fewest = {
-        next((place for place in places if groups[place] == group), None): int(nodes)
-        for group, nodes in enumerate(least)
-        if nodes
-    }
+    first_of = [next((place for place in places if groups[place] == group), None) for group in range(len(least))]
+    fewest = {place: int(nodes) for place, nodes in zip(first_of, least, strict=True) if nodes}
     if None in fewest:  # something has to be bought that is not allowed
         return
     for share, first in itertools.product(_SHARES, places):
@@ -567,7 +521,7 @@ def _with(choices: Choices, nodes: list[int], place: int, more: int) -> Counts:
 
 
 def cheaper_as_run(search: Search, counts: Counts) -> Counts:
-    """Return a choice near one that keeps the promise and costs less as it is run, or itself.
+    """Return a choice near one that meets the SLO target and costs less as it is run, or itself.
 
     A search goes by predictions. These leave out what is no figure of a node, such as energy of work and people who
     come whole; and where hours at work are rented they are off by some hundredths, since who works when is a matter of
@@ -594,17 +548,15 @@ def _neighbours(search: Search, counts: Counts) -> set[Counts]:
     They have one node more or less, or one exchanged; all of a purchase left out, or as much of another in its place;
     nodes up to a discount; or a retirement on another day.
     """
-    places, around = range(len(search.choices.purchases)), search.around
+    places = range(len(search.choices.purchases))
     changes = [{place: step} for place in places for step in (1, -1, -counts[place])]
     for out, into in itertools.permutations(places, 2):
-        alike = counts[out] * around.worth((out,)) / max(around.worth((into,)), 1e-12)
+        alike = counts[out] * search.worth((out,)) / max(search.worth((into,)), 1e-12)
         changes += [{out: -1, into: 1}, {out: -counts[out], into: min(math.ceil(alike), _MOST_ALIKE * sum(counts))}]
-    near = {
-        moved(counts, change)
-        for change in changes
-        if all(step < 0 or search.allowed[place] for place, step in change.items())
-    }
-    near |= {*around.up_to_a_discount(counts), *around.retired(counts)}
+    near = {*search.up_to_a_discount(counts), *search.retired(counts)}
+    for change in changes:
+        if all(step < 0 or search.allowed[place] for place, step in change.items()):
+            near.add(moved(counts, change))
     return {
         other
         for other in near - {counts}

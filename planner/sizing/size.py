@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,21 +16,10 @@ from planner.errors import CapacityError
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario, SloTarget
 from planner.scenario.study import load_study
+from planner.sizing import evaluate
 from planner.sizing.choices import MIXED, Choices, Counts, choices_of
 from planner.sizing.confirm import FEWER_TRIES, Confirmation, Effort, answered, confirmed
-from planner.sizing.evaluate import (
-    Archive,
-    Clock,
-    Evaluator,
-    Judged,
-    Objective,
-    SizeWork,
-    TimeUp,
-    Trial,
-    gap_fraction,
-    judged,
-    workers_of,
-)
+from planner.sizing.evaluate import Archive, Clock, Evaluator, Judged, Objective, SizeWork, TimeUp, Trial, judged
 from planner.sizing.explain import Explanation, explain, nearest_miss, what_to_relax
 from planner.sizing.replications import Surveyed
 from planner.sizing.review import PurchaseReview, review_of
@@ -39,13 +30,12 @@ from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 _MOST_CHANGE = 4.0  # of a price, as a share of it: beyond it none is in prospect
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class Family(NamedTuple):
     """The best plan of one kind: all of one part, or mixed."""
 
     name: str
     plan: Judged | None
-    """None where no plan of the kind keeps the promise."""
+    """None where no plan of the kind meets the SLO target."""
     bound: float
     price_changes: Mapping[str, float]
     """By part: the change of its accelerators' price at which this plan costs as much as the answer."""
@@ -61,7 +51,7 @@ class Sized:
     plan: Judged
     """The answer over the replications of the search."""
     bound: float
-    """No plan that keeps the promise in enough of those replications costs less."""
+    """No plan that meets the SLO target in enough of those replications costs less."""
     confirmation: Confirmation
     families: tuple[Family, ...]
     explanation: Explanation
@@ -77,9 +67,9 @@ class Sized:
         return self.trial.choices
 
     @property
-    def promise(self) -> SloTarget:
+    def slo_target(self) -> SloTarget:
         """What is kept."""
-        return self.trial.promise
+        return self.trial.slo_target
 
     def as_stated(self) -> RunResult:
         """Run the answer once with all inputs as stated: what ``planner run`` makes of plan.yaml."""
@@ -91,7 +81,7 @@ class Sized:
     @property
     def gap(self) -> float:
         """How much less than the answer a plan could cost at most, as a share of it."""
-        return gap_fraction(self.plan.cost, self.bound)
+        return evaluate.gap_fraction(self.plan.cost, self.bound)
 
     @property
     def family(self) -> str:
@@ -104,31 +94,28 @@ def trial_of(
 ) -> Trial:
     """Return what is tried: choices, and the inputs that a study calls uncertain."""
     choices = choices_of(scenario, parts)
-    promise = scenario.promise
+    slo_target = scenario.slo_target
     if study is None:
         used = scenario.seed if seed is None else seed
         none = UncertainInputs(entries=(), mixing=None)
-        return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, promise=promise)
+        return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, slo_target=slo_target)
     written, scenarios = load_study(study)
     # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
-    every = choices_of(scenario).base
-    bases = {
-        "": every,
-        **{name: stated(name, scenario) for name, scenario in scenarios.items()},
-    }  # no scenario is called so
+    bases = {"": choices_of(scenario).base}  # no scenario is called so
+    bases |= {name: stated(name, scenario) for name, scenario in scenarios.items()}
     inputs = resolve_inputs(written, bases)
     used = written.seed if seed is None else seed
     points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
     design = MonteCarlo(points=points)
-    return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, promise=promise)
+    return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, slo_target=slo_target)
 
 
 def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: SizeWork | None = None) -> Sized:
-    """Find the cheapest choice that keeps the promise, and confirm it; raise CapacityError where there is none.
+    """Find the cheapest choice that meets the SLO target, and confirm it; raise CapacityError where there is none.
 
     ``work`` keeps runs as they come: with those of a sizing that was stopped, the search is soon where it was.
     """
-    with workers_of(trial, effort.workers, effort.scheduler) as workers:
+    with contextlib.closing(evaluate.Workers(trial, effort.workers, effort.scheduler)) as workers:
         clock.say(f"surveying {effort.replications} replications")
         surveyed = Surveyed(trial, workers, effort.replications)
         archive, stopped = Archive(workers, work), ""
@@ -143,12 +130,10 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
         except (TimeUp, KeyboardInterrupt) as reason:
             stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
         clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
-        best = main.best or _cheapest(rivals, main)
-        if best is None:
-            if stopped:
-                raise CapacityError(f"no plan that keeps the promise was found before {stopped}")
-            raise CapacityError(nearest_miss(main))
-        main.best = best
+        main.best = main.best or _cheapest(rivals, main)
+        if main.best is None:
+            answer = f"no plan that meets the SLO target was found before {stopped}"
+            raise CapacityError(answer if stopped else nearest_miss(main))
         confirmation = answered(main, rivals, effort)
         assert main.best is not None
         plan = judged(main.best, main.outcomes(main.best, range(effort.replications)))
@@ -156,7 +141,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
         families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
         explanation = explain(main, plan, effort.replications)
         review = None
-        if (date := trial.choices.choose.review) is not None:
+        for date in trial.choices.choose.decision_dates:
             fresh = range(confirmation.first, confirmation.first + confirmation.replications)
             review = review_of(main, date, lambda search: confirmed(search, effort).first, fresh)
         return Sized(
@@ -232,13 +217,9 @@ def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
     """Return the best plan of a kind, and by how much prices would have to change for it to win."""
     if rival.best is None:
         return Family(name=name, plan=None, bound=rival.bound, price_changes={})
-    count = len(main.surveyed.surveys)
-    outcome = judged(rival.best, main.outcomes(rival.best, range(count)))
-    changes = {}
-    for part in main.trial.choices.accelerators:
-        change = price_change(main, outcome, plan, part)
-        if change is not None:
-            changes[part] = change
+    outcome = judged(rival.best, main.outcomes(rival.best, range(len(main.surveyed.surveys))))
+    answer = {part: price_change(main, outcome, plan, part) for part in main.trial.choices.accelerators}
+    changes = {part: change for part, change in answer.items() if change is not None}
     return Family(name=name, plan=outcome, bound=rival.bound, price_changes=changes)
 
 
@@ -247,10 +228,8 @@ def price_change(main: Search, rival: Judged, plan: Judged, part: str) -> float 
 
     Cost is linear in the price of accelerators, so one run of each at another price gives the slope.
     """
-    slopes = [_slope(main, plan_of.counts, part) for plan_of in (rival, plan)]
-    if slopes[0] == slopes[1]:
-        return None
-    change = (plan.cost - rival.cost) / (slopes[0] - slopes[1])
+    its, answers = (_slope(main, counts, part) for counts in (rival.counts, plan.counts))
+    change = (plan.cost - rival.cost) / (its - answers) if its != answers else _MOST_CHANGE
     return change if -1.0 < change < _MOST_CHANGE else None
 
 
@@ -260,11 +239,8 @@ _NEARBY = 0.9  # of the price: any other would give the same slope
 def _slope(main: Search, counts: Counts, part: str) -> float:
     """Return what a doubling of a part's price would add to the cost of a choice, in the first replications."""
     choices, few = main.trial.choices, range(min(4, len(main.surveyed.surveys)))
-    names = [
-        purchase.name
-        for purchase, nodes in zip(choices.purchases, counts, strict=False)
-        if nodes and purchase.accelerator == part and choices.plan.clusters[choices.place(purchase.name)].rent is None
-    ]
+    taken = [one for one, nodes in zip(choices.purchases, counts, strict=False) if nodes and one.accelerator == part]
+    names = [one.name for one in taken if choices.plan.clusters[choices.place(one.name)].rent is None]
     if not names:
         return 0.0
     cheaper = main.archive.workers.all(cost_at_price, [(counts, replication, names, _NEARBY) for replication in few])
@@ -275,14 +251,16 @@ def _slope(main: Search, counts: Counts, part: str) -> float:
 def cost_at_price(evaluator: Evaluator, counts: Counts, replication: int, names: Sequence[str], factor: float) -> float:
     """Return what a choice costs in a replication where accelerators of some clusters cost a factor as much."""
     clusters = evaluator.simulate(counts, replication).scenario.clusters
-    changes: dict[tuple[str, str], object] = {}
+    changes: evaluate.Changes = {}
     catalog = evaluator.trial.choices.scenario.load_catalog()
     for name in names:
         cluster = clusters[name]
-        entry = catalog.accelerator(cluster.accelerator).unit_price_usd
-        price = cluster.unit_price_usd if cluster.unit_price_usd is not None else entry.value if entry else 0.0
-        changes[name, "unit_price_usd"] = price * factor
+        entry, price = catalog.accelerator(cluster.accelerator).accelerator_price_usd, cluster.accelerator_price_usd
+        if price is None:
+            price = entry.value if entry else 0.0
+        changes[name, "accelerator_price_usd"] = price * factor
         changes[name, "quotes"] = tuple(
-            {**quote.model_dump(), "unit_price_usd": quote.unit_price_usd * factor} for quote in cluster.quotes
+            {**quote.model_dump(), "accelerator_price_usd": quote.accelerator_price_usd * factor}
+            for quote in cluster.quotes
         )
     return evaluator.outcome(counts, replication, changes).cost

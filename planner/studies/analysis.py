@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,24 +14,13 @@ import numpy as np
 from planner.arrays import Bools, Floats
 from planner.finance.months import MonthGrid
 from planner.run.measure_names import FLEET
-from planner.studies.decision import (
-    PERCENTILES,
-    IntervalEstimate,
-    PairwiseDecision,
-    SloStanding,
-    choice,
-    decisions,
-    mean_estimate,
-    percentiles,
-    spread_estimates,
-    standings,
-    worth_of_knowing,
-)
-from planner.studies.designs import Design, MonteCarlo, Morris, OneAtATime, Saltelli
+from planner.studies import decision
+from planner.studies.decision import PERCENTILES, IntervalEstimate, PairwiseDecision, SloStanding
+from planner.studies.designs import Design, MonteCarlo
 from planner.studies.distributions import is_numeric
-from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import HEADLINES, headline_names, needed_by
-from planner.studies.runner import Goal, Until, Workforce, batch_size, run_rows
+from planner.studies.prepare import Prepared
+from planner.studies.replicate import HEADLINES, needed_by, objective_names
+from planner.studies.runner import Goal, batch_size
 from planner.studies.sensitivity import Driver, flip, followed, given_data
 from planner.studies.store import Store, identity
 from planner.units import DOLLARS, MILLION, unit_of
@@ -112,23 +100,23 @@ class Finished:
         by_scenario: dict[str, list[Failure]] = {}
         for failure in self.failures():
             by_scenario.setdefault(failure.scenario, []).append(failure)
-        return [line for name, failures in by_scenario.items() for line in self._dropped(name, failures)]
-
-    def _dropped(self, scenario: str, failures: list[Failure]) -> Iterator[str]:
-        share = len(failures) / self.rows
-        yield (
-            f"{len(failures):,} of {self.rows:,} replications of {scenario} could not be run ({share:.1%}) and are "
-            f"left out of its figures; the first is replication {failures[0].replication}: {failures[0].message}"
-        )
-        kinds = Counter(re.sub(r"[0-9][0-9.,e+-]*", "#", failure.message) for failure in failures)
-        (_, often), *others = kinds.most_common()
-        if others:
-            yield f"{often:,} of them fail in that or a like way, the others in {len(others)} more"
-        failed = np.zeros(self.rows, dtype=bool)
-        failed[[failure.replication for failure in failures]] = True
         numeric = [drawn.name for drawn in self.prepared.inputs.entries if is_numeric(drawn.distribution)]
-        if told := [apart for name in numeric if (apart := separation(name, self.input(name), failed))]:
-            yield max(told)[1]
+        lines = []
+        for scenario, failures in by_scenario.items():
+            lines.append(
+                f"{len(failures):,} of {self.rows:,} replications of {scenario} could not be run "
+                f"({len(failures) / self.rows:.1%}) and are left out of its figures; the first is replication "
+                f"{failures[0].replication}: {failures[0].message}"
+            )
+            kinds = Counter(re.sub(r"[0-9][0-9.,e+-]*", "#", failure.message) for failure in failures)
+            (_, often), *others = kinds.most_common()
+            if others:
+                lines.append(f"{often:,} of them fail in that or a like way, the others in {len(others)} more")
+            failed = np.zeros(self.rows, dtype=bool)
+            failed[[failure.replication for failure in failures]] = True
+            if told := [apart for name in numeric if (apart := separation(name, self.input(name), failed))]:
+                lines.append(max(told)[1])
+        return lines
 
     def dropped_share(self) -> float:
         """Return the share of runs, of the scenario with most, that could not be run."""
@@ -143,14 +131,14 @@ class Finished:
         """Say whether no run of any scenario succeeded."""
         return not np.isfinite(self.output("cost_usd")).any()
 
-    def statistics(self, names: Collection[str] = headline_names()) -> Iterator[Statistic]:
+    def statistics(self, names: Collection[str] = objective_names()) -> Iterator[Statistic]:
         """Yield mean, spread, percentiles and tail mean of outputs, every one unless named, of every scenario."""
         scramblings = self.prepared.study.scramblings
         for output in (output for output in HEADLINES if output.name in names):
             for scenario, figures in zip(self.prepared.names, self.by_scenario(output.name), strict=True):
                 if needed_by(output.name) and not np.isfinite(figures).any():
                     continue  # nothing is sold, or nothing is there to hold it against
-                for statistic, figure in spread_estimates(figures, scramblings, upper=output.lower_is_better):
+                for statistic, figure in decision.spread_estimates(figures, scramblings, upper=output.lower_is_better):
                     yield Statistic(scenario, output.name, statistic, figure)
 
     def bands(self) -> Iterator[Band]:
@@ -161,39 +149,37 @@ class Finished:
                 if cluster == FLEET or cluster in base.scenario.clusters:
                     table = self.store.joined.monthly(output, cluster, which)[: self.detailed]
                     for label, rows in zip(labels, table.T, strict=True):
-                        yield Band(base.name, output, cluster, label, *_spread(rows))
+                        known = rows[np.isfinite(rows)]
+                        spread = decision.percentiles(known, PERCENTILES) if known.size else [np.nan] * len(PERCENTILES)
+                        mean = float(known.mean()) if known.size else np.nan
+                        yield Band(base.name, output, cluster, label, mean, tuple(spread), known.size)
 
     def decisions(self) -> list[PairwiseDecision]:
         """Return how the scenarios compare on the headline."""
-        headline = self.prepared.headline
-        return decisions(
-            self.by_scenario(headline.name),
-            self.prepared.names,
-            self.prepared.study.scramblings,
-            self._keeping(),
-            lower_is_better=headline.lower_is_better,
+        objective = self.prepared.objective
+        figures, scramblings = self.by_scenario(objective.name), self.prepared.study.scramblings
+        return decision.decisions(
+            figures, self.prepared.names, scramblings, self._keeping(), lower_is_better=objective.lower_is_better
         )
 
     def _keeping(self) -> list[int]:
-        """Return the places of the scenarios that keep their promise: the choice is among these."""
-        return [which for which, standing in enumerate(self.standings()) if standing.keeps_promise]
+        """Return the places of the scenarios that meet their SLO target: the choice is among these."""
+        return [which for which, standing in enumerate(self.standings()) if standing.meets_slo]
 
     def standings(self, every: int = 1, groups: int | None = None) -> list[SloStanding]:
-        """Return how each scenario stands to its promise, over every so many rows in independent groups."""
-        headline = self.prepared.headline
-        names = (headline.name, "promise_shortfall_fraction", "promise_kept_months")
-        figures, shortfalls, months = (self.output(name)[::every].T for name in names)
+        """Return how each scenario stands to its SLO target, over every so many rows in independent groups."""
+        objective = self.prepared.objective
+        names = (objective.name, "slo_shortfall_fraction", "slo_met_months")
+        columns = [self.output(name)[::every].T for name in names]
         groups = self.prepared.study.scramblings if groups is None else groups
-        return standings(
-            figures, shortfalls, months, self.prepared.promised, groups, lower_is_better=headline.lower_is_better
-        )
+        return decision.standings(columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better)
 
     def drivers(self) -> Iterator[Driver]:
         """Yield what drives each scenario's headline, and the first's headline less each other's.
 
         Measured on the replications that are kept in detail: on millions it would take hours to tell no more.
         """
-        table = self.output(self.prepared.headline.name, self.detailed)
+        table = self.output(self.prepared.objective.name, self.detailed)
         sound = np.isfinite(table).all(axis=1)
         table = table[sound]
         if len(table) < 2:
@@ -210,25 +196,25 @@ class Finished:
     def information(self) -> Iterator[Driver]:
         """Yield what knowing the throughput of each pair would be worth to the choice, largest first.
 
-        The choice is among the scenarios that keep their promise: one that fails its users is cheaper for that alone.
-        In dollars where the headline is money, times the tokens that the chosen scenario serves where it is money per
-        token. What is known of a pair is the product of its own factor with those of its model and its part.
+        The choice is among the scenarios that meet their SLO target: one that fails its users is cheaper for that
+        alone. In dollars where the headline is money, times the tokens that the chosen scenario serves where it is
+        money per token. What is known of a pair is the product of its own factor with those of its model and its part.
         """
-        headline, keeping = self.prepared.headline, self._keeping()
+        objective, keeping = self.prepared.objective, self._keeping()
         errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.entries if drawn.throughput_of}
-        table = self.output(headline.name, self.detailed)[:, keeping]
+        table = self.output(objective.name, self.detailed)[:, keeping]
         if len(keeping) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
             return
-        chosen = keeping[choice(table, lower_is_better=headline.lower_is_better)]
+        chosen = keeping[decision.choice(table, lower_is_better=objective.lower_is_better)]
         millions = float(np.nanmean(self.output("served_tokens", self.detailed)[:, chosen])) / MILLION
-        usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(headline.unit)
+        usd = {DOLLARS: 1.0, PER_MILLION_TOKENS: millions}.get(objective.unit)
         scramblings, worths = self.prepared.study.scramblings, []
         for part, engine, model in errors:
             if not part or not model:
                 continue
             terms = [errors.get(key) for key in ((part, engine, model), ("", engine, model), (part, engine, ""))]
             known = np.sum([np.log(self.input(name, self.detailed)) for name in terms if name], axis=0)
-            worth = worth_of_knowing(known, table, scramblings, lower_is_better=headline.lower_is_better)
+            worth = decision.worth_of_knowing(known, table, scramblings, lower_is_better=objective.lower_is_better)
             factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
             ends = (max(0.0, worth.low * factor), max(0.0, worth.high * factor))
             pair, scenario = f"throughput.{part}.{engine}.{model}", self.prepared.names[chosen]
@@ -239,8 +225,8 @@ class Finished:
         """Yield the headline's mean of every scenario by its name after more and more rows."""
         scramblings = self.prepared.study.scramblings
         ends = np.unique(np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int)).tolist()
-        for name, column in zip(self.prepared.names, self.by_scenario(self.prepared.headline.name), strict=True):
-            yield from ((name, end, mean_estimate(column[:end], scramblings)) for end in ends)
+        for name, column in zip(self.prepared.names, self.by_scenario(self.prepared.objective.name), strict=True):
+            yield from ((name, end, decision.mean_estimate(column[:end], scramblings)) for end in ends)
 
 
 def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | None:
@@ -266,25 +252,17 @@ def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | 
     return abs(above - 0.5), sentence
 
 
-def _spread(rows: Floats) -> tuple[float, tuple[float, ...], int]:
-    """Return the mean and the percentiles of replications, and how many could be run."""
-    known = rows[np.isfinite(rows)]
-    if known.size == 0:
-        return np.nan, (np.nan,) * len(PERCENTILES), 0
-    return float(known.mean()), tuple(percentiles(known, PERCENTILES)), known.size
-
-
 def month_labels(prepared: Prepared) -> tuple[str, ...]:
     """Return the months the scenarios share, as 2026-01."""
     scenario = prepared.scenarios[0].scenario
     return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels
 
 
-def first_broken_month(prepared: Prepared, standing: SloStanding) -> str | None:
-    """Return the month in which a promise first breaks in too many replications; None where it is kept."""
+def first_missed_month(prepared: Prepared, standing: SloStanding) -> str | None:
+    """Return the month in which a SLO target is first missed in too many replications; None where it is kept."""
     labels = month_labels(prepared)
-    broken = standing.shortfall_fraction > 0 and standing.kept_months < len(labels)
-    return labels[int(standing.kept_months)] if broken else None
+    broken = standing.shortfall_fraction > 0 and standing.met_months < len(labels)
+    return labels[int(standing.met_months)] if broken else None
 
 
 def store_of(prepared: Prepared, folder: Path, design: Design) -> Store:
@@ -302,22 +280,6 @@ def open_store(
     return store
 
 
-def goal_of(
-    prepared: Prepared, design: MonteCarlo | OneAtATime | Morris | Saltelli, size: int, until: Until | None = None
-) -> Goal:
-    """Return how far a design is to run: ``size`` replications of Monte Carlo, or rounds of another design."""
-    if not isinstance(design, MonteCarlo):
-        return Goal(rows=size * design.period, headline=prepared.headline.name)
-    return Goal(
-        rows=size,
-        headline=prepared.headline.name,
-        scramblings=prepared.study.scramblings,
-        until=until,
-        promised=prepared.promised,
-        lower_is_better=prepared.headline.lower_is_better,
-    )
-
-
 def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
     """Return what identifies a finished study; where only some replications have their months, how many do."""
     detailed = store.joined.detailed
@@ -325,33 +287,8 @@ def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any
     return {
         "kind": "study",
         "name": prepared.study.name,
-        "headline": prepared.headline.name,
+        "objective": prepared.objective.name,
         "replications": rows,
         **said,
         "identity": store.identity,
     }
-
-
-def run_study(
-    path: str | os.PathLike[str],
-    replications: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
-    overrides: Sequence[str] = (),
-    force: Workforce | None = None,
-) -> Finished:
-    """Run a study and return it finished; its replications are stored in ``folder``, ``outputs/<name>`` unless given.
-
-    An interrupted or shorter study of the same version in the folder is continued.
-    """
-    prepared = prepare(Path(path), overrides)
-    store = open_store(prepared, Path(folder) if folder else Path("outputs") / prepared.study.name, resume=True)
-    try:
-        rows = run_rows(
-            store,
-            goal_of(prepared, prepared.montecarlo(), replications or prepared.usual_replications),
-            force or Workforce(),
-        )
-        store.commit(study_manifest(prepared, store, rows))
-    finally:
-        store.close()
-    return Finished(prepared=prepared, store=store, rows=rows)

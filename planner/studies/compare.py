@@ -19,7 +19,7 @@ from planner.run.accounting import write_ledger
 from planner.run.cohorts import cohorts_of
 from planner.run.measure_names import AGAINST_BASELINE, DRAWS
 from planner.run.measures import series_of, sums_of
-from planner.run.replications import Chance, draw_again
+from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.scenario import Scenario
 
@@ -41,7 +41,7 @@ class Comparison:
     nothing."""
     dollars: tuple[dict[str, int] | None, ...]
     """Accrued cost less the baseline's by cause, in cents; None where a run served nothing."""
-    chances: tuple[Chance, ...]
+    chances: tuple[Replications, ...]
     """Each plan drawn again, all under the same chance."""
     warnings: tuple[str, ...]
 
@@ -84,16 +84,20 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
     problems, warnings = [], []
     for other in scenarios:
         if (other.start, other.horizon_months) != (base.start, base.horizon_months):
-            message = (
-                f"{other.name} runs {other.horizon_months} months from {other.start}, {base.name} "
-                f"{base.horizon_months} from {base.start}: months cannot be held against each other"
-            )
-            problems.append(Problem(message=message))
+            runs = f"{other.name} runs {other.horizon_months} months from {other.start}"
+            against = f"{base.name} {base.horizon_months} from {base.start}"
+            problems.append(Problem(message=f"{runs}, {against}: months cannot be held against each other"))
         if other.workloads != base.workloads:
-            warnings.append(
-                f"{other.name} serves other traffic than {base.name}: costs per token are of different work"
-            )
-        warnings += _policy_warnings(other, base)
+            said = "costs per token are of different work"
+            warnings.append(f"{other.name} serves other traffic than {base.name}: {said}")
+        for names, what, consequence in (
+            (BOOKS, "keeps other books", "accrued cost is not comparable; NPV, TCO and levelised cost are"),
+            (VALUATION, "is valued otherwise", "NPV, TCO and levelised cost are not comparable"),
+        ):
+            pairs = [(name, getattr(other.finance, name), getattr(base.finance, name)) for name in names]
+            differing = [f"{name} {_brief(here)} against {_brief(its)}" for name, here, its in pairs if here != its]
+            if differing:
+                warnings.append(f"{other.name} {what} than {base.name} ({', '.join(differing)}): {consequence}")
         if any(getattr(other.finance, name) != getattr(base.finance, name) for name in PRICE_OF_CAPITAL):
             warnings.append(f"{other.name} has another discount rate; savings are discounted at that of {base.name}")
     raise_all(problems)
@@ -103,21 +107,6 @@ def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str,
 PRICE_OF_CAPITAL = ("discount_rate_per_year", "discount_rate_basis", "inflation_per_year")
 VALUATION = ("end_value", "resale_multiplier", "cash_flow_timing", "tax")
 """Choices of what is owned at the end, of tax and of timing: they move NPV, and levelised cost with it."""
-
-
-def _policy_warnings(other: Scenario, base: Scenario) -> list[str]:
-    """Say where a plan looks dearer or cheaper only because it is accounted for otherwise."""
-    warnings = []
-    kinds = (
-        (BOOKS, "keeps other books", "accrued cost is not comparable; NPV, TCO and levelised cost are"),
-        (VALUATION, "is valued otherwise", "NPV, TCO and levelised cost are not comparable"),
-    )
-    for names, what, consequence in kinds:
-        pairs = [(name, getattr(other.finance, name), getattr(base.finance, name)) for name in names]
-        differing = [f"{name} {_brief(here)} against {_brief(its)}" for name, here, its in pairs if here != its]
-        if differing:
-            warnings.append(f"{other.name} {what} than {base.name} ({', '.join(differing)}): {consequence}")
-    return warnings
 
 
 def _brief(choice: object) -> str:
@@ -132,19 +121,19 @@ def compare(
     baseline: int = 0,
     seed: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
-    draws: int = DRAWS,
+    replications: int = DRAWS,
 ) -> Comparison:
-    """Run every scenario under one seed, ``draws`` times, and hold it against the baseline."""
+    """Run every scenario under one seed, ``replications`` times, and hold it against the baseline."""
     check_comparable(scenarios, baseline)
     common = scenarios[baseline].seed if seed is None else seed
     results = []
     for scenario in scenarios:
         progress(scenario.name)
         results.append(simulate(scenario, seed=common))
-    return side_by_side(results, [draw_again(result, draws) for result in results], baseline)
+    return side_by_side(results, [draw_again(result, replications) for result in results], baseline)
 
 
-def side_by_side(results: Sequence[RunResult], chances: Sequence[Chance], baseline: int = 0) -> Comparison:
+def side_by_side(results: Sequence[RunResult], chances: Sequence[Replications], baseline: int = 0) -> Comparison:
     """Hold runs under one seed against one of them; ``chances`` are the same plans drawn again."""
     warnings = check_comparable([result.scenario for result in results], baseline)
     base = results[baseline]
@@ -193,24 +182,18 @@ def factors_of(result: RunResult) -> Factors | None:
         "throughput_tokens": ratio(sums.served_tokens, working),
         "throughput_output_tokens": ratio(sums.served_output_tokens, working),
     }
-    spent = {f"{cause}_usd": float(usd(cents)) for cause, cents in cents_by_cause(result).items()}
-    return Factors(
-        **{name: amount / float(sums.on_site_h[0, -1]) for name, amount in spent.items()},
-        **{name: float(figures[0, -1]) for name, figures in fleet.items()},
-    )
-
-
-def cents_by_cause(result: RunResult) -> dict[str, int]:
-    """Return accrued cost by the cause that each account names; all of it, or ConservationError."""
-    causes = {
-        cause: sum(result.ledger.account_cents(account) for account in Account if account.cause == cause)
+    causes = {  # accrued cost by the cause that each account names; all of it, or ConservationError
+        f"{cause}_usd": sum(result.ledger.account_cents(account) for account in Account if account.cause == cause)
         for cause, factors in CAUSES.items()
         if f"{cause}_usd" in factors
     }
     accrued = int(result.ledger.monthly_cents(View.ACCRUAL, leave_out=NOT_COST_ACCOUNTS).sum())
     if sum(causes.values()) != accrued:
         raise ConservationError(f"the causes of a bridge hold {sum(causes.values())} cents, the ledger {accrued}")
-    return causes
+    return Factors(
+        **{name: float(usd(cents)) / float(sums.on_site_h[0, -1]) for name, cents in causes.items()},
+        **{name: float(figures[0, -1]) for name, figures in fleet.items()},
+    )
 
 
 BOOKS = ("depreciation_months", "depreciation_method", "declining_balance_ratio", "residual_fraction", "residual_basis")
@@ -222,26 +205,21 @@ PAID_BY_KWH = (Account.ENERGY, Account.COOLING, Account.CARBON)
 
 def dollars(result: RunResult, base: RunResult) -> dict[str, int] | None:
     """Return a run's accrued cost less the baseline's by cause, in cents; None where one of them served nothing."""
-    restated = _by_the_books_of(result, base.scenario)
-    spent, same_books = spending_of(result), spending_of(restated)
-    return dollar_bridge(spending_of(base), same_books, spent.cents - same_books.cents)
-
-
-def _by_the_books_of(result: RunResult, other: Scenario) -> RunResult:
-    """Return the same run with its ledger kept by another scenario's choices: the same machines, hours and cash."""
-    scenario = result.scenario
+    scenario, other = result.scenario, base.scenario  # the same machines, hours and cash by the other's books
     finance = scenario.finance.model_copy(update={name: getattr(other.finance, name) for name in BOOKS})
     clusters = {}
     for name, cluster in scenario.clusters.items():
         # Where the other scenario has no such cluster, none of its own choices remains: getattr of None is None.
         books = {field: getattr(other.clusters.get(name), field, None) for field in CLUSTER_BOOKS}
         clusters[name] = cluster.model_copy(update=books)
-    if finance == scenario.finance and clusters == scenario.clusters:
-        return result
-    plan = build_plan(scenario.model_copy(update={"finance": finance, "clusters": clusters}))
-    cohorts = cohorts_of(plan, result.run.log)
-    ledger = write_ledger(plan, result.run, result.monthly, cohorts, result.rented)
-    return replace(result, plan=plan, cohorts=cohorts, ledger=ledger)
+    restated = result
+    if finance != scenario.finance or clusters != scenario.clusters:
+        plan = build_plan(scenario.model_copy(update={"finance": finance, "clusters": clusters}))
+        cohorts = cohorts_of(plan, result.run.log)
+        ledger = write_ledger(plan, result.run, result.monthly, cohorts, result.rented)
+        restated = replace(result, plan=plan, cohorts=cohorts, ledger=ledger)
+    spent, same_books = spending_of(result), spending_of(restated)
+    return dollar_bridge(spending_of(base), same_books, spent.cents - same_books.cents)
 
 
 def spending_of(result: RunResult) -> Spending:

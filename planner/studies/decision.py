@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.plan.slo_target import kept_months_over, shortfall_over
+from planner.plan.slo_target import met_months_over, shortfall_over
 
 CONFIDENCE = 0.95
 PERCENTILES = (5, 10, 50, 90, 95)
@@ -139,18 +140,17 @@ def spread_estimates(rows: Floats, scramblings: int, *, upper: bool) -> list[tup
     return list(zip(names, spread, strict=True))
 
 
-def sound_rows(headline: Floats) -> Bools:
+def sound_rows(objective: Floats) -> Bools:
     """Return the rows in which every scenario could be run, shape (rows,)."""
-    return np.asarray(np.isfinite(headline).all(axis=0))
+    return np.asarray(np.isfinite(objective).all(axis=0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairwiseDecision:
+class PairwiseDecision(NamedTuple):
     """One scenario against another, or against the best of all others."""
 
     scenario: str
     against: str
-    """Empty for all others together that keep their promise."""
+    """Empty for all others together that meet their SLO target."""
     probability_better: IntervalEstimate
     mean_difference: IntervalEstimate
     """The scenario's headline less the other's."""
@@ -159,64 +159,51 @@ class PairwiseDecision:
     p95_regret: IntervalEstimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SloStanding:
-    """How one scenario of a study stands to its promise."""
+class SloStanding(NamedTuple):
+    """How one scenario of a study stands to its SLO target."""
 
     scenario: str
-    kept_fraction: IntervalEstimate
-    """Share of replications in which the promise is kept."""
+    slo_met_fraction: IntervalEstimate
+    """Share of replications in which the SLO target is met."""
     shortfall_fraction: float
     """How far it falls short over the replications; 0 where enough of them keep it, NaN where none could be run."""
-    kept_months: float
+    met_months: float
     """Calendar months that enough replications keep it through."""
     best_fraction: IntervalEstimate
-    """Share of replications in which the headline is best of the scenarios that keep their promise; NaN for others."""
+    """Share of replications in which its objective is best of those that meet their SLO target; NaN for others."""
 
     @property
-    def keeps_promise(self) -> bool:
+    def meets_slo(self) -> bool:
         """Whether enough replications keep it."""
         return self.shortfall_fraction == 0.0
 
 
 def standings(
-    headline: Floats,
-    shortfalls: Floats,
-    months: Floats,
-    asked: Sequence[tuple[str, float]],
-    scramblings: int,
-    *,
-    lower_is_better: bool,
+    columns: Sequence[Floats], asked: Sequence[tuple[str, float]], scramblings: int, *, lower_is_better: bool
 ) -> list[SloStanding]:
-    """Judge all scenarios by their promises, and then by the headline.
+    """Judge all scenarios by their SLO targets, and then by the headline.
 
-    ``months`` are those kept; ``asked`` has each scenario's name and the share of replications that is to keep its
-    promise.
+    ``columns`` are the headline, shortfalls and months kept; ``asked`` has each scenario's name and the share of
+    replications that is to keep its SLO target.
     """
+    objective, shortfalls, months = columns
     short = [shortfall_over(shortfalls[which], share) for which, (_, share) in enumerate(asked)]
     keeping = [which for which, shortfall in enumerate(short) if shortfall == 0.0]
-    worse = _worse(headline, lower_is_better=lower_is_better)
+    worse = _worse(objective, lower_is_better=lower_is_better)
     standings = []
     for which, (name, share) in enumerate(asked):
         is_kept = np.where(np.isfinite(shortfalls[which]), shortfalls[which] == 0.0, np.nan)
         best = IntervalEstimate(value=float("nan"), half_width=float("nan"))
         if which in keeping:
             best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings)
-        standings.append(
-            SloStanding(
-                scenario=name,
-                kept_fraction=share_estimate(is_kept, scramblings),
-                shortfall_fraction=short[which],
-                kept_months=kept_months_over(months[which], share),
-                best_fraction=best,
-            )
-        )
+        met = share_estimate(is_kept, scramblings)
+        standings.append(SloStanding(name, met, short[which], met_months_over(months[which], share), best))
     return standings
 
 
-def _worse(headline: Floats, *, lower_is_better: bool) -> Floats:
+def _worse(objective: Floats, *, lower_is_better: bool) -> Floats:
     """Return the headline so that less is better, NaN in rows in which any scenario failed."""
-    return np.where(sound_rows(headline), headline if lower_is_better else -headline, np.nan)
+    return np.where(sound_rows(objective), objective if lower_is_better else -objective, np.nan)
 
 
 def _excess(worse: Floats, one: int, among: Sequence[int]) -> Floats:
@@ -233,40 +220,31 @@ def _is_better(excess: Floats) -> Floats:
 
 
 def decisions(
-    headline: Floats, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
+    objective: Floats, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
 ) -> list[PairwiseDecision]:
     """Compare all scenarios by the headline, NaN where a run failed.
 
-    Each is held against each other; of more than two that keep their promise, whose places are ``keeping``, each also
-    against the best of all others of them.
+    Each is held against each other; of more than two that meet their SLO target, whose places are ``keeping``, each
+    also against the best of all others of them.
     """
-    worse = _worse(headline, lower_is_better=lower_is_better)
+    worse = _worse(objective, lower_is_better=lower_is_better)
     pairs = []
     for one, name in enumerate(names):
-        for other, against in enumerate(names):
-            if other != one:
-                pairs.append(_compare(name, against, worse[one] - worse[other], scramblings, lower_is_better))
+        held = [(against, worse[one] - worse[other]) for other, against in enumerate(names) if other != one]
         if len(keeping) > 2 and one in keeping:
-            pairs.append(_compare(name, "", _excess(worse, one, keeping), scramblings, lower_is_better))
+            held.append(("", _excess(worse, one, keeping)))
+        for against, excess in held:  # by how much it is worse, row by row
+            better = share_estimate(_is_better(excess), scramblings)
+            difference = mean_estimate(excess if lower_is_better else -excess, scramblings)
+            regret = np.where(np.isnan(excess), np.nan, np.maximum(excess, 0.0))
+            regrets = mean_estimate(regret, scramblings), percentile_estimate(regret, scramblings, 95)
+            pairs.append(PairwiseDecision(name, against, better, difference, *regrets))
     return pairs
 
 
-def _compare(name: str, against: str, excess: Floats, scramblings: int, lower_is_better: bool) -> PairwiseDecision:
-    """Compare by how much one scenario is worse than the other, row by row."""
-    regret = np.where(np.isnan(excess), np.nan, np.maximum(excess, 0.0))
-    return PairwiseDecision(
-        scenario=name,
-        against=against,
-        probability_better=share_estimate(_is_better(excess), scramblings),
-        mean_difference=mean_estimate(excess if lower_is_better else -excess, scramblings),
-        mean_regret=mean_estimate(regret, scramblings),
-        p95_regret=percentile_estimate(regret, scramblings, 95),
-    )
-
-
-def choice(headline: Floats, *, lower_is_better: bool) -> int:
+def choice(objective: Floats, *, lower_is_better: bool) -> int:
     """Return the scenario that is best in the mean over the rows that could be run in all; shape (rows, scenarios)."""
-    means = headline[np.isfinite(headline).all(axis=1)].mean(axis=0)
+    means = objective[np.isfinite(objective).all(axis=1)].mean(axis=0)
     return int(np.argmin(means) if lower_is_better else np.argmax(means))
 
 
@@ -274,7 +252,7 @@ _DEGREE = 3
 """Of the polynomial by which the difference between scenarios follows what is known: curved, and turning once."""
 
 
-def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower_is_better: bool) -> IntervalEstimate:
+def worth_of_knowing(known: Floats, objective: Floats, scramblings: int, *, lower_is_better: bool) -> IntervalEstimate:
     """Return what knowing one figure before the choice is worth, in the unit of the headline.
 
     The expected value of partial perfect information, E[max_d E(u_d | θ)] − max_d E(u_d), by regression on the study's
@@ -283,9 +261,9 @@ def worth_of_knowing(known: Floats, headline: Floats, scramblings: int, *, lower
     randomisation's rows is fitted to the others', so that noise does not pass for knowledge: what is reported was
     gained on rows that the rule had not seen.
     """
-    sound = np.isfinite(headline).all(axis=1) & np.isfinite(known)
-    fold = (np.arange(len(headline)) % scramblings)[sound]
-    worse = (headline if lower_is_better else -headline)[sound]
+    sound = np.isfinite(objective).all(axis=1) & np.isfinite(known)
+    fold = (np.arange(len(objective)) % scramblings)[sound]
+    worse = (objective if lower_is_better else -objective)[sound]
     if len(np.unique(fold)) < 2 or len(worse) < 4 * (_DEGREE + 1) or np.ptp(known[sound]) == 0.0:
         return IntervalEstimate(value=0.0, half_width=float("nan"), completed=len(worse))
     behind = worse - worse[:, [choice(worse, lower_is_better=True)]]

@@ -100,7 +100,7 @@ class Listed:
     listed: Floats
     """Shape (rows, inputs)."""
     first_chance: int
-    """Chance number of the first row; the others follow."""
+    """Replications number of the first row; the others follow."""
     name: str = "listed"
     keeps_correlations: bool = True
 
@@ -149,31 +149,23 @@ class Morris:
         """Rows per trajectory."""
         return 1 + self.inputs
 
-    def order(self, trajectory: int) -> Integers:
-        """Return the order in which a trajectory changes its inputs."""
-        return np.asarray(self._generator(trajectory).permutation(self.inputs), dtype=np.int64)
-
-    def trajectory(self, which: int) -> Floats:
-        """Return the points of one trajectory, shape (inputs + 1, inputs)."""
-        generator = self._generator(which)
+    def trajectory(self, which: int) -> tuple[Integers, Floats]:
+        """Return the order in which a trajectory changes its inputs, and its points, shape (inputs + 1, inputs)."""
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(2**31 + 1, which))
+        generator = np.random.Generator(np.random.PCG64(sequence))
         order = generator.permutation(self.inputs)
         start = generator.integers(0, 4, size=self.inputs)
         levels = np.tile(start, (self.inputs + 1, 1))
         for step, moved in enumerate(order, start=1):
             levels[step:, moved] = (start[moved] + 2) % 4  # 0 and 2, 1 and 3: up or down by two levels
-        return np.asarray(LOW + (HIGH - LOW) * levels / 3.0, dtype=np.float64)
-
-    def _generator(self, trajectory: int) -> np.random.Generator:
-        return np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=(2**31 + 1, trajectory)))
-        )
+        return order, np.asarray(LOW + (HIGH - LOW) * levels / 3.0, dtype=np.float64)
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
         """Return rows trajectory by trajectory; the rows of one share their chance."""
         index = np.arange(first, last)
         which = index // self.period
-        known = {int(trajectory): self.trajectory(int(trajectory)) for trajectory in np.unique(which)}
-        points = [known[int(t)][int(place)] for t, place in zip(which, index % self.period, strict=True)]
+        known = {trajectory: self.trajectory(trajectory)[1] for trajectory in np.unique(which).tolist()}
+        points = [known[t][place] for t, place in zip(which.tolist(), index % self.period, strict=True)]
         return np.array(points).reshape(len(index), self.inputs), which
 
 
@@ -181,7 +173,7 @@ class Morris:
 class Saltelli:
     """Two independent samples A and B, and A with one input, or the chance, taken from B (Saltelli and others 2010).
 
-    Chance counts as one more input, so that its share of the variance is seen beside the others'.
+    Replications counts as one more input, so that its share of the variance is seen beside the others'.
     """
 
     points: PointSet

@@ -22,15 +22,8 @@ TAIL = 1e-6
 """Where an endless tail is cut: no study of feasible size sees one in a million."""
 _LN_9 = float(np.log(9.0))
 
-Resolved = (
-    language.Triangular
-    | language.Pert
-    | language.Uniform
-    | language.Normal
-    | language.Lognormal
-    | language.Percentiles
-    | language.Discrete
-)
+_Formula = language.Triangular | language.Pert | language.Uniform | language.Normal | language.Lognormal
+Resolved = _Formula | language.Percentiles | language.Discrete
 
 
 def quantile(distribution: Resolved, probability: Floats) -> Floats:
@@ -42,16 +35,23 @@ def quantile(distribution: Resolved, probability: Floats) -> Floats:
             rising = low + np.sqrt(u * (high - low) * (mode - low))
             falling = high - np.sqrt((1.0 - u) * (high - low) * (high - mode))
             return np.where(u < (mode - low) / (high - low), rising, falling)
-        case language.Pert():
-            return _pert(u, distribution)
+        case language.Pert(low=low, mode=mode, high=high, weight=weight):
+            # The beta distribution with α = 1 + w (mode − low) / width, β = 1 + w (high − mode) / width.
+            from scipy.special import betaincinv  # noqa: PLC0415 - only where a study asks for it
+
+            alpha, beta = 1.0 + weight * (mode - low) / (high - low), 1.0 + weight * (high - mode) / (high - low)
+            return np.asarray(low + (high - low) * betaincinv(alpha, beta, u), dtype=np.float64)
         case language.Uniform(low=low, high=high):
             return low + u * (high - low)
         case language.Normal() | language.Lognormal():
             return _normal(u, distribution)
         case language.Percentiles():
             return _metalog(u, distribution)
-        case language.Discrete():
-            return _discrete(u, distribution)
+        case language.Discrete(values=values):
+            weights = np.ones(len(values)) if distribution.weights is None else np.array(distribution.weights)
+            edges = np.cumsum(weights) / weights.sum()
+            place = np.minimum(np.searchsorted(edges, u, side="right"), len(edges) - 1)
+            return np.array(values, dtype=np.float64)[place] if is_numeric(distribution) else place.astype(np.float64)
 
 
 def is_numeric(distribution: Resolved) -> bool:
@@ -77,16 +77,6 @@ def is_smooth(distribution: language.Percentiles) -> bool:
         [np.geomspace(TAIL, 0.01, 200), np.linspace(0.01, 0.99, 400), 1 - np.geomspace(0.01, TAIL, 200)]
     )
     return bool(np.all(np.diff(_metalog_exponent(grid, distribution)) >= 0.0))
-
-
-def _pert(u: Floats, pert: language.Pert) -> Floats:
-    """Invert the beta distribution with α = 1 + w (mode − low) / width, β = 1 + w (high − mode) / width."""
-    from scipy.special import betaincinv  # noqa: PLC0415 - only where a study asks for it
-
-    width = pert.high - pert.low
-    alpha = 1.0 + pert.weight * (pert.mode - pert.low) / width
-    beta = 1.0 + pert.weight * (pert.high - pert.mode) / width
-    return np.asarray(pert.low + width * betaincinv(alpha, beta, u), dtype=np.float64)
 
 
 def _normal(u: Floats, distribution: language.Normal | language.Lognormal) -> Floats:
@@ -143,16 +133,6 @@ def _metalog_exponent(u: Floats, distribution: language.Percentiles) -> Floats:
     return np.asarray(z[1] + slope * logit + skew * (u - 0.5) * logit, dtype=np.float64)
 
 
-def _discrete(u: Floats, distribution: language.Discrete) -> Floats:
-    """Return the value, or its place in the list, that each probability falls on."""
-    weights = np.ones(len(distribution.values)) if distribution.weights is None else np.array(distribution.weights)
-    edges = np.cumsum(weights) / weights.sum()
-    place = np.minimum(np.searchsorted(edges, u, side="right"), len(edges) - 1)
-    if is_numeric(distribution):
-        return np.array(distribution.values, dtype=np.float64)[place]
-    return place.astype(np.float64)
-
-
 def score_correlation(ranks: Floats) -> Floats:
     """Return the normal scores' correlations for a matrix of rank correlations."""
     return np.asarray(2.0 * np.sin(np.pi * ranks / 6.0), dtype=np.float64)
@@ -168,7 +148,7 @@ def is_valid(ranks: Floats) -> bool:
     return bool(np.linalg.eigvalsh(score_correlation(ranks)).min() >= -1e-9)
 
 
-def nearest_valid(ranks: Floats, rounds: int = 500) -> Floats:
+def nearest_valid(ranks: Floats) -> Floats:
     """Return the nearest valid matrix of rank correlations, by alternating projections (Higham 2002).
 
     Between the cone of matrices without negative eigenvalues and the matrices with unit diagonal, with Dykstra's
@@ -176,7 +156,7 @@ def nearest_valid(ranks: Floats, rounds: int = 500) -> Floats:
     """
     target = score_correlation(ranks)
     correction = np.zeros_like(target)
-    for _ in range(rounds):
+    for _ in range(500):
         reduced = target - correction
         values, vectors = np.linalg.eigh(reduced)
         projected = (vectors * np.maximum(values, 0.0)) @ vectors.T

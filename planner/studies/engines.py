@@ -60,12 +60,10 @@ def run_batches(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread per worker: our matrices are small
     if not batches:
         return
-    crew = Crew(Replicator, setup, workers if scheduler else min(workers, len(batches)), scheduler)
-    try:
+    count = workers if scheduler else min(workers, len(batches))
+    with contextlib.closing(Crew(Replicator, setup, count, scheduler)) as crew:
         for _, rows in crew.unordered(Replicator.run, batches, "replications {} to {}"):
             yield rows
-    finally:
-        crew.close()
 
 
 class Crew(Generic[Subject]):
@@ -93,50 +91,40 @@ class Crew(Generic[Subject]):
         self, work: Callable[..., Result], arguments: Sequence[Piece], named: str = "their work"
     ) -> Iterator[tuple[int, Result]]:
         """Yield the place of each piece and what came of it, as it is finished; ``named`` is a piece in a message."""
+        todo, losses = deque(range(len(arguments))), 0
         if len(arguments) == 1 or (self.count == 1 and self._cluster is None):
             yield from enumerate(work(self.subject, *piece) for piece in arguments)
-        elif self._cluster is not None:
+            return
+        if self._cluster is not None:
             yield from self._cluster.unordered(work, arguments, named)
-        else:
-            yield from self._in_processes(work, arguments, named)
-
-    def _in_processes(
-        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str
-    ) -> Iterator[tuple[int, Result]]:
-        """Work in processes; when one dies, start anew with what is not finished."""
-        todo, losses = deque(range(len(arguments))), 0
+            return
         while todo:
             flying: dict[concurrent.futures.Future[Result], int] = {}
             try:
-                pool = self._pool = self._pool or self._started()
+                if self._pool is None:  # each process is a fork of a small server that has read the code
+                    context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+                    if hasattr(context, "set_forkserver_preload"):
+                        context.set_forkserver_preload([__name__])
+                    self._life = list(context.Pipe(duplex=False))  # nothing is ever sent: only we hold the writing end
+                    self._pool = concurrent.futures.ProcessPoolExecutor(
+                        self.count, mp_context=context, initializer=_join, initargs=(self._payload, self._life[0])
+                    )
                 while todo or flying:
                     while todo and len(flying) < 2 * self.count:
-                        flying[pool.submit(_call, work, arguments[todo[0]])] = todo[0]
+                        flying[self._pool.submit(_call, work, arguments[todo[0]])] = todo[0]
                         todo.popleft()
                     done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
                     for future in done:
                         result = future.result()
                         losses = 0
                         yield flying.pop(future), result
-            except BrokenProcessPool:
+            except BrokenProcessPool:  # start anew with what is not finished
                 losses += 1
                 todo.extendleft(sorted(flying.values(), reverse=True))
                 self._end_processes()
                 if losses >= MAX_LOSSES:
-                    raise PlannerError(
-                        f"worker processes die before they finish {named.format(*arguments[todo[0]])}; "
-                        "is there enough memory for --workers of them?"
-                    ) from None
-
-    def _started(self) -> concurrent.futures.ProcessPoolExecutor:
-        """Return processes, each a fork of a small server that has read the code."""
-        context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-        if hasattr(context, "set_forkserver_preload"):
-            context.set_forkserver_preload([__name__])
-        self._life = list(context.Pipe(duplex=False))  # nothing is ever sent: only this process holds the writing end
-        return concurrent.futures.ProcessPoolExecutor(
-            self.count, mp_context=context, initializer=_join, initargs=(self._payload, self._life[0])
-        )
+                    told = f"worker processes die before they finish {named.format(*arguments[todo[0]])}"
+                    raise PlannerError(f"{told}; is there enough memory for --workers of them?") from None
 
     def _end_processes(self) -> None:
         if self._pool is not None:
@@ -178,8 +166,33 @@ class _Cluster:
 
     def __init__(self, payload: bytes, workers: int, scheduler: str) -> None:
         """Connect to the cluster, or start one here, and give it what the work is on."""
+        try:
+            import dask.config  # noqa: PLC0415 - the optional extra [dask]
+            import distributed  # noqa: PLC0415 - as above
+            from distributed.utils import silence_logging_cmgr  # noqa: PLC0415 - as above
+        except ImportError:
+            raise ScenarioError("--scheduler needs Dask: pip install 'datacenter-planner[dask]'") from None
         self._stack = contextlib.ExitStack()
-        self.client = self._stack.enter_context(_client(scheduler, workers))
+        if scheduler == LOCAL_DASK:
+            self._stack.enter_context(dask.config.set(_QUIET))
+            mine = distributed.LocalCluster(
+                host=_LOOPBACK,
+                n_workers=workers,
+                threads_per_worker=1,
+                dashboard_address=f"{_LOOPBACK}:0",
+                worker_dashboard_address=f"{_LOOPBACK}:0",
+                silence_logs=50,
+            )
+            client = distributed.Client(self._stack.enter_context(mine))
+        else:
+            self._stack.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what a user can mend is raised
+            try:
+                client = distributed.Client(scheduler, timeout=f"{_CONNECT_S}s")
+            except (OSError, TimeoutError, ValueError) as error:
+                self.close()
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise ScenarioError(f"no Dask scheduler answers at {scheduler}: {reason}") from None
+        self.client = self._stack.enter_context(client)
         self.address, self.payload = self.client.scheduler.address, payload
         self.digest = hashlib.sha256(payload).hexdigest()
         self._give()
@@ -253,37 +266,3 @@ def _work(payload: bytes, digest: str, work: Callable[..., Result], pieces: list
     begin_s = time.monotonic()
     results = [work(_thread.subject, *piece) for piece in pieces]
     return results, (time.monotonic() - begin_s) / len(pieces)
-
-
-@contextlib.contextmanager
-def _client(scheduler: str, workers: int) -> Iterator[Any]:
-    """Connect to a cluster, or start one on this machine."""
-    try:
-        import dask.config  # noqa: PLC0415 - the optional extra [dask]
-        import distributed  # noqa: PLC0415 - as above
-        from distributed.utils import silence_logging_cmgr  # noqa: PLC0415 - as above
-    except ImportError:
-        raise ScenarioError("--scheduler needs Dask: pip install 'datacenter-planner[dask]'") from None
-    if scheduler == LOCAL_DASK:
-        with (
-            dask.config.set(_QUIET),
-            distributed.LocalCluster(
-                host=_LOOPBACK,
-                n_workers=workers,
-                threads_per_worker=1,
-                dashboard_address=f"{_LOOPBACK}:0",
-                worker_dashboard_address=f"{_LOOPBACK}:0",
-                silence_logs=50,
-            ) as cluster,
-            distributed.Client(cluster) as client,
-        ):
-            yield client
-        return
-    with silence_logging_cmgr(logging.CRITICAL):  # what a user can mend is raised
-        try:
-            client = distributed.Client(scheduler, timeout=f"{_CONNECT_S}s")
-        except (OSError, TimeoutError, ValueError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ScenarioError(f"no Dask scheduler answers at {scheduler}: {reason}") from None
-        with client:
-            yield client

@@ -27,7 +27,6 @@ from planner.plan.capacity import Service, build_services, served_precision
 from planner.plan.reuse import Reuse
 from planner.scenario import study as language
 from planner.scenario.consistency import check_scenario, far_off, mark_at
-from planner.scenario.loading import SUCCESSORS
 from planner.scenario.scenario import Scenario
 from planner.studies import distributions
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile, value_of
@@ -132,14 +131,12 @@ def new_value(uncertain: UncertainInput, before: Any, drawn: float) -> Any:
 def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
     """Return the fields of a dumped scenario that a dotted path reaches, ``*`` standing for any part of a name.
 
-    ``{a,b}`` stands for either name. A path as older studies write it reaches the field that took its place.
+    ``{a,b}`` stands for either name.
     """
     if (choice := re.search(r"\{([^{}]*)\}", pattern)) is not None:
         before, after = pattern[: choice.start()], pattern[choice.end() :]
         return [path for name in choice[1].split(",") for path in reach(f"{before}{name.strip()}{after}", stated)]
-    reached = [path for path, _ in _walk(tuple(pattern.split(".")), stated, ())]
-    moved = [new for old, new in SUCCESSORS.items() if fnmatch.fnmatchcase(dotted(old), pattern)]
-    return reached + [new for new in moved if any(True for _ in _walk(tuple(map(str, new)), stated, ()))]
+    return [path for path, _ in _walk(tuple(pattern.split(".")), stated, ())]
 
 
 def _walk(rest: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
@@ -151,22 +148,6 @@ def _walk(rest: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[
             yield from _walk(rest[1:], content[key], (*path, key))
     elif isinstance(content, tuple | list) and rest[0].isdigit() and int(rest[0]) < len(content):
         yield from _walk(rest[1:], content[int(rest[0])], (*path, int(rest[0])))
-
-
-def why_unreachable(pattern: str, dumps: list[dict[str, Any]]) -> str:
-    """Return the hint for a path that reaches nothing: the nearest key at the level where it goes astray."""
-    parts = pattern.split(".")
-    for depth in range(len(parts), 0, -1):
-        known = {
-            str(key)
-            for dump in dumps
-            for _, content in _walk(tuple(parts[: depth - 1]), dump, ())
-            if isinstance(content, dict)
-            for key in content
-        }
-        if known:
-            return nearest(parts[depth - 1], known) or f"there are {choices(known)}"
-    return "paths are those that --set takes"
 
 
 def at(content: Any, path: KeyPath) -> Any:
@@ -190,7 +171,7 @@ def replaced(content: Any, path: KeyPath, value: Any) -> Any:
 
 def bounds(path: KeyPath) -> tuple[float | None, float | None]:
     """Return the lowest and highest number a scenario's field may hold, None where there is no limit."""
-    schema = _scenario_schema()
+    schema = _SCENARIO_SCHEMA()
     fields = list(_alternatives(schema, schema["$defs"]))
     for key in path:
         below = (
@@ -205,9 +186,7 @@ def bounds(path: KeyPath) -> tuple[float | None, float | None]:
     return max(low, default=None), min(high, default=None)
 
 
-@functools.cache
-def _scenario_schema() -> dict[str, Any]:
-    return Scenario.model_json_schema()
+_SCENARIO_SCHEMA = functools.cache(Scenario.model_json_schema)
 
 
 def _alternatives(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -248,7 +227,13 @@ def _resolve(
     targets = tuple(tuple(reach(name, base.dump)) for base in scenarios.values())
     reached = [(base, path) for base, paths in zip(scenarios.values(), targets, strict=True) for path in paths]
     if not reached:
-        hint = why_unreachable(name, [base.dump for base in scenarios.values()])
+        hint, parts = "paths are those that --set takes", name.split(".")
+        for depth in range(len(parts), 0, -1):  # the nearest key at the level where it goes astray
+            answer = (_walk(tuple(parts[: depth - 1]), base.dump, ()) for base in scenarios.values())
+            known = {str(key) for held in answer for _, content in held if isinstance(content, dict) for key in content}
+            if known:
+                hint = nearest(parts[depth - 1], known) or f"there are {choices(known)}"
+                break
         raise ScenarioError(study.problem(where, "no scenario of the study has this field", hint))
     for base, path in reached:
         before = at(base.dump, path)
@@ -257,21 +242,11 @@ def _resolve(
         if written.times_stated and (isinstance(before, bool) or not isinstance(before, int | float)):
             message = f"{dotted(path)} of {base.name} states no number for times_stated to multiply"
             raise ScenarioError(study.problem(where, message))
-    distribution = _distribution(study, written, where, reached)
-    made = UncertainInput(name=name, distribution=distribution, times_stated=written.times_stated, targets=targets)
-    _try_extremes(study, scenarios, made)
-    return made
-
-
-def _distribution(
-    study: language.Study, written: language.Distribution, where: KeyPath, reached: list[tuple[Stated, KeyPath]]
-) -> Resolved:
-    """Turn priors into percentiles and files into values; bound percentiles by the range of their field."""
     if isinstance(written, language.Empirical):
-        return _empirical(study, written, where)
+        written = _empirical(study, written, where)
     if isinstance(written, language.Prior):
         written = _prior(study, written, where, reached[0][0].scenario)
-    if isinstance(written, language.Percentiles):
+    if isinstance(written, language.Percentiles):  # bounded by the range of their field
         low, high = bounds(reached[0][1]) if not written.times_stated else (0.0, None)
         low, high = (low if written.low is None else written.low), (high if written.high is None else written.high)
         if low is not None and low >= written.p10 and written.low is None:
@@ -285,7 +260,9 @@ def _distribution(
                 f"between {'-∞' if low is None else f'{low:g}'} and {'∞' if high is None else f'{high:g}'}"
             )
             raise ScenarioError(study.problem(where, message, "try kind: triangular or pert"))
-    return written
+    made = UncertainInput(name=name, distribution=written, times_stated=written.times_stated, targets=targets)
+    _try_extremes(study, scenarios, made)
+    return made
 
 
 def _prior(study: language.Study, written: language.Prior, where: KeyPath, scenario: Scenario) -> language.Percentiles:
@@ -300,15 +277,9 @@ def _prior(study: language.Study, written: language.Prior, where: KeyPath, scena
     if not prior.low < prior.base < prior.high or scale == 0.0:
         message = f"prior {written.prior} ({figures}) has no spread on both sides of its base"
         raise ScenarioError(study.problem((*where, "prior"), message, "state a distribution of your own"))
-    return language.Percentiles(
-        kind="percentiles",
-        p10=prior.low / scale,
-        p50=prior.base / scale,
-        p90=prior.high / scale,
-        low=written.low,
-        high=written.high,
-        times_stated=written.times_stated,
-    )
+    p10, p50, p90 = (figure / scale for figure in (prior.low, prior.base, prior.high))
+    low, high, times = written.low, written.high, written.times_stated
+    return language.Percentiles(kind="percentiles", p10=p10, p50=p50, p90=p90, low=low, high=high, times_stated=times)
 
 
 def _empirical(study: language.Study, written: language.Empirical, where: KeyPath) -> language.Discrete:
@@ -360,9 +331,8 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
                     check_scenario(scenario)
             except ValidationError as error:
                 reason = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
-                message = (
-                    f"reaches {shown}, which {dotted(path)} does not allow: {reason.removeprefix('Value error, ')}"
-                )
+                reason = reason.removeprefix("Value error, ")
+                message = f"reaches {shown}, which {dotted(path)} does not allow: {reason}"
             except PlannerError as error:
                 message = f"reaches {shown}: {str(error).splitlines()[0]}"
             else:
@@ -437,10 +407,9 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     for number, entry in enumerate(study.correlations):
         where: KeyPath = ("correlations", number)
         unknown = [name for name in entry.between if name not in names]
-        problems += [
-            study.problem(where, f"{name!r} is not an input", nearest(name, names) or f"there are {choices(names)}")
-            for name in unknown
-        ]
+        for name in unknown:
+            hint = nearest(name, names) or f"there are {choices(names)}"
+            problems.append(study.problem(where, f"{name!r} is not an input", hint))
         if unknown:
             continue
         first, second = sorted(names.index(name) for name in entry.between)
@@ -454,16 +423,12 @@ def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
     raise_all(problems)
     if not distributions.is_valid(ranks):
         near = distributions.nearest_valid(ranks)
-        raise ScenarioError(
-            [
-                study.problem(
-                    ("correlations", number),
-                    f"{names[first]} and {names[second]} cannot have rank correlation {ranks[first, second]:g} "
-                    "with the others",
-                    f"the nearest valid matrix has {np.trunc(near[first, second] * 1000) / 1000:g}",
-                )
-                for (first, second), number in pairs.items()
-                if abs(near[first, second] - ranks[first, second]) > 2e-3
-            ]
-        )
+        for (first, second), number in pairs.items():
+            asked, valid = ranks[first, second], near[first, second]
+            if abs(valid - asked) > 2e-3:
+                both = f"{names[first]} and {names[second]}"
+                message = f"{both} cannot have rank correlation {asked:g} with the others"
+                hint = f"the nearest valid matrix has {np.trunc(valid * 1000) / 1000:g}"
+                problems.append(study.problem(("correlations", number), message, hint))
+        raise ScenarioError(problems)
     return distributions.factor(ranks)

@@ -12,7 +12,7 @@ from planner.plan.contradictions import hardly_meant
 from planner.scenario.study import Study, load_study
 from planner.studies.designs import MAX_DIMENSIONS, Design, MonteCarlo, Morris, OneAtATime, PointSet, Saltelli
 from planner.studies.inputs import Stated, UncertainInputs, far_ends, resolve_inputs, stated
-from planner.studies.replicate import HEADLINES, Output, Setup, headline_names, needed_by
+from planner.studies.replicate import HEADLINES, Output, Setup, needed_by, objective_names
 from planner.validation import choices, nearest
 from planner.version import code_sha256
 
@@ -36,9 +36,9 @@ class Prepared:
     """What is hardly meant: in the scenarios as stated, and at the ends of what is drawn."""
 
     @property
-    def headline(self) -> Output:
+    def objective(self) -> Output:
         """The output that decides."""
-        return HEADLINES[headline_names().index(self.study.headline)]
+        return HEADLINES[objective_names().index(self.study.objective)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,9 +53,9 @@ class Prepared:
         return 0 if name is None else self.names.index(name)
 
     @property
-    def promised(self) -> tuple[tuple[str, float], ...]:
-        """Name of each scenario, and the share of replications that is to keep its promise."""
-        return tuple((base.name, base.scenario.promise.in_replications) for base in self.scenarios)
+    def targeted(self) -> tuple[tuple[str, float], ...]:
+        """Name of each scenario, and the share of replications that is to meet its SLO target."""
+        return tuple((base.name, base.scenario.slo_target.confidence) for base in self.scenarios)
 
     @property
     def usual_replications(self) -> int:
@@ -66,24 +66,22 @@ class Prepared:
     def uneven(self, replications: int) -> str | None:
         """Return a hint where Sobol points are no whole net, whose mean has two to four times less variance."""
         per_scrambling, rest = divmod(replications, self.study.scramblings)
-        if (
-            self.study.sampling != "sobol"
-            or per_scrambling < _FEWEST_HINTED
-            or (rest == 0 and per_scrambling.bit_count() == 1)
-        ):
+        is_whole = rest == 0 and per_scrambling.bit_count() == 1
+        if self.study.sampling != "sobol" or per_scrambling < _FEWEST_HINTED or is_whole:
             return None
         better = self.study.scramblings << per_scrambling.bit_length()
         return f"hint: Sobol points come in powers of two: {better:,} replications tell more than their number suggests"
 
     def setup(self, design: Design) -> Setup:
         """Return what workers are sent."""
+        detailed, code = self.study.detailed_replications, code_sha256()
         return Setup(
             seed=self.seed,
             scenarios=self.scenarios,
             inputs=self.inputs,
             design=design,
-            detailed_rows=self.study.detailed_replications,
-            code=code_sha256(),
+            detailed_rows=detailed,
+            code=code,
         )
 
     def montecarlo(self) -> MonteCarlo:
@@ -96,11 +94,8 @@ class Prepared:
             return self.montecarlo()
         count = len(self.inputs)
         if self.inputs.mixing is not None and _DESIGNED[method]:
-            message = (
-                f"{_DESIGNED[method]} are defined for independent inputs; take --method importance, which reads a "
-                "finished study"
-            )
-            raise ScenarioError(self.study.problem(("correlations",), message))
+            words = "are defined for independent inputs; take --method importance, which reads a finished study"
+            raise ScenarioError(self.study.problem(("correlations",), f"{_DESIGNED[method]} {words}"))
         if not count:
             message = f"nothing is uncertain, so there is nothing for {method} to vary"
             raise ScenarioError(self.study.problem(("uncertain",), message))
@@ -119,14 +114,14 @@ class Prepared:
 def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Prepared:
     """Read and check a study; ``overrides`` are laid over every scenario, ``seed`` takes the place of the study's."""
     study, scenarios = load_study(path, tuple(overrides))
-    if study.headline not in headline_names():
-        hint = nearest(study.headline, headline_names()) or f"there are {choices(headline_names())}"
-        raise ScenarioError(study.problem(("headline",), f"unknown output {study.headline!r}", hint))
-    if key := needed_by(study.headline):
+    if study.objective not in objective_names():
+        hint = nearest(study.objective, objective_names()) or f"there are {choices(objective_names())}"
+        raise ScenarioError(study.problem(("objective",), f"unknown output {study.objective!r}", hint))
+    if key := needed_by(study.objective):
         without = [name for name, scenario in scenarios.items() if getattr(scenario.finance, key) is None]
         if without:
-            message = f"{study.headline} has no meaning in {', '.join(without)}: finance.{key} is not stated"
-            raise ScenarioError(study.problem(("headline",), message, f"state finance.{key}, or another headline"))
+            message = f"{study.objective} has no meaning in {', '.join(without)}: finance.{key} is not stated"
+            raise ScenarioError(study.problem(("objective",), message, f"state finance.{key}, or another headline"))
     bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
     warnings: list[str] = []
     problems: list[Problem] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,6 @@ from planner.run.measure_names import DEFINITIONS, FLEET, HIGHER_IS_BETTER, MEAS
 from planner.run.measures import measures, observed, revenue_usd, series_of, service
 from planner.run.simulate import RunResult, simulate_plan
 from planner.scenario.actuals import Seen
-from planner.scenario.scenario import Scenario
 from planner.studies.designs import Design
 from planner.studies.inputs import Stated, UncertainInputs, changed
 from planner.units import decimals_of, unit_of
@@ -29,33 +29,25 @@ NOT_RUN = "not run: "
 it again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(NamedTuple):
     """One figure of a run."""
 
     name: str
     unit: str
     description: str
     lower_is_better: bool
-    decimals: int = 6
+    decimals: int
 
 
 def _output(name: str) -> Output:
     """Return a registered figure as a study keeps it."""
-    unit = unit_of(name) or ""
-    return Output(
-        name=name,
-        unit=unit,
-        description=DEFINITIONS[name],
-        lower_is_better=name not in HIGHER_IS_BETTER,
-        decimals=decimals_of(name),
-    )
+    return Output(name, unit_of(name) or "", DEFINITIONS[name], name not in HIGHER_IS_BETTER, decimals_of(name))
 
 
 _FIRST = """
 cost_per_million_tokens_usd cost_per_million_output_tokens_usd levelised_cost_per_million_tokens_usd cost_usd tco_usd
-capex_usd cash_usd npv_usd served_tokens shed_fraction slo_attainment_fraction worst_in_time_fraction
-promise_shortfall_fraction promise_kept_months utilisation_fraction availability_fraction energy_kwh
+capex_usd cash_usd npv_usd served_tokens shed_fraction slo_attainment_fraction slo_attainment_lowest_fraction
+slo_shortfall_fraction slo_met_months utilisation_fraction availability_fraction energy_kwh
 """
 HEADLINES = tuple(_output(name) for name in dict.fromkeys([*_FIRST.split(), *(measure.name for measure in MEASURES)]))
 """Figures over the whole horizon, in column order: how a plan serves, and every measure."""
@@ -68,7 +60,7 @@ MONTHLY = (
 """Figures by month, in column order."""
 
 
-def headline_names() -> tuple[str, ...]:
+def objective_names() -> tuple[str, ...]:
     """Return the names of the headline figures."""
     return tuple(output.name for output in HEADLINES)
 
@@ -165,8 +157,14 @@ class Replicator:
                     figures[row, which] = headlines(result)
                     if kept:
                         monthly[row, which] = monthly_series(result, kept)
+                except ValidationError as error:
+                    said = error.errors(include_url=False)[0]
+                    message = f"{'.'.join(map(str, said['loc']))}: {said['msg']}"
+                    errors.append((first + row, which, printable(message)))
                 except Exception as error:
-                    errors.append((first + row, which, _message(error)))
+                    begin = NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
+                    message = f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                    errors.append((first + row, which, printable(message)))
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))
 
     def values(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64]]:
@@ -179,32 +177,19 @@ class Replicator:
 
     def simulate(self, which: int, values: Floats, chance: int) -> RunResult:
         """Run one scenario with one set of inputs and one chance."""
-        scenario, factors = self.scenario(which, values)
+        scenario, factors = changed(self.setup.scenarios[which], which, self.setup.inputs, values)
         if self._reuse[which] is None:
             self._reuse[which] = Reuse(self.setup.scenarios[which].scenario)
             build_plan(self.setup.scenarios[which].scenario, self._reuse[which])  # spaces the tables, always alike
         plan = build_plan(scenario, self._reuse[which], factors)
         return simulate_plan(scenario, plan, self.setup.seed, chance)
 
-    def scenario(self, which: int, values: Floats) -> tuple[Scenario, dict[tuple[str, str, str], float]]:
-        """Return one scenario with a set of inputs."""
-        return changed(self.setup.scenarios[which], which, self.setup.inputs, values)
-
-
-def _message(error: Exception) -> str:
-    """Return one line about a failure."""
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-    begin = NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
-    return printable(f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-
 
 def headlines(result: RunResult) -> Floats:
     """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning."""
     tokens = float(series_of(result).tokens.sum())
     figures = {**measures(result), **service(result), "served_tokens": tokens}
-    values = [figures[name] for name in headline_names()]
+    values = [figures[name] for name in objective_names()]
     return np.array([np.nan if value is None else value for value in values])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from planner.errors import ScenarioError
 from planner.parallel import cores
 from planner.studies.decision import IntervalEstimate, mean_estimate, percentile_estimate, standings
 from planner.studies.engines import LOCAL_DASK, run_batches
-from planner.studies.replicate import headline_names
+from planner.studies.replicate import objective_names
 from planner.studies.store import Store
 
 EVALUATIONS_PER_BATCH = 16
@@ -26,8 +27,7 @@ _LOOK_AGAIN = 0.05
 _WRITTEN = re.compile(r"(?:(mean|best|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+)\s*(%?)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workforce:
+class Workforce(NamedTuple):
     """Who runs a study."""
 
     workers: int = 1
@@ -41,8 +41,7 @@ def workforce(workers: int | None, scheduler: str | None) -> Workforce:
     return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
-@dataclass(frozen=True, slots=True)
-class Until:
+class Until(NamedTuple):
     """How narrow the 95% interval of which figure is to be for a study to end early."""
 
     share: float
@@ -62,11 +61,6 @@ class Until:
             raise ScenarioError(f"--until takes a share such as 0.5%, p90=2% or best=1%, not {text!r}")
         return cls(share, written[1] or "mean")
 
-    @property
-    def percentile(self) -> float | None:
-        """Return the percentile asked for, None of another figure."""
-        return float(self.figure[1:]) if self.figure.startswith("p") else None
-
     def words(self) -> str:
         """Return the figure's name in a sentence."""
         return {"mean": "the mean", "best": "P(best)"}.get(self.figure, self.figure.upper())
@@ -81,37 +75,33 @@ class Goal:
     """How far a study is to run."""
 
     rows: int
-    headline: str
+    objective: str
     scramblings: int = 1
     until: Until | None = None
     """When the study may end early; None: run all rows."""
-    promised: tuple[tuple[str, float], ...] = ()
-    """Each scenario's name and the share of replications that is to keep its promise: whom P(best) counts among."""
+    targeted: tuple[tuple[str, float], ...] = ()
+    """Each scenario's name and the share of replications that is to meet its SLO target: whom P(best) counts among."""
     lower_is_better: bool = True
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the headlines that the looks read."""
         if self.until is not None and self.until.figure == "best":
-            return (self.headline, "promise_shortfall_fraction", "promise_kept_months")
-        return (self.headline,)
+            return (self.objective, "slo_shortfall_fraction", "slo_met_months")
+        return (self.objective,)
 
     def estimate(self, columns: Sequence[Floats]) -> IntervalEstimate:
         """Return the figure that decides, and its interval, from the headlines that ``columns`` names."""
         if self.until is None or self.until.figure == "mean":
             return mean_estimate(columns[0][0], self.scramblings)
-        if (percentile := self.until.percentile) is not None:
-            return percentile_estimate(columns[0][0], self.scramblings, percentile)
-        headline, shortfalls, months = columns
-        judged = standings(
-            headline, shortfalls, months, self.promised, self.scramblings, lower_is_better=self.lower_is_better
-        )
-        known = [one.best_fraction for one in judged if one.keeps_promise]
+        if self.until.figure != "best":
+            return percentile_estimate(columns[0][0], self.scramblings, float(self.until.figure.removeprefix("p")))
+        judged = standings(columns, self.targeted, self.scramblings, lower_is_better=self.lower_is_better)
+        known = [one.best_fraction for one in judged if one.meets_slo]
         return max(known, key=lambda reached: reached.value, default=IntervalEstimate(value=np.nan, half_width=np.nan))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(NamedTuple):
     """How far a study is."""
 
     done: int
@@ -134,7 +124,7 @@ class _Looks:
     def __init__(self, goal: Goal, batch: int) -> None:
         self.goal, self.batch = goal, batch
         # Only P(best) looks at more than the first scenario.
-        self.scenarios = slice(0, len(goal.promised) if len(goal.columns) > 1 else 1)
+        self.scenarios = slice(0, len(goal.targeted) if len(goal.columns) > 1 else 1)
         self.values = np.full((-(-goal.rows // batch) * batch, len(goal.columns), self.scenarios.stop), np.nan)
         self.known = np.zeros(len(self.values) // batch, dtype=bool)
         """By batch."""
@@ -175,7 +165,7 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
         looks.add(table.column("replication")[0].as_py(), np.stack(stored, axis=1))
     missing = [(int(number) * batch, (int(number) + 1) * batch) for number in np.flatnonzero(~looks.known)]
     done, end = len(looks.values) - len(missing) * batch, looks.end()
-    places = [headline_names().index(name) for name in goal.columns]
+    places = [objective_names().index(name) for name in goal.columns]
     results = run_batches(store.setup, missing, force.workers, force.scheduler)
     try:
         while end is None and (part := next(results, None)) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +33,7 @@ class Driver(NamedTuple):
     high: float = float("nan")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Importance:
+class Importance(NamedTuple):
     """How much one output follows one input."""
 
     conditional_low: float
@@ -60,19 +58,40 @@ class Importance:
 
 
 def importance(values: Floats, output: Floats, inputs: int = 1) -> Importance:
-    """Measure how one output follows one of some inputs; both of shape (rows,), without NaN."""
+    """Measure how one output follows one of some inputs; both of shape (rows,), without NaN.
+
+    What ε² of idle inputs stays below is a point of F with k − 1 and n − k degrees of freedom. With
+    F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k), normal outputs taken for granted.
+    The largest of m inputs stays below the point of 1 − 0.01 / m in 99 of 100 studies or more (Bonferroni).
+    """
+    from scipy.special import fdtri  # noqa: PLC0415 - only where a study asks for it
+
     bins = bin_of(values)
     means = np.array([output[bins == which].mean() for which in range(bins.max() + 1)])
     counts = np.bincount(bins)
-    distances = np.array([_distance(output, output[bins == which]) for which in range(len(counts))])
+    # Kolmogorov and Smirnov's distance of each bin's distribution from that of all rows.
+    grid = np.sort(output)
+    of_whole = np.searchsorted(grid, grid, side="right") / len(output)
+    parts = (np.searchsorted(np.sort(output[bins == which]), grid, side="right") for which in range(len(counts)))
+    distances = [float(np.abs(of_whole - below / count).max()) for below, count in zip(parts, counts, strict=True)]
+    # ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935).
+    total, left, share = float(((output - output.mean()) ** 2).sum()), len(output) - len(means), 0.0
+    variance_noise, apart = 1.0, len(means) - 1
+    if apart > 0 and left > 0:
+        idle = float(fdtri(apart, left, 1.0 - 0.01 / inputs))
+        variance_noise = (idle - 1.0) * apart / (idle * apart + left)
+    if total > 0.0 and left > 0:
+        between = float((counts * (means - output.mean()) ** 2).sum())
+        within = (total - between) / left
+        share = float(np.clip((between - apart * within) / total, 0.0, 1.0))
     # Kolmogorov's 95% point for a bin of n of N rows: 1.358 √(1/n − 1/N), the bin being part of the whole.
     noise = 1.358 * np.sqrt(np.maximum(1.0 / np.median(counts) - 1.0 / len(output), 0.0))
     return Importance(
         conditional_low=float(means.min()),
         conditional_high=float(means.max()),
         rank_correlation=spearman(values, output),
-        variance_share=_variance_share(output, means, counts),
-        variance_noise=_variance_noise(len(output), len(means), inputs),
+        variance_share=share,
+        variance_noise=variance_noise,
         pawn=float(np.median(distances)),
         pawn_noise=float(noise),
     )
@@ -103,39 +122,6 @@ def ranks(values: Floats) -> Floats:
     return np.asarray(((last - counts) + (last - 1))[place] / 2.0, dtype=np.float64)
 
 
-def _variance_share(output: Floats, means: Floats, counts: Integers) -> float:
-    """Return ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935)."""
-    total = float(((output - output.mean()) ** 2).sum())
-    if total <= 0.0 or len(output) <= len(means):
-        return 0.0
-    between = float((counts * (means - output.mean()) ** 2).sum())
-    within = (total - between) / (len(output) - len(means))
-    return float(np.clip((between - (len(means) - 1) * within) / total, 0.0, 1.0))
-
-
-def _variance_noise(rows: int, bins: int, inputs: int) -> float:
-    """Return what ε² of idle inputs stays below: a point of F with k − 1 and n − k degrees of freedom.
-
-    With F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k), normal outputs taken for
-    granted. The largest of m inputs stays below the point of 1 − 0.01 / m in 99 of 100 studies or more (Bonferroni).
-    """
-    from scipy.special import fdtri  # noqa: PLC0415 - only where a study asks for it
-
-    between, within = bins - 1, rows - bins
-    if between < 1 or within < 1:
-        return 1.0
-    ratio = float(fdtri(between, within, 1.0 - 0.01 / inputs))
-    return (ratio - 1.0) * between / (ratio * between + within)
-
-
-def _distance(overall: Floats, part: Floats) -> float:
-    """Return the Kolmogorov–Smirnov distance between a part of the rows and all of them."""
-    grid = np.sort(overall)
-    of_whole = np.searchsorted(grid, grid, side="right") / len(overall)
-    of_part = np.searchsorted(np.sort(part), grid, side="right") / len(part)
-    return float(np.abs(of_whole - of_part).max())
-
-
 def flip(values: Floats, difference: Floats) -> float | None:
     """Return the input at which the mean of a difference changes sign; None where it does not within the input's range.
 
@@ -161,13 +147,13 @@ def flip(values: Floats, difference: Floats) -> float | None:
     return None
 
 
-def followed(names: tuple[str, ...], headline: Floats) -> list[tuple[str, str, Floats]]:
+def followed(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, Floats]]:
     """Return what is explained of a headline: that of each scenario, and the first scenario's less each other's.
 
     The headline has shape (rows, scenarios); each part has the scenario's name, the other's or none, and the figures.
     """
-    alone = [(name, "", headline[:, which]) for which, name in enumerate(names)]
-    return alone + [(names[0], names[k], headline[:, 0] - headline[:, k]) for k in range(1, len(names))]
+    alone = [(name, "", objective[:, which]) for which, name in enumerate(names)]
+    return alone + [(names[0], names[k], objective[:, 0] - objective[:, k]) for k in range(1, len(names))]
 
 
 def given_data(scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int) -> Iterator[Driver]:
@@ -223,8 +209,8 @@ def screening(design: Morris, output: Floats) -> list[Measures]:
     effects = np.full((count, design.inputs), np.nan)
     for which in range(count):
         trajectory = output[which * design.period : (which + 1) * design.period]
-        levels = design.trajectory(which)
-        for step, moved in enumerate(design.order(which)):
+        order, levels = design.trajectory(which)
+        for step, moved in enumerate(order):
             direction = np.sign(levels[step + 1, moved] - levels[step, moved])
             # A step is two of the three intervals from P10 to P90.
             effects[which, moved] = direction * (trajectory[step + 1] - trajectory[step]) * 1.5
@@ -249,15 +235,12 @@ def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
     parts = [table[which::scramblings] for which in range(scramblings)]
     by_scrambling = np.array([_indices(part) for part in parts if len(part)])
     pooled = _indices(table)
-    return [
-        {
-            name: IntervalEstimate(
-                value=float(pooled[kind, place]), half_width=half_width(by_scrambling[:, kind, place])
-            )
-            for kind, name in enumerate(("first_order", "total"))
-        }
-        for place in range(design.inputs + 1)
-    ]
+    results: list[Measures] = []
+    for place in range(design.inputs + 1):
+        both = zip(pooled[:, place], by_scrambling[:, :, place].T, strict=True)
+        first, total = (IntervalEstimate(value=float(value), half_width=half_width(parts)) for value, parts in both)
+        results.append({"first_order": first, "total": total})
+    return results
 
 
 def _indices(table: Floats) -> Floats:
@@ -275,9 +258,9 @@ def _indices(table: Floats) -> Floats:
     return np.stack([first, total])
 
 
-def measures(prepared: Prepared, design: OneAtATime | Morris | Saltelli, headline: Floats) -> Iterator[Driver]:
+def measures(prepared: Prepared, design: OneAtATime | Morris | Saltelli, objective: Floats) -> Iterator[Driver]:
     """Yield a design's measures of each scenario's headline, and of the first's less each other's."""
-    for scenario, against, output in followed(prepared.names, headline):
+    for scenario, against, output in followed(prepared.names, objective):
         match design:
             case OneAtATime():
                 measured = tornado(design, output)
@@ -285,8 +268,7 @@ def measures(prepared: Prepared, design: OneAtATime | Morris | Saltelli, headlin
                 measured = screening(design, output)
             case Saltelli():
                 measured = sobol_indices(design, output)
-        for name, by_measure in zip(
-            (*prepared.inputs.names, CHANCE), measured, strict=False
-        ):  # Sobol's alone have chance
+        names = (*prepared.inputs.names, CHANCE)  # Sobol's alone have chance
+        for name, by_measure in zip(names, measured, strict=False):
             for measure, figure in by_measure.items():
                 yield Driver(scenario, against, design.name, name, measure, figure.value, figure.low, figure.high)

@@ -19,7 +19,7 @@ import io
 import itertools
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from planner.studies.work import Identity, Work, digest_of, inputs_identity, pla
 
 SINGLE = "replications.parquet"
 FURTHER = "replications_further.parquet"
-_TOLD_APART = {"description", "headline", "scenarios", "detailed_replications"}
+_TOLD_APART = {"description", "objective", "scenarios", "detailed_replications"}
 """Keys of a study that do not decide its rows, or that stand beside its hash."""
 SHARD_ROWS = 512
 """Replications that fill a shard; eight times as many where they have no months."""
@@ -130,7 +130,7 @@ class Joined:
         """Point at the files."""
         self.paths, self.setup = paths, setup
         self.scenarios = len(setup.scenarios)
-        rows = [int(pq.read_metadata(path).num_rows) // self.scenarios for path in paths]
+        rows = [int(pq.read_metadata(path).num_rows) // self.scenarios for path in paths] or [0]
         self.rows, self.detailed = sum(rows), rows[0]
         """Replications, and those that have months, the first ones."""
 
@@ -183,20 +183,6 @@ class Joined:
                 yield table.slice(first, rows)
 
 
-def write_joined(path: Path, setup: Setup, tables: Iterable[pa.Table], *, detailed: bool) -> None:
-    """Write tables in the order of their rows as one file, in row groups of a fixed size."""
-    schema, size = schema_of(setup, detailed=detailed), _ROW_GROUP if detailed else _FURTHER_GROUP
-    with pq.ParquetWriter(path, schema, **_WRITING) as writer:
-        held = schema.empty_table()
-        for table in tables:
-            held = pa.concat_tables([held, table])
-            while len(held) >= size:
-                writer.write_table(held.slice(0, size).combine_chunks(), row_group_size=size)
-                held = held.slice(size)
-        if len(held):
-            writer.write_table(held.combine_chunks(), row_group_size=size)
-
-
 class Store(Work):
     """The folder of one study."""
 
@@ -206,48 +192,39 @@ class Store(Work):
         self.setup = setup
         self.batch: int = who["batch"]
         self._digest = digest_of(who)
-        self._joined: Joined | None = None
-        """All rows, once they are joined or where they were before; None while there are shards alone."""
+        self.joined = Joined((), setup)
+        """All rows, once they are joined or where they were before; none while there are shards alone."""
         self._homes: dict[int, Path] = {}
         """The file that holds each batch, by its number; of joined rows the first of their files."""
         self._waiting: list[Rows] = []
         self._opened_s = self._written_s = time.monotonic()
-        self._staged: Staged | None = None
-        self._read = functools.lru_cache(maxsize=_TABLES_KEPT)(self._checked_shard)
-
-    @property
-    def joined(self) -> Joined:
-        """All rows of a finished study."""
-        assert self._joined is not None
-        return self._joined
-
-    @property
-    def staged(self) -> Staged:
+        self.staged: Staged
         """The folder in the making, once rows are joined."""
-        assert self._staged is not None
-        return self._staged
+        self._read = functools.lru_cache(maxsize=_TABLES_KEPT)(self._checked_shard)
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Prepare the folder: new, continued, or cleared of an earlier study."""
         super().open(resume=resume, restart=restart)
-        if resume:
-            if self.finished_identity() == self.identity:
-                self._take_in_joined()
-            for path in sorted(self.shards.glob("*.parquet")):
-                self._take_in_shard(path)
-
-    def _take_in_joined(self) -> None:
-        """Take in the rows of a finished study that is this one, up to a file whose hash is not the manifest's."""
-        intact, damaged = self._finished_files()
-        if damaged is not None:
-            self.notes.append(f"{damaged} is damaged; its replications are run again")
-        if intact:
-            self._joined = Joined(intact, self.setup)
-            batches = self._joined.rows // self.batch  # a last batch that was cut short is run again
-            self._homes = dict.fromkeys(range(batches), intact[0])
-            for row, _, message in self._joined.errors(batches * self.batch):
+        if resume and self.finished_identity() == self.identity:
+            intact, damaged = self._finished_files()
+            if damaged is not None:
+                self.notes.append(f"{damaged} is damaged; its replications are run again")
+            self.joined = Joined(intact, self.setup)
+            batches = self.joined.rows // self.batch  # a last batch that was cut short is run again
+            self._homes = dict.fromkeys(range(batches), intact[0]) if intact else {}
+            for row, _, message in self.joined.errors(batches * self.batch):
                 if message.startswith(NOT_RUN):
                     self._homes.pop(row // self.batch, None)
+        for path in sorted(self.shards.glob("*.parquet")) if resume else ():
+            try:
+                table = self._read(path, ("replication", "error"))
+            except ValueError as error:
+                path.replace(path.with_name(f"{path.name}.bad"))
+                self.notes.append(f"{path} {error}; it is set aside, and its replications are run again")
+                continue
+            said = zip(table.column("replication").to_pylist(), table.column("error").to_pylist(), strict=True)
+            again = {row // self.batch for row, message in said if (message or "").startswith(NOT_RUN)}
+            self._homes |= dict.fromkeys((n for n in self._numbers_in(table).tolist() if n not in again), path)
 
     def _finished_files(self) -> tuple[list[Path], Path | None]:
         """Return the files of a finished study up to the first whose hash is not the manifest's, and that one."""
@@ -262,21 +239,6 @@ class Store(Work):
                 return intact, path
             intact.append(path)
         return intact, None
-
-    def _take_in_shard(self, path: Path) -> None:
-        """Take in a shard's batches, or set it aside."""
-        try:
-            table = self._read(path, ("replication", "error"))
-        except ValueError as error:
-            path.replace(path.with_name(f"{path.name}.bad"))
-            self.notes.append(f"{path} {error}; it is set aside, and its replications are run again")
-            return
-        rows, errors = table.column("replication"), table.column("error")
-        failed = np.flatnonzero(errors.is_valid().to_numpy()).tolist()
-        again = {rows[at].as_py() // self.batch for at in failed if errors[at].as_py().startswith(NOT_RUN)}
-        self._homes |= dict.fromkeys(
-            (number for number in self._numbers_in(table).tolist() if number not in again), path
-        )
 
     def _numbers_in(self, shard: pa.Table) -> NDArray[np.int64]:
         """Return the numbers of a shard's batches, in order."""
@@ -320,14 +282,14 @@ class Store(Work):
         if damaged is not None:
             hint = "run planner montecarlo with --resume, which mends it"
             raise ScenarioError(Problem(file=str(damaged), message="has changed since planner wrote it", hint=hint))
-        self._joined = Joined(intact, self.setup)
-        return self._joined.rows
+        self.joined = Joined(intact, self.setup)
+        return self.joined.rows
 
     def check_extends(self, rows: int) -> None:
         """Refuse to leave a finished study with fewer replications than it has."""
-        if (held := 0 if self._joined is None else self._joined.rows) > rows:
+        if self.joined.rows > rows:
             self.close()
-            message = f"holds {held:,} finished replications, more than the {rows:,} asked for"
+            message = f"holds {self.joined.rows:,} finished replications, more than the {rows:,} asked for"
             hint = "ask for more, or leave out --resume to begin anew"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
@@ -357,30 +319,22 @@ class Store(Work):
     def flush(self) -> None:
         """Write what waits as a shard, or as two where some of it has months; once this returns it is on the disk."""
         waiting, self._waiting = sorted(self._waiting, key=lambda rows: rows.first), []
-        for detailed in (True, False):
-            batches = [rows for rows in waiting if self.setup.is_detailed(rows.first) == detailed]
-            if batches:
-                try:
-                    path = self._write_shard(batches)
-                except OSError as error:
-                    raise self.unwritable(error) from None
-                self._homes |= dict.fromkeys((rows.first // self.batch for rows in batches), path)
-                self._written_s = time.monotonic()
-
-    def _write_shard(self, batches: Sequence[Rows]) -> Path:
-        """Write finished batches, in order of their rows, as one shard; return it when it is on the disk."""
-        content = io.BytesIO()
-        table = table_of(self.setup, batches).replace_schema_metadata({"study": self._digest})
-        pq.write_table(table, content, **_WRITING)
-        path = self.shards / f"{batches[0].first:08d}-{_shard_sum(content.getvalue())}.parquet"
-        part = path.with_name(f".{path.name}.part")
-        try:
-            write_synced(part, content.getvalue())
-            part.replace(path)
-            sync(self.shards)
-        finally:
-            part.unlink(missing_ok=True)
-        return path
+        for _, alike in itertools.groupby(waiting, key=lambda rows: self.setup.is_detailed(rows.first)):
+            batches, content = list(alike), io.BytesIO()
+            table = table_of(self.setup, batches).replace_schema_metadata({"study": self._digest})
+            pq.write_table(table, content, **_WRITING)
+            path = self.shards / f"{batches[0].first:08d}-{_shard_sum(content.getvalue())}.parquet"
+            part = path.with_name(f".{path.name}.part")
+            try:
+                write_synced(part, content.getvalue())
+                part.replace(path)
+                sync(self.shards)
+            except OSError as error:
+                raise self.unwritable(error) from None
+            finally:
+                part.unlink(missing_ok=True)
+            self._homes |= dict.fromkeys((rows.first // self.batch for rows in batches), path)
+            self._written_s = time.monotonic()
 
     def tables(self, first: int, last: int, columns: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
         """Yield what is stored of a range of rows in order, as much at a time as follows each other in one file.
@@ -394,8 +348,8 @@ class Store(Work):
         for (path, _), run in runs:
             numbers = [number for _, number in run]
             low, high = max(first, numbers[0] * batch), min(last, (numbers[-1] + 1) * batch)
-            if self._joined is not None and path == self._joined.paths[0]:
-                yield from self._joined.tables(low, high, columns)
+            if path in self.joined.paths:
+                yield from self.joined.tables(low, high, columns)
                 continue
             try:
                 table = self._read(path, columns)
@@ -412,15 +366,24 @@ class Store(Work):
         ranges = {SINGLE: (0, detailed), FURTHER: (detailed, rows)}
         written = [name for name, (first, last) in ranges.items() if name == SINGLE or first < last]
         try:
-            self._staged = Staged(self.folder)
+            self.staged = Staged(self.folder)
             for name in written:
-                tables = self.tables(*ranges[name])
-                write_joined(self._staged.path / name, self.setup, tables, detailed=name == SINGLE)
-                self._staged.add(name)
+                schema = schema_of(self.setup, detailed=name == SINGLE)
+                size = _ROW_GROUP if name == SINGLE else _FURTHER_GROUP
+                with pq.ParquetWriter(self.staged.path / name, schema, **_WRITING) as writer:
+                    held = schema.empty_table()
+                    for table in self.tables(*ranges[name]):
+                        held = pa.concat_tables([held, table])
+                        while len(held) >= size:
+                            writer.write_table(held.slice(0, size).combine_chunks(), row_group_size=size)
+                            held = held.slice(size)
+                    if len(held):
+                        writer.write_table(held.combine_chunks(), row_group_size=size)
+                self.staged.add(name)
         except OSError as error:
             self.discard()
             raise self.unwritable(error) from None
-        self._joined = Joined([self._staged.path / name for name in written], self.setup)
+        self.joined = Joined([self.staged.path / name for name in written], self.setup)
         self._homes.clear()
         self._read.cache_clear()
 
@@ -431,13 +394,13 @@ class Store(Work):
             self.staged.commit(manifest)
         except OSError as error:
             raise self.unwritable(error) from None
-        self._joined = Joined([self.folder / path.name for path in self.joined.paths], self.setup)
+        self.joined = Joined([self.folder / path.name for path in self.joined.paths], self.setup)
         self.close()
 
     def discard(self) -> None:
         """Give up a folder in the making; the shards stay."""
-        if self._staged is not None:
-            self._staged.discard()
+        if hasattr(self, "staged"):
+            self.staged.discard()
 
 
 def _shard_sum(content: bytes) -> str:

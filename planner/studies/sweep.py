@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
 import itertools
 import json
 import math
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import NamedTuple
 
 from planner.errors import Problem, ScenarioError, raise_all, refuse
 from planner.plan.build import build_plan
@@ -34,8 +35,7 @@ MOST_VALUES = 10_000_000
 FORM = "path=start:stop:step or path=a,b,c"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepAxis:
+class SweepAxis(NamedTuple):
     """One key and the values it takes."""
 
     path: str
@@ -66,8 +66,26 @@ def parse_axis(text: str) -> SweepAxis:
     if not equals or not path or not values.strip():
         raise _refused(text, f"is not of the form {FORM}")
     if values.count(":") == 2 and not values.strip().startswith(("[", "{", '"', "'")):
-        return SweepAxis(path=path, values=_range(text, values.split(":")))
-    listed = tuple(part.strip() for part in _split(values))
+        try:
+            start, stop, step = (Decimal(bound.strip()) for bound in values.split(":"))
+        except InvalidOperation:
+            raise _refused(text, "has a range whose start, stop and step are not all numbers") from None
+        if not all(number.is_finite() for number in (start, stop, step)):
+            raise _refused(text, "has a range that is not finite")
+        if step == 0 or (stop - start) * step < 0:
+            raise _refused(text, "has a range whose step never reaches its stop")
+        count = int((stop - start) / step) + 1  # in exact decimals
+        if count > MOST_VALUES:
+            raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
+        return SweepAxis(path=path, values=tuple(f"{start + step * k:f}" for k in range(count)))
+    parts, depth = [""], 0
+    for sign in values:  # split at commas that are outside brackets
+        depth += (sign in "[{") - (sign in "]}")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    listed = tuple(part.strip() for part in parts)
     if not all(listed):
         raise _refused(text, "has an empty value")
     if len(set(listed)) != len(listed):
@@ -77,34 +95,6 @@ def parse_axis(text: str) -> SweepAxis:
 
 def _refused(text: str, message: str) -> ScenarioError:
     return ScenarioError(Problem(message=f"--vary {text!r} {message}", hint="for example clusters.h200.nodes=0:128:16"))
-
-
-def _split(values: str) -> list[str]:
-    """Split at commas that are outside brackets."""
-    parts, depth = [""], 0
-    for sign in values:
-        depth += (sign in "[{") - (sign in "]}")
-        if sign == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return parts
-
-
-def _range(text: str, bounds: Sequence[str]) -> tuple[str, ...]:
-    """Return start, start + step and so on up to the stop, in exact decimals."""
-    try:
-        start, stop, step = (Decimal(bound.strip()) for bound in bounds)
-    except InvalidOperation:
-        raise _refused(text, "has a range whose start, stop and step are not all numbers") from None
-    if not all(number.is_finite() for number in (start, stop, step)):
-        raise _refused(text, "has a range that is not finite")
-    if step == 0 or (stop - start) * step < 0:
-        raise _refused(text, "has a range whose step never reaches its stop")
-    count = int((stop - start) / step) + 1
-    if count > MOST_VALUES:
-        raise _refused(text, f"has {count:,} values; a sweep of that many points would not end")
-    return tuple(f"{start + step * k:f}" for k in range(count))
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
@@ -156,8 +146,7 @@ def check_values(scenario: Source, axes: Sequence[SweepAxis]) -> None:
     """Refuse a key that does not exist or a value it cannot have, before any run."""
     problems: list[Problem] = []
     for axis in axes:
-        ends = dict.fromkeys((axis.values[0], axis.values[-1], *axis.values[1 : 1 + 50]))
-        for value in ends:
+        for value in dict.fromkeys((axis.values[0], axis.values[-1], *axis.values[1 : 1 + 50])):
             try:
                 load_scenario(scenario, [f"{axis.path}={value}"])
             except ScenarioError as error:
@@ -192,36 +181,26 @@ def sweep(
     known = {} if work is None else dict(work.kept)
     combinations = list(itertools.product(*(axis.values for axis in axes)))
     missing = [values for values in combinations if values not in known]
-    make = functools.partial(_Grid, axes=tuple(axes), seed=seed)
-    crew = Crew(make, base, min(workers, max(len(missing), 1)))
-    try:
-        for point in crew.map(_Grid.point, [(values,) for values in missing]):
+    given = (base, tuple(axes), seed)
+    with contextlib.closing(Crew(tuple, given, min(workers, max(len(missing), 1)))) as crew:
+        for point in crew.map(_point, [(values,) for values in missing]):
             progress(len(known))
             known[point.values] = point
             if work is not None:
                 work.add(point)
-    finally:
-        crew.close()
     return tuple(known[values] for values in combinations)
 
 
-@dataclass(frozen=True, slots=True)
-class _Grid:
-    """What all points of a sweep share."""
-
-    base: Scenario
-    axes: tuple[SweepAxis, ...]
-    seed: int | None
-
-    def point(self, values: tuple[str, ...]) -> SweepPoint:
-        """Run one combination."""
-        try:
-            loaded, plan = _plan(self.base, self.axes, values)
-            result = simulate_plan(loaded, plan, plan.seed if self.seed is None else self.seed)
-        except ScenarioError as error:
-            return SweepPoint(values=values, figures=None, problem=str(error).splitlines()[0])
-        warnings = tuple(hardly_meant(loaded, plan))
-        return SweepPoint(values=values, figures=figures_of(result), problem="", warnings=warnings)
+def _point(grid: tuple[Scenario, tuple[SweepAxis, ...], int | None], values: tuple[str, ...]) -> SweepPoint:
+    """Run one combination of a grid: the scenario, its axes and the seed."""
+    base, axes, seed = grid
+    try:
+        loaded, plan = _plan(base, axes, values)
+        result = simulate_plan(loaded, plan, plan.seed if seed is None else seed)
+    except ScenarioError as error:
+        return SweepPoint(values=values, figures=None, problem=str(error).splitlines()[0])
+    warnings = tuple(hardly_meant(loaded, plan))
+    return SweepPoint(values=values, figures=figures_of(result), problem="", warnings=warnings)
 
 
 class SweepWork(LinesWork):
@@ -245,10 +224,8 @@ class SweepWork(LinesWork):
         """Lock the folder, and take in the points of a sweep that was stopped."""
         super().open(resume=resume, restart=restart)
         for line in self.lines:
-            point = SweepPoint(**line)
-            self.kept[tuple(point.values)] = dataclasses.replace(
-                point, values=tuple(point.values), warnings=tuple(point.warnings)
-            )
+            lists = {name: tuple(line[name]) for name in ("values", "warnings")}
+            self.kept[lists["values"]] = SweepPoint(**line | lists)
 
     def add(self, point: SweepPoint) -> None:
         """Keep a point."""

@@ -112,11 +112,6 @@ class Work:
 
     def open(self, *, resume: bool, restart: bool) -> None:
         """Lock the folder and prepare it: new, continued, or with unfinished work thrown away."""
-        # Before shards had checksums, the owner's file lay in the folder itself.
-        if files.read_json(self.folder / files.OWNER).get("product") == files.PRODUCT:
-            message = f"holds a {self.kind} in the format of another version of planner, which this one cannot continue"
-            hint = "choose another --out, or delete the folder"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
         files.check_target(self.folder, work=True)
         self._lock = files.FolderLock(self.folder)
         try:
@@ -124,7 +119,24 @@ class Work:
                 self.notes.append(self._lock.taken_from)
             files.clear_up(self.folder)
             files.check_target(self.folder, work=True)
-            self._prepare(resume=resume, restart=restart)
+            owner = files.read_json(self.shards / files.OWNER)
+            begun = owner.get("identity")
+            if resume:
+                before = begun if begun is not None else self.finished_identity()
+                if before is not None:
+                    self.check_same(before, "run it without --resume")
+            elif begun is not None and not restart and any(path.name != files.OWNER for path in self.shards.iterdir()):
+                message = f"holds an unfinished {owner.get('kind', self.kind)}"
+                hint = "continue it with --resume, or begin anew with --restart"
+                raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
+            else:
+                self.clear()
+            try:
+                self.shards.mkdir(parents=True, exist_ok=True)
+                mine = {"product": files.PRODUCT, "kind": self.kind, "identity": self.identity}
+                files.replace_synced(self.shards / files.OWNER, files.json_text(mine).encode())
+            except OSError as error:
+                raise files.unwritable(self.folder, error) from None
         except BaseException:
             self.close()
             raise
@@ -138,26 +150,6 @@ class Work:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
         self._lock.release()
-
-    def _prepare(self, *, resume: bool, restart: bool) -> None:
-        owner = files.read_json(self.shards / files.OWNER)
-        begun = owner.get("identity")
-        if resume:
-            before = begun if begun is not None else self.finished_identity()
-            if before is not None:
-                self.check_same(before, "run it without --resume")
-        elif begun is not None and not restart and any(path.name != files.OWNER for path in self.shards.iterdir()):
-            message = f"holds an unfinished {owner.get('kind', self.kind)}"
-            hint = "continue it with --resume, or begin anew with --restart"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
-        else:
-            self.clear()
-        try:
-            self.shards.mkdir(parents=True, exist_ok=True)
-            mine = {"product": files.PRODUCT, "kind": self.kind, "identity": self.identity}
-            files.replace_synced(self.shards / files.OWNER, files.json_text(mine).encode())
-        except OSError as error:
-            raise files.unwritable(self.folder, error) from None
 
     def clear(self) -> None:
         """Throw unfinished work away; the file that says whose it is stays, to be replaced."""

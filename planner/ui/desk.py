@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from planner.answers.comparison import comparison_summary, held_tables
 from planner.answers.report import FIRST, SECTIONS, sections_of
-from planner.answers.run import PLAN_COLUMNS, headline_summary, measure_table, scenario_file, scenario_sha256
+from planner.answers.run import PLAN_COLUMNS, key_figures, measure_table, scenario_file, scenario_sha256
 from planner.answers.sections import SectionMaker
 from planner.answers.tables import TABLES
 from planner.api import run
@@ -29,7 +29,7 @@ from planner.output.html import asset, blocks_html, environment, policy, section
 from planner.output.tables import Table
 from planner.output.words import percent, unit_price
 from planner.run.measure_names import DRAWS, FLEET
-from planner.run.replications import Chance, draw_again
+from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.run.tables import events
 from planner.scenario.consistency import hourly_bytes
@@ -48,13 +48,13 @@ Check = Callable[[], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class DeskPlan:
     """One plan on the desk."""
 
     result: RunResult
     knobs: Sequence[Knob]
     """As they stand in it."""
-    drawn: Chance | None = None
+    drawn: Replications | None = None
     """Its figures over 19 replications, once somebody asked for intervals."""
     contents: dict[bool, dict[bool, Contents]] = field(default_factory=dict)
     """What its run folder would hold, without and with intervals, for the others and for the first section."""
@@ -69,7 +69,7 @@ class Desk:
         self.knobs = knobs_of(scenario)
         self.folders: dict[str, Path] = {}
         """Run folders written from this desk, by name."""
-        self._plans: OrderedDict[Turns, Plan] = OrderedDict()
+        self._plans: OrderedDict[Turns, DeskPlan] = OrderedDict()
         self._engine = threading.Lock()
 
     def begin(self) -> None:
@@ -82,25 +82,25 @@ class Desk:
         check_turns(self.stated, turns)
         return load_scenario(self.stated, turns)
 
-    def plan(self, turns: Turns, check: Check = lambda: None) -> Plan:
+    def plan(self, turns: Turns, check: Check = lambda: None) -> DeskPlan:
         """Return the plan of some turns, run before or now; one runs at a time, and what nobody awaits does not."""
         scenario = self.scenario(turns)
         with self._engine:
             check()
             plan = self._plans.pop(turns, None)
             if plan is None:
-                plan = Plan(result=simulate(scenario), knobs=knobs_of(scenario))
+                plan = DeskPlan(result=simulate(scenario), knobs=knobs_of(scenario))
             self._plans[turns] = plan
             while len(self._plans) > _MOST_KEPT:
                 self._plans.popitem(last=False)
         return plan
 
-    def draw(self, plan: Plan, check: Check = lambda: None) -> None:
+    def draw(self, plan: DeskPlan, check: Check = lambda: None) -> None:
         """Draw a plan again for its intervals, beside whatever else is run; ``check`` may end it between two draws."""
         if plan.drawn is None:
             plan.drawn = draw_again(plan.result, DRAWS, check)
 
-    def contents(self, plan: Plan, *, intervals: bool, first: bool) -> Contents:
+    def contents(self, plan: DeskPlan, *, intervals: bool, first: bool) -> Contents:
         """Return a plan as its run folder would read, but for days, assumptions, workbook and why requests are late.
 
         The ``first`` section shows no failures, of which there are thousands, and does not wait for their rows.
@@ -112,7 +112,7 @@ class Desk:
             brief = made | {"events": Table(TABLES["events"], events(result, with_failures=False))}
             identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}
             identity |= {"command": self.command(result.scenario)}
-            contents = Contents(manifest=identity, tables=brief, summary=headline_summary(result, chance))
+            contents = Contents(manifest=identity, tables=brief, summary=key_figures(result, chance))
             plan.contents[intervals] = {True: contents}
         if not first and False not in plan.contents[intervals]:
             shown = plan.contents[intervals][True]
@@ -120,15 +120,14 @@ class Desk:
             plan.contents[intervals][False] = replace(shown, tables=complete)
         return plan.contents[intervals][first]
 
-    def turned(self, plan: Plan) -> list[tuple[str, str, str]]:
+    def turned(self, plan: DeskPlan) -> list[tuple[str, str, str]]:
         """Return what was turned: path, what was stated and what stands now."""
         before = {knob.path: knob.value or knob.default for knob in self.knobs}
         after = {knob.path: knob.value or knob.default for knob in plan.knobs if not knob.is_new}
-        return [
-            (path, before.get(path, ""), now or "none") for path, now in after.items() if before.get(path, "") != now
-        ]
+        both = [(path, before.get(path, ""), now) for path, now in after.items()]
+        return [(path, stated, now or "none") for path, stated, now in both if stated != now]
 
-    def beside(self, pinned: Plan, now: Plan, *, intervals: bool) -> Contents:
+    def beside(self, pinned: DeskPlan, now: DeskPlan, *, intervals: bool) -> Contents:
         """Return two plans as the folder of their comparison would read, the pinned one as baseline."""
         named = [
             replace(plan.result, scenario=plan.result.scenario.model_copy(update={"name": name}))
@@ -136,9 +135,11 @@ class Desk:
         ]
         chances = [plan.drawn if intervals and plan.drawn else draw_again(plan.result, 1) for plan in (pinned, now)]
         held = side_by_side(named, chances)
-        tables = {table.name: table for table in held_tables(held)}
-        summary = comparison_summary(held)
-        return Contents(manifest={"kind": "comparison", "baseline": PINNED}, tables=tables, summary=summary)
+        tables, identity = (
+            {table.name: table for table in held_tables(held)},
+            {"kind": "comparison", "baseline": PINNED},
+        )
+        return Contents(manifest=identity, tables=tables, summary=comparison_summary(held))
 
     def command(self, scenario: Scenario) -> list[str]:
         """Return the command that runs a plan of this desk; none where the scenario came from no file."""
@@ -152,8 +153,8 @@ class Desk:
         layer = layer_of(scenario.document.overrides)
         saved = load_scenario({"name": scenario.name, "extends": str(file), **layer})
         if scenario_sha256(saved) != scenario_sha256(scenario):
-            message = "has changed since planner serve read it, so a what-if on it is another plan"
-            raise ScenarioError(Problem(file=str(file), message=message, hint="start planner serve again"))
+            message = "has changed since planner ui read it, so a what-if on it is another plan"
+            raise ScenarioError(Problem(file=str(file), message=message, hint="start planner ui again"))
         head = f"# A what-if on {file.name}, turned on the live page: run it with planner run.\n"
         content = {"name": name, "extends": file.name, **layer}
         try:
@@ -174,10 +175,8 @@ class Desk:
 
     def file(self, name: str, file: str) -> Path | None:
         """Return a file of a run folder written from this desk; None for any other."""
-        folder = self.folders.get(name)
-        if folder is None or file not in [entry.name for entry in folder.iterdir() if entry.is_file()]:
-            return None
-        return folder / file
+        entries = self.folders[name].iterdir() if name in self.folders else ()
+        return next((entry for entry in entries if entry.name == file and entry.is_file()), None)
 
 
 def _checked(name: str) -> str:
@@ -189,10 +188,7 @@ def _checked(name: str) -> str:
 
 def turns_of(words: Sequence[str]) -> Turns:
     """Return turns with the last of each path alone, where it was first turned: machines come before their knobs."""
-    latest: dict[str, str] = {}
-    for word in words:
-        latest[word.partition("=")[0]] = word
-    return tuple(latest.values())
+    return tuple({word.partition("=")[0]: word for word in words}.values())
 
 
 @functools.cache
@@ -243,34 +239,29 @@ def held(knobs: Sequence[Knob], known: str) -> dict[str, Any]:
     return {"form": form, "knobs": values} | ({} if form == known else {"controls": controls(knobs)})
 
 
-def answer(desk: Desk, plan: Plan, pinned: Plan | None, *, intervals: bool) -> list[tuple[str, Markup]]:
+def answer(desk: Desk, plan: DeskPlan, pinned: DeskPlan | None, *, intervals: bool) -> list[tuple[str, Markup]]:
     """Return what was turned, how the plan stands against the pinned one, and the report's first section."""
     sections = sections_of(desk.contents(plan, intervals=intervals, first=True), FIRST)
-    if pinned is not None:
-        sections = [*_beside(desk, plan, pinned, intervals=intervals), *sections]
+    if pinned is not None:  # the comparison's own sections as one: which plan to take, why a token costs more, and when
+        held = sections_of(desk.beside(pinned, plan, intervals=intervals))
+        blocks = [block for section in held if section.key in ("answer", "time", "money") for block in section.blocks]
+        sections = [Section(key="beside", title=BESIDE, blocks=blocks), *sections]
     return [("turned", _macros().changes(desk.turned(plan))), *_sections(sections)]
 
 
-def line(desk: Desk, plan: Plan, *, intervals: bool) -> str:
-    """Return the answer in a line, which stays in sight: what a token costs, and whether the promise is kept."""
+def line(desk: Desk, plan: DeskPlan, *, intervals: bool) -> str:
+    """Return the answer in a line, which stays in sight: what a token costs, and whether the SLO target is met."""
     summary = desk.contents(plan, intervals=intervals, first=True).summary
-    fleet, promise = summary["clusters"][FLEET], summary["promise"]
-    since = f" from {promise['first_broken_month']}" if promise["each"] == "month" else ""
-    kept = "kept" if promise["kept"] else f"broken{since}"
-    if promise["replications"] > 1:
-        kept += f" (kept in {promise['kept_replications']} of {promise['replications']} replications)"
-    price, in_time = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
-    return f"{price} per million tokens, {in_time} in time, promise {kept}"
+    fleet, slo_target = summary["clusters"][FLEET], summary["slo_target"]
+    since = f" from {slo_target['first_missed_month']}" if slo_target["per"] == "month" else ""
+    met = "met" if slo_target["met"] else f"missed{since}"
+    if slo_target["replications"] > 1:
+        met += f" (met in {slo_target['slo_met_replications']} of {slo_target['replications']} replications)"
+    price, attainment = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
+    return f"{price} per million tokens, {attainment} in time, SLO {met}"
 
 
-def _beside(desk: Desk, plan: Plan, pinned: Plan, *, intervals: bool) -> list[Section]:
-    """Return the comparison's own sections as one: which plan to take, why a token costs more or less, and when."""
-    sections = sections_of(desk.beside(pinned, plan, intervals=intervals))
-    blocks = [block for section in sections if section.key in ("answer", "time", "money") for block in section.blocks]
-    return [Section(key="beside", title=BESIDE, blocks=blocks)]
-
-
-def rest(desk: Desk, plan: Plan, check: Check = lambda: None) -> list[tuple[str, Markup]]:
+def rest(desk: Desk, plan: DeskPlan, check: Check = lambda: None) -> list[tuple[str, Markup]]:
     """Return what is left of the report's first section, which stands below it without a heading, and the others.
 
     ``check`` may end it between two sections: whoever drags a slider does not wait for the rest of the plan before.

@@ -41,7 +41,7 @@ class Turn:
     """How its value, ``%``, is written."""
 
 
-MACHINES, TRAFFIC, POWER, MONEY, PROMISE = "Machines", "Traffic", "Power and site", "Money", "Promise"
+MACHINES, TRAFFIC, POWER, MONEY, SERVICE = "Machines", "Traffic", "Power and site", "Money", "SLO target"
 ADDED = "clusters.*"
 TURNS: dict[str, Turn] = {
     "clusters.*.accelerator": Turn(group=MACHINES, label="part"),
@@ -50,7 +50,7 @@ TURNS: dict[str, Turn] = {
     "clusters.*.nodes": Turn(group=MACHINES, label="nodes"),
     "clusters.*.online": Turn(group=MACHINES, label="paid and online"),
     "clusters.*.order.placed": Turn(group=MACHINES, label="ordered"),
-    "clusters.*.unit_price_usd": Turn(group=MACHINES, label="price of one accelerator, USD"),
+    "clusters.*.accelerator_price_usd": Turn(group=MACHINES, label="price of one accelerator, USD"),
     "clusters.*.discount_fraction": Turn(group=MACHINES, label="discount on it, share", ends=(0.0, 0.6)),
     "clusters.*.contract.usd_per_accelerator_h": Turn(group=MACHINES, label="rent of one accelerator, USD/h"),
     ADDED: Turn(group=MACHINES, label="add machines", written=f"{{accelerator: %, nodes: {_NEW_NODES}}}"),
@@ -61,16 +61,16 @@ TURNS: dict[str, Turn] = {
     "workloads.*.growth.per_year": Turn(group=TRAFFIC, label="growth a year, share", ends=(-0.5, 2.0)),
     "workloads.*.growth.ceiling_multiplier": Turn(group=TRAFFIC, label="grows to, times day one"),
     "workloads.*.growth.midpoint_years": Turn(group=TRAFFIC, label="half of it after, years"),
-    "site.power_cap_kw": Turn(group=POWER, label="power cap, kW at the meter"),
+    "site.facility_power_cap_kw": Turn(group=POWER, label="power cap, kW at the meter"),
     "site.pue_ratio": Turn(group=POWER, label="PUE", ends=(1.0, 2.0)),
     "site.tariff": Turn(group=POWER, label="tariff"),
     "site.electricity_usd_per_kwh": Turn(group=POWER, label="price of energy, USD/kWh"),
     "site.colocation_usd_per_kw_month": Turn(group=POWER, label="rent of space, USD/kW and month"),
     "finance.discount_rate_per_year": Turn(group=MONEY, label="discount rate a year, share", ends=(0.0, 0.3)),
     "finance.depreciation_months": Turn(group=MONEY, label="book life, months", ends=(12.0, 96.0)),
-    "promise.in_time": Turn(group=PROMISE, label="share of requests in time", ends=(0.9, 1.0)),
-    "promise.each": Turn(group=PROMISE, label="kept in each"),
-    "promise.of": Turn(group=PROMISE, label="of each workload, or the fleet"),
+    "slo_target.attainment": Turn(group=SERVICE, label="share of requests in time", ends=(0.9, 1.0)),
+    "slo_target.per": Turn(group=SERVICE, label="kept in each"),
+    "slo_target.scope": Turn(group=SERVICE, label="of each workload, or the fleet"),
 }
 """Everything that can be turned, by its path; ``*`` is any cluster or workload."""
 
@@ -150,7 +150,7 @@ def knobs_of(scenario: Scenario) -> list[Knob]:
                 help=text,
             )
             knobs.append(knob)
-    for part in (name for name, entry in catalog.accelerators.items() if entry.unit_price_usd):
+    for part in (name for name, entry in catalog.accelerators.items() if entry.accelerator_price_usd):
         stem = re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")
         name = next(n for n in (stem, *(f"{stem}-{i}" for i in range(2, 99))) if n not in scenario.clusters)
         knobs.append(Knob(path=f"clusters.{name}", turn=TURNS[ADDED], value="", choices=(part,)))
@@ -169,23 +169,21 @@ def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...],
         else:
             places = [((*keys, key), getattr(holder, key, None)) for keys, holder in places]
     for keys, holder in places:
-        if isinstance(holder, BaseModel) and field in type(holder).model_fields and _matters(holder, field):
+        if not isinstance(holder, BaseModel) or field not in type(holder).model_fields:
+            continue
+        match holder:  # an offer takes the place of a price, an order that of a date
+            case Cluster() if field == "online":
+                matters = holder.order is None and holder.owned is None
+            case Cluster() if field in ("accelerator_price_usd", "discount_fraction"):
+                matters = holder.contract is None and holder.owned is None and not holder.quotes
+            case Site() if field == "electricity_usd_per_kwh":
+                matters = not holder.electricity.windows
+            case Workload() if field == "growth":
+                matters = holder.growth.kind == "flat"
+            case _:
+                matters = True
+        if matters:
             yield (*keys, field), holder
-
-
-def _matters(holder: BaseModel, field: str) -> bool:
-    """Say whether a field has a part in the plan: an offer takes the place of a price, an order that of a date."""
-    match holder:
-        case Cluster() if field == "online":
-            return holder.order is None and holder.owned is None
-        case Cluster() if field in ("unit_price_usd", "discount_fraction"):
-            return holder.contract is None and holder.owned is None and not holder.quotes
-        case Site() if field == "electricity_usd_per_kwh":
-            return not holder.electricity.windows
-        case Workload() if field == "growth":
-            return holder.growth.kind == "flat"
-        case _:
-            return True
 
 
 @functools.cache
@@ -203,8 +201,8 @@ def _default(scenario: Scenario, holder: BaseModel, field: str) -> str:
     match holder, field:
         case Cluster(), "online":
             return _text(scenario.start)
-        case Cluster(), "unit_price_usd":
-            price = catalog.accelerator(holder.accelerator).unit_price_usd
+        case Cluster(), "accelerator_price_usd":
+            price = catalog.accelerator(holder.accelerator).accelerator_price_usd
             return _text(price.value) if price else ""
         case Site(), "electricity_usd_per_kwh":
             return _text(catalog.tariff(holder.tariff).energy_usd_per_kwh.value)

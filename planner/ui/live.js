@@ -24,7 +24,7 @@
 
   const post = async (what, asked, signal) => {
     const answer = await fetch(what, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked), signal })
-      .catch((error) => { throw error.name === "AbortError" ? error : new Error("planner serve does not answer; has it ended?"); });
+      .catch((error) => { throw error.name === "AbortError" ? error : new Error("planner ui does not answer; has it ended?"); });
     if (answer.ok) return answer.json();
     const error = new Error(await answer.text());
     error.superseded = answer.status === 409;

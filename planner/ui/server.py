@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import secrets
 import socket
@@ -48,7 +47,7 @@ _TEXT, _WORDS = "a text of 200 characters at most", "a list of path=value, each 
 _MUST = {"move": "a whole number from 0 on", "set": _WORDS, "pin": _WORDS, "part": "answer, rest or intervals"}
 
 
-class Asked(BaseModel, frozen=True, strict=True):
+class TabRequest(BaseModel, frozen=True, strict=True):
     """What a tab asks for."""
 
     tab: Text = ""
@@ -63,10 +62,10 @@ class Asked(BaseModel, frozen=True, strict=True):
     """The controls that the tab shows, by their name."""
 
 
-def asked_of(body: bytes) -> Asked:
+def asked_of(body: bytes) -> TabRequest:
     """Read a request, or say what is wrong with it."""
     try:
-        return Asked.model_validate_json(body)
+        return TabRequest.model_validate_json(body)
     except ValidationError as error:
         wrong = error.errors()[0]
         if wrong["type"] == "json_invalid":
@@ -101,10 +100,6 @@ class Live:
         self._latest: OrderedDict[str, int] = OrderedDict()
         self.is_ending = False
 
-    def _check(self, asked: Asked) -> None:
-        if self.is_ending or asked.move < self._latest.get(asked.tab, 0):
-            raise SupersededError
-
     async def page(self, _: Request) -> Response:
         """Return the page; what stands in the rest of its address its script asks for."""
         html = page.page(self.desk.stated)
@@ -118,8 +113,11 @@ class Live:
             self._latest.popitem(last=False)
         return await _answer(lambda: self._part(asked))
 
-    def _part(self, asked: Asked) -> dict[str, Any]:
-        check = functools.partial(self._check, asked)
+    def _part(self, asked: TabRequest) -> dict[str, Any]:
+        def check() -> None:
+            if self.is_ending or asked.move < self._latest.get(asked.tab, 0):
+                raise SupersededError
+
         pinned = self.desk.plan(asked.pinned, check) if asked.pinned is not None else None
         plan = self.desk.plan(asked.turns, check)
         if asked.part == "rest":
@@ -169,7 +167,7 @@ def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
         if (origin := headers.get("origin")) and origin.removeprefix("http://") not in hosts:
             return _plain(403, "this server answers its own page alone")
         if not secrets.compare_digest(request.url.path.split("/")[1].encode(), token.encode()):
-            return _plain(403, "the address lacks its token: open the one that planner serve printed")
+            return _plain(403, "the address lacks its token: open the one that planner ui printed")
         if request.method == "POST" and not headers.get("content-type", "").startswith("application/json"):
             return _plain(415, "send JSON")
         if request.method == "POST" and not (size.isdigit() and int(size) <= MOST_BYTES):

@@ -38,7 +38,7 @@ workloads:
     model: llama-3.1-8b
     requests_per_s: 60
     growth: {kind: compound, per_year: 0.5}
-    tokens: {input: {mean: 1500}, output: {mean: 400}}
+    lengths: {input: {mean: 1500}, output: {mean: 400}}
 clusters:
   b200: {accelerator: B200, nodes: 4, contract: {kind: on-demand, usd_per_accelerator_h: 6.0}}
 """

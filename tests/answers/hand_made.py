@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.output.folder import Contents
-from planner.output.tables import CsvFormat, TableDescription, read_csv
+from planner.output.tables import read_csv
 
 
 def contents_of(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Contents:
     """Return what a folder holds whose tables are these texts, by name."""
-    tables = {
-        name: read_csv(TableDescription(name=name, description="", columns=()), text.encode(), CsvFormat())
-        for name, text in files.items()
-    }
+    tables = {name: read_csv(name, text.encode()) for name, text in files.items()}
     return Contents(manifest=manifest, tables=tables)

@@ -22,22 +22,19 @@ from planner.answers.judgement import (
     Served,
     choose,
     frontier,
-    promise_verdict,
     recommendation,
     served,
     sizing,
+    slo_verdict,
     sweep_advice,
     undecided,
     undecided_lines,
     warnings_of,
 )
-from planner.answers.run import headline_summary
 from planner.answers.study import study_table
 from planner.output.blocks import Grid, Section, Sentence
-from planner.run.simulate import simulate
 from tests.answers.hand_made import contents_of
 from tests.conftest import Planner
-from tests.engine.worlds import QUIET, scenario_from
 
 Write = Callable[..., Path]
 Figures = dict[str, float | None]
@@ -49,16 +46,16 @@ PROMISED = 0.99
 
 @st.composite
 def figures(draw: st.DrawFn) -> Figures:
-    in_time, worst = draw(SHARES), draw(SHARES)
+    attainment, worst = draw(SHARES), draw(SHARES)
     shed = draw(st.one_of(st.just(0.0), st.floats(0.0, 0.02), st.floats(0.0, 1.0)))
     cost = draw(st.one_of(st.floats(0.001, 90.0), st.sampled_from([1.0, 2.0])))
-    return {**standing(max(in_time, worst), min(in_time, worst)), SHED: shed, COST: cost,
+    return {**standing(max(attainment, worst), min(attainment, worst)), SHED: shed, COST: cost,
             "cost_usd": draw(st.floats(1e3, 1e9))}  # fmt: skip
 
 
-def standing(in_time: float, worst: float) -> Figures:
-    """Return how a plan serves and stands to a promise of 99%, as a file holds it."""
-    return {IN_TIME: in_time, WORST: worst, SHORTFALL: round(max(0.0, PROMISED - worst), 6)}
+def standing(attainment: float, worst: float) -> Figures:
+    """Return how a plan serves and stands to a SLO target of 99%, as a file holds it."""
+    return {IN_TIME: attainment, WORST: worst, SHORTFALL: round(max(0.0, PROMISED - worst), 6)}
 
 
 GOOD, POOR = standing(0.999, 0.995), standing(0.21, 0.0)
@@ -89,10 +86,10 @@ def number(cell: str) -> float:
     return float(re.sub(r"[$,%<]", "", cell).replace("−", "-"))
 
 
-def shown_kept(row: dict[str, str]) -> bool:
+def shown_met(row: dict[str, str]) -> bool:
     """Judge a row by nothing but what it shows."""
-    assert row["promise"] == "kept" or row["promise"].startswith("short ") or row["promise"] == "–"
-    return row["promise"] == "kept"
+    assert row["SLO"] == "met" or row["SLO"].startswith("missed by ") or row["SLO"] == "–"
+    return row["SLO"] == "met"
 
 
 def comparison_of(plans: Sequence[Figures]) -> Section:
@@ -112,10 +109,10 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
     section = comparison_of(plans)
     said, rows = sentences(section), table_of(section)
     assert "saves" not in said
-    well = [row for row in rows if shown_kept(row)]
+    well = [row for row in rows if shown_met(row)]
     assert rows == well + [row for row in rows if row not in well]
     if not well:
-        assert said.strip().startswith("None of these plans keeps its promise")
+        assert said.strip().startswith("None of these plans meets its SLO target")
         return
     name = said.split()[0]
     assert rows[0]["scenario"].split()[0] == name or rows[0]["levelised per M tokens"] == "–"
@@ -126,7 +123,7 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
     for row in rows:
         label, stands = row["scenario"].split()[0], row["a token, against the baseline"]
         if row is base or (row not in well and base in well):
-            assert stands == "–"  # what breaks its promise is not held against what keeps it
+            assert stands == "–"  # what misses its SLO target is not held against what keeps it
         if row in well and row is not base:
             assert stands != "–"
         assert (f"{label} is no alternative" in said) == (row not in well)
@@ -140,18 +137,19 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.one_of(figures(), st.just({})), min_size=1, max_size=8))
-def test_a_sweep_recommends_the_cheapest_row_that_keeps_its_promise(plans: list[Figures]) -> None:
+def test_a_sweep_recommends_the_cheapest_row_that_meets_its_slo_target(plans: list[Figures]) -> None:
     columns = (IN_TIME, WORST, SHORTFALL, SHED, "cost_usd", COST)
-    lines = [f"nodes,utilisation_fraction,{','.join(columns)}"]
+    lines = [f"nodes,utilisation_fraction,cost_per_million_tokens_usd,{','.join(columns)}"]
     lines += [
-        f"{i},0.5," + ",".join(repr(plan[key]) if plan else "" for key in columns) for i, plan in enumerate(plans)
+        f"{i},0.5,1.0," + ",".join(repr(plan[key]) if plan else "" for key in columns) for i, plan in enumerate(plans)
     ]
-    manifest = {"kind": "sweep", "vary": {"nodes": [str(i) for i in range(len(plans))]}}
+    slo_target = {"attainment": PROMISED, "per": "month", "scope": "workload"}
+    manifest = {"kind": "sweep", "vary": {"nodes": [str(i) for i in range(len(plans))]}, "slo_target": slo_target}
     section = comparison_report.sweep_section(contents_of(manifest, {"sweep": "\n".join(lines)}))
     assert section is not None
     said, rows = sentences(section), table_of(section)
-    well = [row for row in rows if shown_kept(row)]
-    assert [row["promise"] == "kept" for row in rows] == [True] * len(well) + [False] * (len(rows) - len(well))
+    well = [row for row in rows if shown_met(row)]
+    assert [row["SLO"] == "met" for row in rows] == [True] * len(well) + [False] * (len(rows) - len(well))
     if not well:
         assert "None of these combinations" in said
         return
@@ -164,20 +162,19 @@ def test_a_sweep_recommends_the_cheapest_row_that_keeps_its_promise(plans: list[
 
 
 def summary_of(worst: float, idle: float, kept: int, replications: int = 19) -> dict[str, Any]:
-    """Return a run of 19 replications, of which some keep the promise; the one shown has the worst share given."""
+    """Return a run of 19 replications, of which some meet the SLO target; the one shown has the worst share given."""
     broken = worst < PROMISED
-    moment = {"month": "2027-03", "workload": "chat", "in_time_fraction": worst}
+    moment = {"month": "2027-03", "workload": "chat", "slo_attainment_fraction": worst}
     enough = kept >= 0.9 * replications
-    lacking = {"nodes": {"h200": 7}, "later_nodes": {"b200": 3}}
     fleet = {IN_TIME: worst, SHED: 0.0, "cost_usd": 1e6, "served_tokens": 10**12, "utilisation_fraction": 0.4}
     return {
         "clusters": {"fleet": {**fleet, "cost_per_million_tokens_usd": 1.0}},
-        "capacity_fraction": {"without_demand": idle},
-        "promise": {
-            "in_time": PROMISED, "each": "month", "of": "workload", "in_replications": 0.9, "stated": False,
-            "kept": enough, "shortfall_fraction": 0.0 if enough else 0.1, "worst": moment,
-            "first_broken_month": None if enough else "2027-02", "first_broken": moment if broken else None,
-            "replications": replications, "kept_replications": kept, "lacking": lacking if broken else None,
+        "capacity_fraction": {"idle": idle},
+        "slo_target": {
+            "attainment": PROMISED, "per": "month", "scope": "workload", "confidence": 0.9, "stated": False,
+            "met": enough, "shortfall_fraction": 0.0 if enough else 0.1, "worst": moment,
+            "first_missed_month": None if enough else "2027-02", "first_missed": moment if broken else None,
+            "replications": replications, "slo_met_replications": kept,
         },
     }  # fmt: skip
 
@@ -192,86 +189,66 @@ def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float
     assert said.count(sizing(summary)) == 1 or not sizing(summary)
     enough = kept >= 0.9 * 19
     assert ("nodes too many" in said) == (kept == 19 and idle > 0.5)
-    assert ("the work of 7 nodes of h200" in said) == (not enough and worst < PROMISED)
-    assert ("3 nodes of b200 enter service only after 2027-03" in said) == (not enough and worst < PROMISED)
+    assert ("planner run --advise finds how many more nodes" in said) == (not enough)
     assert sizing(summary) in said
     first = run_report.verdict(summary)[0]
-    assert first.startswith("Promise kept (99% of requests in time" if enough else "Promise broken, first in 2027-02 (")
-    assert f"kept in {kept} of 19 replications" in first
+    assert first.startswith("SLO met (99% of requests in time" if enough else "SLO missed, first in 2027-02 (")
+    assert f"met in {kept} of 19 replications" in first
     assert "the default" in first
 
 
 def test_a_study_that_is_too_small_to_tell_does_not_call_a_plan_no_alternative() -> None:
-    promises = {name: {"in_replications": 0.9} for name in ("sure", "open", "never")}
-    open_still = undecided(promises, {"sure": (0.9, 1.0), "open": (0.625, 1.0), "never": (0.2, 0.8)})
+    slos = {name: {"confidence": 0.9} for name in ("sure", "open", "never")}
+    open_still = undecided(slos, {"sure": (0.9, 1.0), "open": (0.625, 1.0), "never": (0.2, 0.8)})
     assert open_still == ["open"]
-    assert undecided(promises, {"sure": (None, None)}) == []
+    assert undecided(slos, {"sure": (None, None)}) == []
     choice = choose([served(name, {**POOR, COST: 1.0}, 0.1) for name in ("open", "never")])
     assert [said.partition(" ")[0] for said in warnings_of(choice, open_still)] == ["never"]
-    assert "whether open keeps the promise" in undecided_lines(open_still)[0]
+    assert "whether open meets the SLO target" in undecided_lines(open_still)[0]
     assert undecided_lines([]) == []
 
 
-def test_machines_that_come_on_the_first_of_the_next_month_are_said_to_come_too_late() -> None:
-    """One node for 400 requests/s is short at once; what comes on 1 February comes after January."""
-    chat = {
-        "model": "llama-3.1-70b",
-        "requests_per_s": 400,
-        "tokens": {"input": {"mean": 500}, "output": {"mean": 100}},
-    }
-    late = {"accelerator": "H200", "nodes": 40, "online": "2026-02-01"}
-    scenario = scenario_from(
-        {
-            "name": "late", "start": "2026-01-01", "horizon_months": 2, "workloads": {"chat": chat},
-            "clusters": {"now": {"accelerator": "H200", "nodes": 1}, "late": late}, **QUIET,
-        }
-    )  # fmt: skip
-    promise = headline_summary(simulate(scenario))["promise"]
-    assert promise["first_broken"]["month"] == "2026-01"
-    assert promise["lacking"]["later_nodes"] == {"late": 40}
-
-
 def test_a_verdict_says_what_is_promised_and_when_it_runs_out() -> None:
-    """The words of a stated promise over the horizon, of one replication alone."""
-    promise = summary_of(0.9712, 0.0, 0, 1)["promise"]
-    said = promise_verdict(promise | {"stated": True, "each": "horizon", "of": "fleet", "in_time": 0.999})
+    """The words of a stated SLO target over the horizon, of one replication alone."""
+    slo_target = summary_of(0.9712, 0.0, 0, 1)["slo_target"]
+    said = slo_verdict(slo_target | {"stated": True, "per": "horizon", "scope": "fleet", "attainment": 0.999})
     assert said == (
-        "Promise broken, first in 2027-02 (99.9% of requests in time, over the whole horizon and of all workloads "
-        "together). This replication breaks it first in 2027-03 with 97.12% of chat in time, and worst in 2027-03 "
+        "SLO missed, first in 2027-02 (99.9% of requests in time, over the whole horizon and of all workloads "
+        "together). This replication misses it first in 2027-03 with 97.12% of chat in time, and worst in 2027-03 "
         "with 97.12% of chat in time."
     )
-    almost = summary_of(0.9999996, 0.0, 1, 1)["promise"]
-    assert "least in 2027-03 with 100.00% of chat in time" in promise_verdict(almost)
-    assert "99.998%" in promise_verdict(summary_of(0.99998, 0.0, 1, 1)["promise"])
-    assert "no request to serve" in promise_verdict(almost | {"worst": None})
+    almost = summary_of(0.9999996, 0.0, 1, 1)["slo_target"]
+    assert "least in 2027-03 with 100.00% of chat in time" in slo_verdict(almost)
+    assert "99.998%" in slo_verdict(summary_of(0.99998, 0.0, 1, 1)["slo_target"])
+    assert "no request to serve" in slo_verdict(almost | {"worst": None})
 
 
 @settings(max_examples=40)
 @given(st.lists(figures(), min_size=1, max_size=3), st.sampled_from([COST, "npv_usd"]))
-def test_a_study_recommends_no_plan_that_fails_its_users(plans: list[Figures], headline: str) -> None:
+def test_a_study_recommends_no_plan_that_fails_its_users(plans: list[Figures], objective: str) -> None:
     lines = ["scenario,output,statistic,value,low,high"]
-    promise = [
-        "scenario,in_time_fraction,each,of,in_replications_fraction,stated,kept,kept_fraction,kept_low,kept_high,"
-        "shortfall_fraction,first_broken_month,best_fraction,best_low,best_high"
+    slo_target = [
+        "scenario,attainment_fraction,per,scope,confidence_fraction,stated,slo_met,slo_met_fraction,slo_met_low,slo_met_high,"
+        "shortfall_fraction,first_missed_month,best_fraction,best_low,best_high"
     ]
     for i, plan in enumerate(plans):
         lines += [f"plan{i},{name},mean,{plan[name]!r},," for name in (IN_TIME, SHED, COST)]
         lines.append(f"plan{i},npv_usd,mean,{-(plan[COST] or 0.0)!r},,")
-        promise.append(f"plan{i},0.99,month,workload,0.9,no,,0.5,0.4,0.6,{plan[SHORTFALL]!r},,,,")
-    files = {"percentiles": "\n".join(lines), "promise": "\n".join(promise)}
-    section = study_report.answer_section(contents_of({"kind": "study", "headline": headline}, files))
+        slo_target.append(f"plan{i},0.99,month,workload,0.9,no,,0.5,0.4,0.6,{plan[SHORTFALL]!r},,,,")
+    files = {"percentiles": "\n".join(lines), "slo_target": "\n".join(slo_target)}
+    section = study_report.answer_section(contents_of({"kind": "study", "objective": objective}, files))
     assert section is not None
     said = sentences(section)
     well = {f"plan{i}": plan[COST] for i, plan in enumerate(plans) if plan[SHORTFALL] == 0}
     order = [row["scenario"] for row in table_of(section)]
     assert {*order[: len(well)]} == {*well}
     if len(plans) == 1:
-        assert ("short of its promise" in said) == (not well)
+        assert ("short of its SLO target" in said) == (not well)
     elif well:
         assert well[said.split()[0]] == min(cost for cost in well.values() if cost is not None)
         assert said.count("is no alternative") == len(plans) - len(well)
     else:
-        assert said.strip().startswith("None of these plans keeps its promise")
+        assert said.strip().startswith("None of these plans meets its SLO target")
 
 
 def beats(one: Served, other: Served) -> bool:
@@ -299,20 +276,20 @@ def test_the_ranking_is_what_comparing_every_pair_gives(plans: list[Figures]) ->
 
 
 @given(st.lists(figures(), min_size=1, max_size=6))
-def test_the_cheapest_plan_that_keeps_its_promise_is_on_the_frontier(plans: list[Figures]) -> None:
+def test_the_cheapest_plan_that_meets_its_slo_target_is_on_the_frontier(plans: list[Figures]) -> None:
     judged = [served(f"p{i}", plan) for i, plan in enumerate(plans)]
     best, edge = choose(judged).best, frontier(judged)
     assert [plan.cost for plan in edge] == sorted(plan.cost or 0 for plan in edge)
     if best is not None:
-        assert any(plan.cost == best.cost and plan.keeps_promise for plan in edge)
+        assert any(plan.cost == best.cost and plan.meets_slo for plan in edge)
 
 
 def test_what_is_short_over_replications_is_short_whatever_one_of_them_shows() -> None:
     lucky = served("p", {**GOOD, SHED: 0.0, COST: 1.0}, 0.02)
-    assert not lucky.keeps_promise
-    assert lucky.standing == "short 2.00%"
+    assert not lucky.meets_slo
+    assert lucky.standing == "missed by 2.00%"
     assert "2.00 points" in sweep_advice(choose([lucky]))
-    assert served("p", {**GOOD, SHED: 0.04, COST: 1.0}, 0.0).standing == "kept"
+    assert served("p", {**GOOD, SHED: 0.04, COST: 1.0}, 0.0).standing == "met"
 
 
 @given(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5), st.floats(0.1, 0.9))
@@ -322,7 +299,7 @@ def test_what_chance_may_explain_is_not_called_a_difference(one: float, other: f
     plans = [served("base", {IN_TIME: 1.0, COST: 1.0}, 0.0), served("rival", {IN_TIME: 1.0, COST: cost}, 0.0)]
     summary = {
         "saving_interval_fraction": {"rival": [low, high]},
-        "chance": {"rival": {"words": "nine of ten replications"}},
+        "replications": {"rival": {"words": "nine of ten replications"}},
     }
     said = recommendation(plans, "base", summary)
     assert ("cannot be told apart" in said) == (low <= 0 <= high)
@@ -349,7 +326,7 @@ def test_real_plans_are_judged_by_their_own_tables(planner: Planner, write: Writ
     assert chosen is not cheapest  # or this test would show nothing
     nodes = chosen["clusters.h200.nodes"]
     page = text_of((tmp_path / "s" / "report.html").read_text(encoding="utf-8"))
-    wanted = re.compile(f"(least with|one keeps its promise:) clusters.h200.nodes = {nodes}[,:]")
+    wanted = re.compile(f"(least with|one meets its SLO target:) clusters.h200.nodes = {nodes}[,:]")
     assert wanted.search(" ".join(swept.out.split()))
     assert wanted.search(page)
 
@@ -358,35 +335,38 @@ def test_real_plans_are_judged_by_their_own_tables(planner: Planner, write: Writ
         write(
             f"extends: tiny.yaml\nname: {name}\nclusters: {{mi325x: null, h200: {{nodes: {count}}}}}\n", f"{name}.yaml"
         )
-    compared = planner("compare", "roomy.yaml", "poor.yaml", "--draws", "1", "--out", "c")
+    compared = planner("compare", "roomy.yaml", "poor.yaml", "--replications", "1", "--out", "c")
     assert compared.code == 0, compared.err
     page = text_of((tmp_path / "c" / "report.html").read_text(encoding="utf-8"))
     for said in (" ".join(compared.out.split()), page):
-        assert "roomy is the only one of these plans that keeps its promise" in said
+        assert "roomy is the only one of these plans that meets its SLO target" in said
         assert "poor is no alternative as it stands" in said
         assert "saves" not in said
     figures = json.loads((tmp_path / "c" / "summary.json").read_text())
     assert figures["baseline"] == "roomy"
 
-    small = planner("run", "poor.yaml", "--draws", "1", "--out", "r")
-    assert "Promise broken, first in 2026-0" in " ".join(small.out.split())
-    assert "the work of" in small.out
+    small = planner("run", "poor.yaml", "--replications", "1", "--out", "r")
+    assert "SLO missed, first in 2026-0" in " ".join(small.out.split())
+    assert "planner run --advise finds" in small.out
     assert "fewer nodes" not in small.out
 
 
 def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
     mean = {"value": 1.0, "low": 0.9, "high": 1.1}
-    promise = {
-        "in_time": 0.99, "each": "month", "of": "workload", "in_replications": 0.9, "stated": True, "kept": True,
-        "kept_fraction": {"value": 0.95, "low": 0.93, "high": 0.97}, "shortfall_fraction": 0.0,
-        "first_broken_month": None, "best_fraction": {"value": 1.0, "low": 0.9, "high": 1.1},
+    slo_target = {
+        "attainment": 0.99, "per": "month", "scope": "workload", "confidence": 0.9, "stated": True, "met": True,
+        "slo_met_fraction": {"value": 0.95, "low": 0.93, "high": 0.97}, "shortfall_fraction": 0.0,
+        "first_missed_month": None, "best_fraction": {"value": 1.0, "low": 0.9, "high": 1.1},
     }  # fmt: skip
     statistics = dict.fromkeys(("mean", "p5", "p10", "p50", "p90", "p95"), mean)
     summary = {
-        "headline": COST, "replications": 8, "completed": 8, "scenarios": {"a": statistics, "b": statistics},
+        "objective": COST, "replications": 8, "completed": 8, "scenarios": {"a": statistics, "b": statistics},
         "information": [],
         "service": {"b": {IN_TIME: 0.42, SHED: 0.5}, "a": {IN_TIME: 0.999, SHED: 0.0}},
-        "promise": {"a": promise, "b": promise | {"shortfall_fraction": 0.5, "best_fraction": dict.fromkeys(mean)}},
+        "slo_target": {
+            "a": slo_target,
+            "b": slo_target | {"shortfall_fraction": 0.5, "best_fraction": dict.fromkeys(mean)},
+        },
         "decisions": [], "drivers": [], "flips": [], "failures": [], "dropped": [],
     }  # fmt: skip
     said = " ".join(study_table(summary).split())
@@ -394,6 +374,6 @@ def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
     assert "a is no alternative" not in said
     lines = study_table(summary).splitlines()
     first, second = (re.split(r"  +", line) for line in lines if re.match(r"[ab]  .*%", line))
-    assert first == ["a", "kept", "95.0%", "2.0%", "99.90%", "1", "100.0%"]
-    assert second == ["b", "short 50.00%", "95.0%", "2.0%", "42.00%", "1"]
+    assert first == ["a", "met", "95.0%", "2.0%", "99.90%", "1", "100.0%"]
+    assert second == ["b", "missed by 50.00%", "95.0%", "2.0%", "42.00%", "1"]
     assert max(map(len, lines)) <= 80

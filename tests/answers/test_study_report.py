@@ -37,8 +37,8 @@ PERCENTILES = "scenario,output,statistic,value,low,high\n" + "".join(
 )  # fmt: skip
 SERVICE = "".join(f"{name},{IN_TIME},mean,0.999,,\n{name},{SHED},mean,0,,\n" for name in ("mixed", "all-b200"))
 PROMISE = (
-    "scenario,in_time_fraction,each,of,in_replications_fraction,stated,kept,kept_fraction,kept_low,kept_high,"
-    "shortfall_fraction,first_broken_month,best_fraction,best_low,best_high\n"
+    "scenario,attainment_fraction,per,scope,confidence_fraction,stated,slo_met,slo_met_fraction,slo_met_low,slo_met_high,"
+    "shortfall_fraction,first_missed_month,best_fraction,best_low,best_high\n"
     "mixed,0.99,month,workload,0.9,no,yes,0.99,0.98,1,0,,0.1,0.05,0.15\n"
     "all-b200,0.99,month,workload,0.9,no,yes,0.99,0.98,1,0,,0.9,0.85,0.95\n"
 )
@@ -83,17 +83,17 @@ MANIFEST: dict[str, Any] = {
 UNCERTAIN = (
     "input,distribution,p10,p50,p90,unit,source,date,grade\n"
     "site.pue_ratio,percentiles,1.2,1.3,1.4,ratio,Uptime,2026-11-01,B\n"
-    "clusters.*.unit_price_usd,lognormal,28000,31000.04,37000,USD,s.yaml:4,,user\n"
+    "clusters.*.accelerator_price_usd,lognormal,28000,31000.04,37000,USD,s.yaml:4,,user\n"
 )
 
 
 def answered(percentiles: str, *, manifest: dict[str, Any] = MANIFEST, **files: str) -> Contents:
-    """Return a study of these statistics, in which every plan keeps its promise."""
-    return contents_of(manifest, {"percentiles": percentiles + SERVICE, "promise": PROMISE, **files})
+    """Return a study of these statistics, in which every plan meets its SLO target."""
+    return contents_of(manifest, {"percentiles": percentiles + SERVICE, "slo_target": PROMISE, **files})
 
 
 def study(without: str = "") -> Contents:
-    files = {"percentiles": PERCENTILES + SERVICE, "promise": PROMISE, "decision": DECISION, "monthly_bands": BANDS,
+    files = {"percentiles": PERCENTILES + SERVICE, "slo_target": PROMISE, "decision": DECISION, "monthly_bands": BANDS,
              "sensitivity": SENSITIVITY, "uncertain": UNCERTAIN}  # fmt: skip
     return contents_of(MANIFEST, {name: text for name, text in files.items() if name != without})
 
@@ -115,7 +115,7 @@ def test_a_study_answers_with_interval_baseline_and_odds() -> None:
 
 def test_what_is_uncertain_has_source_and_grade() -> None:
     page = build_report(study()).decode().replace("<wbr>", "")
-    row = re.search(r'<th scope="row">clusters\.\*\.unit_price_usd</th>(.*?)</tr>', page)
+    row = re.search(r'<th scope="row">clusters\.\*\.accelerator_price_usd</th>(.*?)</tr>', page)
     assert row
     assert re.findall(r"<td[^>]*>([^<]*)</td>", row[1]) == [
         "28,000", "31,000", "37,000", "USD", "lognormal", "s.yaml:4", "", "user",
@@ -173,7 +173,7 @@ def headline_of_page(contents: Contents) -> str:
 
 def test_where_more_is_better_the_highest_wins() -> None:
     values = PERCENTILES.replace("cost_per_million_tokens_usd", "npv_usd")
-    found = headline_of_page(answered(values, manifest={**MANIFEST, "headline": "npv_usd"}))
+    found = headline_of_page(answered(values, manifest={**MANIFEST, "objective": "npv_usd"}))
     assert found.startswith("mixed does best: npv $0 on average")
 
 
@@ -208,9 +208,7 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     page = (tmp_path / "o" / "report.html").read_text()
     assert sections(page) == list(TITLES)
     assert "planner sensitivity STUDY" in page[page.index('<section id="hangs"') :]
-    said = (
-        r"tiny costs least of the plans that keep their promise: \$[\d.]+ per million tokens, levelised, [\d.]+% less"
-    )
+    said = r"tiny costs least of the plans that meet their SLO target: \$[\d.]+ per million tokens, levelised, [\d.]+%"
     assert re.search(said, page)
     assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
     before = (tmp_path / "o" / "report.html").read_bytes()
@@ -240,7 +238,7 @@ def test_a_plan_that_does_less_is_not_called_cheapest(
     assert served["starved"] < served["tiny"] - 0.01
     assert cost["starved"] < cost["lean"] < cost["tiny"]
     page = (tmp_path / "o" / "report.html").read_text()
-    assert "lean costs least of the plans that keep their promise" in page
+    assert "lean costs least of the plans that meet their SLO target" in page
     assert "starved is no alternative as it stands" in page
     low, high = found["saving_interval_fraction"]["lean"]
     assert f"({100 * low:.1f}% less to {100 * high:.1f}% less in nine of ten replications)" in page
@@ -251,10 +249,11 @@ def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write,
     assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4,8", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
     assert (
-        "Of 3 combinations 3 keep their promise; of these a token costs least with clusters.h200.nodes = 2: $" in page
+        "Of 3 combinations 3 meet their SLO target; of these a token costs least with clusters.h200.nodes = 2: $"
+        in page
     )
     assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [2, 4, 8]
-    assert "Promise: 99% of requests in time, in each month and of each workload." in page
+    assert "SLO target: 99% of requests in time, in each month and of each workload." in page
     (picture,) = re.findall(r'<div class="picture"><svg.*?</svg></div>', page, re.DOTALL)
     assert picture.count("<circle") == 3 + 1 + 3  # three points, the one to take again, and the legend
 
@@ -279,7 +278,7 @@ def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, 
     [
         ("workloads.*.requests_per_s", "requests per s, all workloads"),
         ("workloads.chat.growth.per_year", "growth per year, chat"),
-        ("clusters.h200*.unit_price_usd", "unit price, h200"),
+        ("clusters.h200*.accelerator_price_usd", "accelerator price, h200"),
         ("finance.discount_rate_per_year", "discount rate per year"),
         ("throughput_error.MI325X.vllm.llama-3.1-70b", "throughput against the formula, MI325X.vllm.llama-3.1-70b"),
         ("seed", "seed"),

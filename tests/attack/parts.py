@@ -51,8 +51,8 @@ GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {k
 SIZED = (
     GROWING
     + """\
-choose:
-  clusters: {h200: {dates: [2026-01-01, 2026-02-01], most_nodes: 3}}
+sizing:
+  clusters: {h200: {dates: [2026-01-01, 2026-02-01], max_nodes: 3}}
 """
 )
 SEEN = {
@@ -61,7 +61,7 @@ SEEN = {
 }
 ONE = ("--workers", "1", "--no-charts")
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
-    "run": (["run", "tiny.yaml", "--draws", "1"], []),
+    "run": (["run", "tiny.yaml", "--replications", "1"], []),
     "sweep": (["sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=3,4", "--yes"], ["--resume"]),
     "montecarlo": (["montecarlo", "study.yaml", "-n", "12", *ONE], ["--resume"]),
     "size": (["size", "sized.yaml", "-n", "2", "--confirmations", "4", "--workers", "1"], ["--resume"]),

@@ -22,7 +22,7 @@ import numpy as np
 
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
-from planner.requests.zoom import Asked, zoom
+from planner.requests.zoom import ZoomRequest, zoom
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
 from tests.benchmarks.million import CLUSTERS, MOST_S, million_s
@@ -133,7 +133,7 @@ def peak_mb() -> float:
 
 def zoom_s(requests: int = 100_000) -> tuple[float, int]:
     """Return the processor time of an hour of the reference, request by request, and the requests simulated."""
-    scenario, asked = load_scenario(REFERENCE), Asked(at=datetime(2027, 3, 4, 15), requests=requests)
+    scenario, asked = load_scenario(REFERENCE), ZoomRequest(at=datetime(2027, 3, 4, 15), requests=requests)
     start = time.process_time()
     found = zoom(scenario, asked)
     return time.process_time() - start, found.counts[0]

@@ -33,7 +33,7 @@ from planner.answers.study import study_summary, study_table
 from planner.api import study
 from planner.studies import engines
 from planner.studies.engines import Batch
-from planner.studies.replicate import Replicator, Rows, Setup, headline_names
+from planner.studies.replicate import Replicator, Rows, Setup, objective_names
 from planner.studies.runner import Progress, batch_size
 from tests.benchmarks.study_memory import STUDY
 
@@ -43,15 +43,15 @@ SIGMA = 0.25
 APART = 0.05
 """By how much of the first scenario's median each scenario's is above the one before."""
 KEPT = (0.95, 0.95, 0.95, 0.85)
-"""Share of replications in which each scenario keeps its promise, of which nine in ten are asked."""
+"""Share of replications in which each scenario meets its SLO target, of which nine in ten are asked."""
 FAILS_EVERY = 10_000
 """Batches between two of which one run of the second scenario fails."""
 BATCH_S = 0.08
 """What a worker says a batch takes, 5 ms a run: so a task, five seconds of work, is 250 replications."""
 KILLED_AT = 0.4
 LEAST_FREE_BYTES = 15_000_000_000
-_HEADLINES = headline_names()
-_SHORTFALL, _MONTHS = (_HEADLINES.index(name) for name in ("promise_shortfall_fraction", "promise_kept_months"))
+_HEADLINES = objective_names()
+_SHORTFALL, _MONTHS = (_HEADLINES.index(name) for name in ("slo_shortfall_fraction", "slo_met_months"))
 
 
 _stream = np.random.Philox(key=[7, 0])
@@ -255,15 +255,15 @@ def checks(folder: Path, rows: int, detailed: int, scenarios: tuple[str, ...]) -
     for row in _table(folder / "percentiles.csv"):
         if row["output"] != "cost_per_million_tokens_usd":
             continue
-        place, count = scenarios.index(row["scenario"]), int(row["completed"])
+        place, count = scenarios.index(row["scenario"]), int(row["replications"])
         assert count == rows - (-(-rows // (FAILS_EVERY * batch_size(len(scenarios)))) if place == 1 else 0)
         name = f"{row['statistic']} of {row['scenario']}"
         listed.append(Check(name=name, stated=float(row["value"]), **_known(row["statistic"], place, count)))
-    for row in _table(folder / "promise.csv"):
+    for row in _table(folder / "slo_target.csv"):
         share = KEPT[scenarios.index(row["scenario"])]
         error = math.sqrt(share * (1 - share) / rows)
-        name = f"P(kept) of {row['scenario']}"
-        listed.append(Check(name=name, stated=float(row["kept_fraction"]), known=share, error=error))
+        name = f"P(met) of {row['scenario']}"
+        listed.append(Check(name=name, stated=float(row["slo_met_fraction"]), known=share, error=error))
     for row in _table(folder / "decision.csv"):
         if row["against"]:
             one, other = (math.log(1 + APART * scenarios.index(row[key])) for key in ("scenario", "against"))
@@ -273,7 +273,7 @@ def checks(folder: Path, rows: int, detailed: int, scenarios: tuple[str, ...]) -
             listed.append(Check(name=name, stated=float(row["probability_better"]), known=share, error=error))
     for row in _table(folder / "monthly_bands.csv"):
         if (row["scenario"], row["output"], row["cluster"]) == (scenarios[0], "utilisation_fraction", "fleet"):
-            assert int(row["completed"]) == detailed
+            assert int(row["replications"]) == detailed
             growth = 1.0 + (12 * (int(row["month"][:4]) - 2026) + int(row["month"][5:]) - 1) / 100.0
             known = {key: growth * figure for key, figure in _known("p90", 0, detailed).items()}
             listed.append(Check(name=f"p90 by month in {row['month']}", stated=float(row["p90"]), **known))

@@ -34,12 +34,12 @@ def million_scenario(clusters: int) -> str:
 
 
 def million_s(clusters: int) -> float:
-    """Return the processor time of ``planner run --draws 1``, from its start to the finished folder."""
+    """Return the processor time of ``planner run --replications 1``, from its start to the finished folder."""
     with tempfile.TemporaryDirectory() as folder:
         scenario = Path(folder) / "million.yaml"
         scenario.write_text(million_scenario(clusters))
         command = "from planner.cli.app import main; main()"
-        options = ["--draws", "1", "--quiet", "--out", f"{folder}/out"]
+        options = ["--replications", "1", "--quiet", "--out", f"{folder}/out"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", command, "run", str(scenario), *options], check=True, cwd=ROOT)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

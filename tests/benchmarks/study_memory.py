@@ -64,7 +64,7 @@ def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool =
     setup = prepared.setup(prepared.montecarlo())
     store = Store(folder, setup, identity(prepared.study, setup, batch or runner.batch_size(len(setup.scenarios))))
     store.open(resume=False, restart=False)
-    goal = runner.Goal(rows=rows, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
+    goal = runner.Goal(rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings)
     with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
         done = runner.run_rows(store, goal, runner.Workforce())
     finished = Finished(prepared=prepared, store=store, rows=done)

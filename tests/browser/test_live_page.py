@@ -130,8 +130,8 @@ def test_a_number_a_slider_a_choice_a_date_and_new_machines_each_make_another_pl
     assert live.value(NODES) == "7", "the box goes with its slider"
     live.turn("site.tariff", "us-texas")
     live.turn("clusters.mi325x.online", "2026-03-01")
-    live.turn("site.power_cap_kw", "300")
-    live.turn("site.power_cap_kw", "")
+    live.turn("site.facility_power_cap_kw", "300")
+    live.turn("site.facility_power_cap_kw", "")
     live.turn("", "clusters.b200={accelerator: B200, nodes: 8}", "change", "#add")
     assert live.value("clusters.b200.nodes") == "8"
     live.turn("clusters.b200.nodes", "2")
@@ -139,7 +139,7 @@ def test_a_number_a_slider_a_choice_a_date_and_new_machines_each_make_another_pl
         f"{NODES}=7",
         "site.tariff=us-texas",
         "clusters.mi325x.online=2026-03-01",
-        "site.power_cap_kw=null",
+        "site.facility_power_cap_kw=null",
         "clusters.b200={accelerator: B200, nodes: 8}",
         "clusters.b200.nodes=2",
     ]
@@ -266,7 +266,7 @@ def test_what_is_saved_and_written_is_there_and_its_report_opens(live: Page, fol
     assert live.run('document.querySelector("h1").textContent') == "tiny: run report"
     assert live.browser.errors() == []
     manifest = json.loads((folder / "outputs" / "six" / "manifest.json").read_text())
-    assert (manifest["draws"], manifest["overrides"]) == (19, [f"{NODES}=6"])
+    assert (manifest["replications"], manifest["overrides"]) == (19, [f"{NODES}=6"])
 
 
 def test_folded_parts_and_hidden_names_stay_as_they_are_when_the_page_is_redrawn(live: Page) -> None:
@@ -318,7 +318,7 @@ def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
             text = "2026-02-20"
         elif kind.startswith("select"):
             text = other.get(field, "fleet")
-        elif field == "in_time":
+        elif field == "attainment":
             text = "0.95"
         else:
             text = (

@@ -24,8 +24,8 @@ from planner.calibration.predictions import (
     predict_rows,
     prepare,
     priced_rows,
-    promised_tokens_per_s,
     rows_by_request,
+    slo_tokens_per_s,
 )
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
 from planner.catalog.load import load_catalog
@@ -284,10 +284,10 @@ def test_first_tokens_meet_their_bars() -> None:
     assert file.by_request is not None
     assert file.by_request.first_token["fitted"].median_fraction <= 0.15
     assert file.by_request.first_token["layout"].median_fraction <= 0.20
-    off = [abs(one.predicted / one.measured - 1.0) for one in file.by_request.promised]
+    off = [abs(one.predicted / one.measured - 1.0) for one in file.by_request.within_slo]
     assert len(off) == 12
     assert float(np.median(off)) <= 0.12
-    assert math.isclose(file.by_request.promised[0].measured, 12701.3)
+    assert math.isclose(file.by_request.within_slo[0].measured, 12701.3)
 
 
 def waits_at_most(t_over_d: float, busy: float) -> float:
@@ -324,15 +324,15 @@ def test_clients_drift_apart() -> None:
     assert ttft_s == pytest.approx(0.1 * together_s + 0.9 * (0.01 + 0.1), rel=0.15)
 
 
-def test_rows_with_a_promise_are_compared_by_throughput_alone() -> None:
+def test_rows_with_a_slo_target_are_compared_by_throughput_alone() -> None:
     frame = rows_by_request(read_benchmarks(SHIPPED_MEASUREMENTS))
     assert set(frame["scenario"]) == {"Concurrency", "Server", "Interactive"}
-    promised = frame[frame["scenario"] != "Concurrency"]
-    assert promised[["ttft_ms", "tpot_ms"]].isna().all(axis=None)
-    assert (promised["output_tokens_per_s_per_gpu"] > 0).all()
+    targeted = frame[frame["scenario"] != "Concurrency"]
+    assert targeted[["ttft_ms", "tpot_ms"]].isna().all(axis=None)
+    assert (targeted["output_tokens_per_s_per_gpu"] > 0).all()
 
 
-def test_a_promise_is_kept_at_about_the_throughput_measured() -> None:
+def test_a_slo_target_is_met_at_about_the_throughput_measured() -> None:
     frame = rows_by_request(read_benchmarks(SHIPPED_MEASUREMENTS))
     frame = frame[(frame["scenario"] == "Interactive") & (frame["accelerator"] == "B200")]
     found = check_benchmarks(frame, load_catalog(), shipped_calibration(), predict_by_request)
@@ -341,7 +341,7 @@ def test_a_promise_is_kept_at_about_the_throughput_measured() -> None:
     rows = prepare(frame, load_catalog())
     lengths = (float(rows.input_tokens[0]), float(rows.output_tokens[0]))
     # Prompts take a second alone: half of one cannot be kept.
-    assert promised_tokens_per_s(rows.deployments[0], shipped_calibration(), *lengths, 0.1, 0.08) == 0.0
+    assert slo_tokens_per_s(rows.deployments[0], shipped_calibration(), *lengths, 0.1, 0.08) == 0.0
 
 
 def test_a_sample_of_measured_rows_is_predicted_by_request() -> None:

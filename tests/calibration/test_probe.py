@@ -63,12 +63,12 @@ def test_products_and_fused_attention_agree() -> None:
 
     from planner.calibration.probe_kernels import (  # noqa: PLC0415
         TOY,
-        Stack,
+        LayerStack,
         open_machine,
     )
 
     machine = open_machine("cpu")
-    stack = Stack(machine, TOY, "fp32", 1)
+    stack = LayerStack(machine, TOY, "fp32", 1)
     fused, products = stack.attentions(3)
     qkv, cache = torch.randn(3, 8 * 16), torch.randn(2, 3, 2, 32, 16)
     torch.testing.assert_close(fused(qkv, cache), products(qkv, cache))

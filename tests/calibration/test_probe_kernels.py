@@ -12,7 +12,7 @@ from planner.calibration import probe_kernels
 from planner.calibration.probe_kernels import (
     Machine,
     Samples,
-    fp8_dialect,
+    fp8_format,
     has_fp4,
     open_machine,
     parse_nvidia_smi,
@@ -30,7 +30,7 @@ def _machine(**changes: Any) -> Machine:
         "torch_version": "0",
         "driver_version": "none",
         "memory_bytes": 1,
-        "fp8_dialect": None,
+        "fp8_format": None,
         "has_fp4": False,
         "read_power_and_clock": lambda: (100.0, 1000.0),
     }
@@ -62,7 +62,7 @@ def _use(monkeypatch: pytest.MonkeyPatch, torch: SimpleNamespace, tools: dict[st
 
 
 @pytest.mark.parametrize(
-    ("architecture", "capability", "dialect", "fp4"),
+    ("architecture", "capability", "encoding", "fp4"),
     [
         ("", (9, 0), "e4m3fn", False),  # H200
         ("", (10, 0), "e4m3fn", True),  # B200
@@ -72,17 +72,17 @@ def _use(monkeypatch: pytest.MonkeyPatch, torch: SimpleNamespace, tools: dict[st
         ("gfx90a:sramecc+:xnack-", (9, 0), None, False),  # MI250X
     ],
 )
-def test_each_part_speaks_its_own_dialect(
-    architecture: str, capability: tuple[int, int], dialect: str | None, fp4: bool
+def test_each_part_has_its_own_fp8_format(
+    architecture: str, capability: tuple[int, int], encoding: str | None, fp4: bool
 ) -> None:
-    assert fp8_dialect(architecture, capability) == dialect
+    assert fp8_format(architecture, capability) == encoding
     assert has_fp4(architecture, capability) is fp4
 
 
 def test_an_nvidia_part_is_read_through_its_tool_where_torch_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     _use(monkeypatch, _torch(2), {"nvidia-smi": "631.32, 1980\n"})
     machine = open_machine("cuda:1")
-    assert (machine.device, machine.precision, machine.fp8_dialect) == ("cuda:1", "bf16", "e4m3fn")
+    assert (machine.device, machine.precision, machine.fp8_format) == ("cuda:1", "bf16", "e4m3fn")
     assert machine.read_power_and_clock() == (631.32, 1980.0)
     assert "CUDA 13.0" in machine.driver_version
 
@@ -91,7 +91,7 @@ def test_an_amd_part_is_read_through_amd_smi(monkeypatch: pytest.MonkeyPatch) ->
     tree = [{"gpu": 0, "power": {"socket_power": {"value": 712, "unit": "W"}}, "clock": {"gfx_0": {"clk": "2100 MHz"}}}]
     _use(monkeypatch, _torch(1, "gfx942"), {"amd-smi": json.dumps(tree)})
     machine = open_machine("auto")
-    assert machine.fp8_dialect == "e4m3fnuz"
+    assert machine.fp8_format == "e4m3fnuz"
     assert machine.read_power_and_clock() == (712.0, 2100.0)
     assert machine.driver_version == "HIP 7.0"
 

@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from planner.calibration.throughput import DEFAULT_CONCURRENCY, Grid, evaluate_grid, throughput_table
+from planner.calibration.throughput import DEFAULT_CONCURRENCY, OperatingPoints, evaluate_grid, throughput_table
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from tests.shipped import shipped_calibration
 
-GRID = Grid(
+GRID = OperatingPoints(
     models=["llama-3.1-70b"], accelerators=["H200"], engines=["vllm"], precisions=[""], tensor_parallel=[None],
     input_tokens=[1024], output_tokens=[1024],
 )  # fmt: skip
@@ -67,7 +67,7 @@ def test_layouts_are_those_of_a_scenarios_cluster() -> None:
 
 def test_speculation_pays_less_as_the_batch_grows() -> None:
     load = {"tensor_parallel": [4], "concurrency": [4, 256]}
-    plain, drafted = _evaluate(**load), _evaluate(**load, drafted_tokens=3, accepted_tokens=2.5)
+    plain, drafted = _evaluate(**load), _evaluate(**load, drafted_tokens=3, mean_acceptance_length=2.5)
     gains = [one["tpot_ms"] / other["tpot_ms"] for one, other in zip(plain, drafted, strict=True)]  # type: ignore[operator]
     assert 2.5 > gains[0] > gains[1]
 
@@ -76,7 +76,7 @@ def test_a_decode_worker_is_faster_and_has_no_first_token_of_its_own() -> None:
     load = {"models": ["deepseek-r1"], "engines": ["sglang"], "tensor_parallel": [8], "concurrency": [64]}
     (shared,), (apart,) = (
         _evaluate(**load, input_tokens=[8192]),
-        _evaluate(**load, input_tokens=[8192], separate_pools=True),
+        _evaluate(**load, input_tokens=[8192], disaggregated=True),
     )
     assert apart["tpot_ms"] < shared["tpot_ms"]  # type: ignore[operator]
     assert apart["ttft_ms"] is None
@@ -87,8 +87,11 @@ def test_a_decode_worker_is_faster_and_has_no_first_token_of_its_own() -> None:
     [
         ({"attention_data_parallel": 0}, "--attention-dp: must be at least 1"),
         ({"max_sequences": 0}, "--max-sequences: must be at least 1"),
-        ({"drafted_tokens": 2, "accepted_tokens": 4.0}, "--accepted: a step that checks 2 drafts yields 1 to 3 tokens"),
-        ({"separate_pools": True, "offline": True}, "--separate-pools: a decode worker has no prompts"),
+        (
+            {"drafted_tokens": 2, "mean_acceptance_length": 4.0},
+            "--accepted: a step that checks 2 drafts yields 1 to 3 tokens",
+        ),
+        ({"disaggregated": True, "offline": True}, "--disaggregated: a decode worker has no prompts"),
         ({"attention_data_parallel": 2}, "llama-3.1-70b is dense"),
         ({"models": ["deepseek-v3"], "tensor_parallel": [8], "attention_data_parallel": 3}, "3 groups of attention"),
     ],

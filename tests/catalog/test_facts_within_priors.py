@@ -21,13 +21,13 @@ PARTS = [part for part in CATALOG.accelerators if f"capex_allin_{part.lower()}" 
 def figures(part: str) -> dict[str, float]:
     """Return the catalogue's figures of a part by the name of the prior that bounds each."""
     entry, name = CATALOG.accelerator(part), part.lower()
-    assert entry.unit_price_usd is not None
+    assert entry.accelerator_price_usd is not None
     around = (entry.host_usd_per_accelerator, entry.network_usd_per_accelerator, entry.storage_usd_per_accelerator)
     host, *others = (fact.value if fact else 0.0 for fact in around)
     return {
-        f"gpu_module_price_{name}": entry.unit_price_usd.value,
+        f"gpu_module_price_{name}": entry.accelerator_price_usd.value,
         "host_price_per_node": host * entry.accelerators_per_node.value,
-        f"capex_allin_{name}": entry.unit_price_usd.value + host + sum(others),
+        f"capex_allin_{name}": entry.accelerator_price_usd.value + host + sum(others),
         f"server_max_power_{name}": entry.node_max_kw.value,
     }
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import planner.catalog
-from planner.catalog.load import workload_class, workload_class_names
+from planner.catalog.load import workload_preset, workload_preset_names
 from planner.demand.plan import LognormalNoise
 from planner.demand.shape import weekly_profile
 from planner.demand.tokens import LengthDistribution
@@ -16,12 +16,12 @@ NAMES = ("chat", "code-completion", "long-context", "reasoning", "agentic", "bat
 
 
 def test_the_named_classes_are_there() -> None:
-    assert workload_class_names() == NAMES
+    assert workload_preset_names() == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_class_can_be_run(name: str) -> None:
-    figures = workload_class(name)
+    figures = workload_preset(name)
     for side in ("input", "output"):
         mean, p95 = figures[f"{side}_mean_tokens"], figures[f"{side}_p95_tokens"]
         assert LengthDistribution.from_mean_p95(mean, p95).mean_tokens == pytest.approx(mean)
@@ -36,12 +36,12 @@ def test_every_class_can_be_run(name: str) -> None:
     assert 0 <= figures["prefix_cache_hit_fraction"] < 1
     assert figures["burst_index_of_dispersion"] >= 1
     assert figures["priority"] in ("interactive", "standard", "deferrable")
-    assert ("deferrable_within_h" in figures) == (figures["priority"] == "deferrable")
+    assert ("completion_window_h" in figures) == (figures["priority"] == "deferrable")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_figure_has_a_source_and_a_grade(name: str) -> None:
-    file = Path(planner.catalog.__file__).parent / "workload_classes.yaml"
+    file = Path(planner.catalog.__file__).parent / "workload_presets.yaml"
     for fact in yaml.safe_load(file.read_text(encoding="utf-8"))[name].values():
         assert set(fact) == {"value", "source", "grade"}
         assert fact["grade"] in "ABCD"
@@ -50,4 +50,4 @@ def test_every_figure_has_a_source_and_a_grade(name: str) -> None:
 
 def test_unknown_class_names_the_nearest() -> None:
     with pytest.raises(ScenarioError, match="chat"):
-        workload_class("chatt")
+        workload_preset("chatt")

@@ -55,16 +55,18 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
         assert round(parts, 2) == round(float(row["actual_usd"]) - float(row["budget_usd"]), 2)
     monthly = {(row["figure"], row["month"]): row for row in _table(out, "forecast_monthly")}
     happened, coming = monthly["demand_tokens", "2026-02"], monthly["demand_tokens", "2026-03"]
-    assert float(happened["new_p5"]) == float(happened["new_p95"]) == 8.4e10
-    assert float(coming["new_p5"]) < float(coming["new_p50"]) < float(coming["new_p95"])
-    assert float(coming["new_p95"]) - float(coming["new_p5"]) < float(coming["old_p95"]) - float(coming["old_p5"])
+    assert float(happened["posterior_p5"]) == float(happened["posterior_p95"]) == 8.4e10
+    assert float(coming["posterior_p5"]) < float(coming["posterior_p50"]) < float(coming["posterior_p95"])
+    assert float(coming["posterior_p95"]) - float(coming["posterior_p5"]) < float(coming["prior_p95"]) - float(
+        coming["prior_p5"]
+    )
     inputs = _table(out, "forecast_inputs")
     moved = sum(float(row["moved_usd"]) for row in inputs)
-    change = summary["remaining_cost_usd"]["new"]["mean"] - summary["remaining_cost_usd"]["old"]["mean"]
+    change = summary["remaining_cost_usd"]["posterior"]["mean"] - summary["remaining_cost_usd"]["prior"]["mean"]
     assert abs(moved - change) < 0.1
     # Cost of a month seen: the accounts reported are what was booked, the others the plan's.
     cost = monthly["cost_usd", "2026-01"]
-    assert float(cost["new_p95"]) != float(cost["old_p95"])
+    assert float(cost["posterior_p95"]) != float(cost["prior_p95"])
     report = (out / "report.html").read_text()
     for part in ("Where do we stand?", "What is to come", "What the plan did not expect"):
         assert part in report
@@ -89,7 +91,9 @@ def test_bad_months_are_refused_and_nothing_is_written(planner: Planner, tmp_pat
 def test_a_run_s_folder_stands_for_its_scenario(planner: Planner, tmp_path: Path) -> None:
     seen, out = _folder(tmp_path), tmp_path / "run"
     plan = tmp_path / "plan.yaml"
-    assert planner("run", str(plan), "--draws", "1", "--set", "clusters.h200.nodes=3", "--out", str(out)).code == 0
+    assert (
+        planner("run", str(plan), "--replications", "1", "--set", "clusters.h200.nodes=3", "--out", str(out)).code == 0
+    )
     plan.write_text(PLAN.replace("nodes: 3", "nodes: 2"))
     planner("actuals", str(out), str(seen)).refused("is no longer what the run was made of")
     planner("actuals", str(seen), str(seen)).refused("is not the folder of a run")
@@ -99,8 +103,8 @@ def test_fewer_replications_than_the_inputs_need_are_refused_in_words(planner: P
     seen = _folder(tmp_path)
     keys = ["site.pue_ratio", "finance.resale_multiplier", "reliability.failure_multiplier"]
     keys += [f"reliability.vendor_failure_multiplier.{vendor}" for vendor in ("amd", "nvidia")]
-    keys += [f"software.{key}.{vendor}" for vendor in ("amd", "nvidia")
-             for key in ("engineers_per_800", "vendor_incident_multiplier", "vendor_maturing_multiplier")]  # fmt: skip
+    by_vendor = ("engineers_per_800", "vendor_incident_multiplier", "vendor_software_speedup_multiplier")
+    keys += [f"software.{key}.{vendor}" for vendor in ("amd", "nvidia") for key in by_vendor]
     keys += ["software.incident_multiplier", "finance.discount_rate_per_year", "site.colocation_usd_per_kw_month"]
     keys += ["software.engineer_usd_per_year", "finance.insurance_fraction_per_year"]
     more = "".join(f"  {key}: {{kind: triangular, low: 1.0, mode: 1.1, high: 1.2}}\n" for key in keys)

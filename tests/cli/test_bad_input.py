@@ -56,18 +56,18 @@ CHANGES = [
     ),
     pytest.param(
         "horizon_months: 3",
-        "horizon_months: 3\npromise: {in_time: 99, in_replications: 0}",
+        "horizon_months: 3\nslo_target: {attainment: 99, confidence: 0}",
         [
-            "tiny.yaml:4: promise.in_time: must be less than or equal to 1, not 99",
-            "promise.in_replications: must be greater than 0, not 0",
+            "tiny.yaml:4: slo_target.attainment: must be less than or equal to 1, not 99",
+            "slo_target.confidence: must be greater than 0, not 0",
         ],
-        id="promise over one",
+        id="SLO target over one",
     ),
     pytest.param(
         "horizon_months: 3",
-        "horizon_months: 3\npromise: {each: week}",
-        ["tiny.yaml:4: promise.each: must be one of 'month' or 'horizon', not 'week'"],
-        id="promise of a week",
+        "horizon_months: 3\nslo_target: {per: week}",
+        ["tiny.yaml:4: slo_target.per: must be one of 'month' or 'horizon', not 'week'"],
+        id="SLO target of a week",
     ),
     pytest.param(
         "nodes: 4", "nodes:", ["tiny.yaml:12: clusters.h200.nodes: must be a whole number, not nothing"], id="no value"

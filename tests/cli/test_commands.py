@@ -184,7 +184,9 @@ def test_a_command_ends_with_a_word_where_nobody_hears_it(tmp_path: Path, closed
     assert "Traceback" not in done.stderr
 
 
-STUDY = "name: s\nscenarios: {a: {extends: tiny.yaml}, b: {extends: tiny.yaml, set: {site: {power_cap_kw: 90}}}}\n"
+STUDY = (
+    "name: s\nscenarios: {a: {extends: tiny.yaml}, b: {extends: tiny.yaml, set: {site: {facility_power_cap_kw: 90}}}}\n"
+)
 
 
 def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write) -> None:
@@ -194,7 +196,7 @@ def test_validate_knows_a_study_when_it_sees_one(planner: Planner, write: Write)
     assert (outcome.code, outcome.out) == (0, "s.yaml: ok, a study\ntiny.yaml: ok, a scenario\n")
     kinds = [one["kind"] for one in json.loads(planner("validate", "s.yaml", "tiny.yaml", "--json").out)["files"]]
     assert kinds == ["study", "scenario"]
-    write(STUDY.replace("power_cap_kw", "power_cap"), "s.yaml")
+    write(STUDY.replace("facility_power_cap_kw", "power_cap"), "s.yaml")
     told = planner("validate", "s.yaml").refused("s.yaml:2", "power_cap")
     assert told.err.count("error:") == 1
 

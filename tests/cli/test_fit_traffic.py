@@ -53,8 +53,8 @@ def test_fitted_yaml_is_a_workload_the_scenario_language_accepts(tmp_path: Path)
     workload = _workload(out.read_text(encoding="utf-8"), "mine")
     assert workload.model == "llama-3.1-8b"
     assert workload.requests_per_s == pytest.approx(2000 / 3600, rel=0.01)
-    assert workload.tokens.input.mean == pytest.approx(np.exp(6.5 + 0.7**2 / 2), rel=0.1)
-    assert workload.tokens.input.distribution.quantile(0.5) == pytest.approx(np.exp(6.5), rel=0.1)
+    assert workload.lengths.input.mean == pytest.approx(np.exp(6.5 + 0.7**2 / 2), rel=0.1)
+    assert workload.lengths.input.distribution.quantile(0.5) == pytest.approx(np.exp(6.5), rel=0.1)
     assert "standard error" in out.read_text(encoding="utf-8")
     assert "class default: not visible in" in result.stdout
     assert list(tmp_path.glob("tmp*")) == []
@@ -62,19 +62,19 @@ def test_fitted_yaml_is_a_workload_the_scenario_language_accepts(tmp_path: Path)
 
 def test_table_and_yaml_go_to_the_terminal_without_out(tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["fit-traffic", str(_log_file(tmp_path))], catch_exceptions=False)
-    assert "tokens.input.quantiles" in result.stdout
+    assert "lengths.input.quantiles" in result.stdout
     assert _workload(result.stdout[result.stdout.index("# Fitted") :]).requests_per_s > 0
 
 
 def test_json_carries_every_figure_and_where_it_is_from(tmp_path: Path) -> None:
-    result = RUNNER.invoke(app, ["fit-traffic", str(_log_file(tmp_path)), "--class", "agentic", "--json"])
+    result = RUNNER.invoke(app, ["fit-traffic", str(_log_file(tmp_path)), "--preset", "agentic", "--json"])
     figures = json.loads(result.stdout)["figures"]
     assert figures["prefix_cache_hit_fraction"] == {
         "value": 0.963,
         "remark": "class default: no cached tokens or block hashes in the log",
         "from_class": True,
     }
-    assert not figures["tokens.input.quantiles"]["from_class"]
+    assert not figures["lengths.input.quantiles"]["from_class"]
 
 
 def test_series_of_two_weeks_gives_a_weekly_profile(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_series_of_two_weeks_gives_a_weekly_profile(tmp_path: Path) -> None:
     result = RUNNER.invoke(app, ["fit-traffic", str(path)], catch_exceptions=False)
     workload = _workload(result.stdout[result.stdout.index("# Fitted") :])
     assert workload.requests_per_s == pytest.approx(10.0, rel=1e-3)
-    assert workload.shape.weekly_profile is not None
-    np.testing.assert_allclose(workload.shape.weekly_profile, week / 600, atol=5e-4)
+    assert workload.load_profile.weekly_profile is not None
+    np.testing.assert_allclose(workload.load_profile.weekly_profile, week / 600, atol=5e-4)
 
 
 def test_a_log_and_a_series_make_one_workload(tmp_path: Path) -> None:
@@ -99,8 +99,8 @@ def test_a_log_and_a_series_make_one_workload(tmp_path: Path) -> None:
     assert both.exit_code == 0
     first, second = (_workload(found.stdout[found.stdout.index("# Fitted") :]) for found in (alone, both))
     assert second.requests_per_s == pytest.approx(10.0, rel=1e-3)  # the series' level
-    assert second.shape.weekly_profile is not None
-    assert second.tokens == first.tokens
+    assert second.load_profile.weekly_profile is not None
+    assert second.lengths == first.lengths
     assert second.burst_index_of_dispersion == first.burst_index_of_dispersion
     with pytest.raises(ScenarioError, match="is an hourly series itself"):
         RUNNER.invoke(app, ["fit-traffic", str(rates), "--hourly", str(rates)], catch_exceptions=False)
@@ -110,16 +110,18 @@ def test_daily_peak_is_raised_to_the_weeks(tmp_path: Path) -> None:
     day = 1.0 + 0.2 * np.cos(2 * np.pi * np.arange(24) / 24)
     path = tmp_path / "rps.csv"
     path.write_text("hour,x\n" + "".join(f"{h},{day[h % 24]}\n" for h in range(72)))
-    result = RUNNER.invoke(app, ["fit-traffic", str(path), "--class", "code-completion"], catch_exceptions=False)
+    result = RUNNER.invoke(app, ["fit-traffic", str(path), "--preset", "code-completion"], catch_exceptions=False)
     workload = _workload(result.stdout[result.stdout.index("# Fitted") :])
-    assert workload.shape.peak_to_mean == pytest.approx(1.2 * 7 / 5.65, rel=1e-3)
-    weekly_profile(peak_to_mean=workload.shape.peak_to_mean, weekend_fraction=workload.shape.weekend_fraction)
+    assert workload.load_profile.peak_to_mean == pytest.approx(1.2 * 7 / 5.65, rel=1e-3)
+    weekly_profile(
+        peak_to_mean=workload.load_profile.peak_to_mean, weekend_fraction=workload.load_profile.weekend_fraction
+    )
 
 
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--class", "chatt"], "chat"),
+        (["--preset", "chatt"], "chat"),
         (["--timezone", "Europe/Berlim"], "Europe/Berlin"),
         (["--name", "a.b"], "--name"),
         (["--model", "a b"], "--model"),
@@ -155,10 +157,10 @@ def test_series_without_a_unit_asks_for_the_rate(tmp_path: Path) -> None:
     [
         ("AzureLLMInferenceTrace_code.csv", []),
         ("AzureLLMInferenceTrace_conv.csv", []),
-        ("mooncake_conversation_trace.jsonl", ["--class", "long-context"]),
-        ("claude_code_agentic_requests.csv.gz", ["--class", "agentic", "--requests-per-s", "3"]),
-        ("servegen_hourly_rate_rps.csv", ["--series", "m-large", "--class", "bulk-api"]),
-        ("azure2024_hourly_digitised_req_per_min.csv", ["--series", "code", "--class", "code-completion"]),
+        ("mooncake_conversation_trace.jsonl", ["--preset", "long-context"]),
+        ("claude_code_agentic_requests.csv.gz", ["--preset", "agentic", "--requests-per-s", "3"]),
+        ("servegen_hourly_rate_rps.csv", ["--series", "m-large", "--preset", "bulk-api"]),
+        ("azure2024_hourly_digitised_req_per_min.csv", ["--series", "code", "--preset", "code-completion"]),
     ],
 )
 def test_every_public_trace_becomes_a_workload(name: str, extra: list[str]) -> None:

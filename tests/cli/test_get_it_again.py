@@ -21,7 +21,7 @@ OVERLAY = "accelerators: {H200: {idle_w: {value: 90, source: our meter, grade: A
 STUDY = """\
 name: doubts
 scenarios: {own: {extends: ../the plans/tiny one.yaml}, rival: {extends: ../the plans/tiny one.yaml, set: {seed: 5}}}
-uncertain: {clusters.h200.unit_price_usd: {kind: uniform, low: 20000, high: 40000}}
+uncertain: {clusters.h200.accelerator_price_usd: {kind: uniform, low: 20000, high: 40000}}
 """
 
 
@@ -57,9 +57,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 PLAN, OTHER, DOUBTS = "the plans/tiny one.yaml", "the plans/o'clock.yaml", "studies/doubts.yaml"
 CASES = {
-    "run": ("run", PLAN, "--draws", "2", "--seed", "7", "--parquet", "--set", TRICKY),
-    "run with an overlay from here": ("run", PLAN, "--draws", "1", "--bom", "--set", "catalog.overlay=here.yaml"),
-    "compare": ("compare", PLAN, OTHER, "--baseline", "clock", "--draws", "2", "--decimal-comma", "--set", TRICKY),
+    "run": ("run", PLAN, "-n", "2", "--seed", "7", "--parquet", "--set", TRICKY),
+    "run with an overlay from here": ("run", PLAN, "-n", "1", "--bom", "--set", "catalog.overlay=here.yaml"),
+    "compare": ("compare", PLAN, OTHER, "--baseline", "clock", "-n", "2", "--decimal-comma", "--set", TRICKY),
     "sweep": ("sweep", PLAN, "--vary", "clusters.h200.nodes=2:4:2", "--vary", "routing=proportional,preference",
               "--set", TRICKY, "--seed", "9", "--yes"),
     "montecarlo": ("montecarlo", DOUBTS, "-n", "8", "--no-charts", "--decimal-comma", "--set", "clusters.h200.nodes=3"),
@@ -96,7 +96,7 @@ def test_a_shell_reads_the_printed_command_as_it_was_meant(planner: Planner, pla
 
 def test_a_file_whose_name_begins_like_an_option_is_found_again(planner: Planner, write: Callable[..., Path]) -> None:
     write(name="-tiny.yaml")
-    assert planner("run", "./-tiny.yaml", "--draws", "1", "--out", "first", "--quiet").code == 0
+    assert planner("run", "./-tiny.yaml", "-n", "1", "--out", "first", "--quiet").code == 0
     assert planner(*shlex.split(printed(Path("first")))[1:]).code == 0
 
 
@@ -105,5 +105,5 @@ def test_a_sweep_names_the_run_that_shows_its_choice_in_full(planner: Planner, p
     page = (place / "first" / "report.html").read_text(encoding="utf-8")
     commands = {html.unescape(found) for found in re.findall(r"<code>(planner run .*?)</code>", page)}
     (command,) = commands
-    assert planner(*shlex.split(command)[1:], "--draws", "1").code == 0
+    assert planner(*shlex.split(command)[1:], "-n", "1").code == 0
     assert (place / "outputs" / "tiny" / "ledger.csv").is_file()

@@ -1,4 +1,4 @@
-"""``planner serve``: what it says when it cannot, and that Ctrl-C ends it."""
+"""``planner ui``: what it says when it cannot, and that Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def test_without_its_libraries_it_names_what_to_install(
 ) -> None:
     monkeypatch.delitem(sys.modules, "planner.ui.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    planner("serve", str(write())).refused("pip install 'datacenter-planner[serve]'")
+    planner("ui", str(write())).refused("pip install 'datacenter-planner[ui]'")
 
 
 def test_a_port_in_use_and_a_bad_scenario_are_one_message(planner: Planner, write: WriteScenario) -> None:
     listening = listen(0)
     port = listening.getsockname()[1]
-    outcome = planner("serve", str(write()), "--port", str(port), "--no-browser")
+    outcome = planner("ui", str(write()), "--port", str(port), "--no-browser")
     outcome.refused(f"port {port} cannot be used: Address already in use (leave --port out to take any that is free)")
     assert len(outcome.err.splitlines()) == 1
     listening.close()
-    planner("serve", "none.yaml").refused("none.yaml: no such file")
-    planner("serve", str(write()), "--set", "clusters.h200.nodes=-1").refused("clusters.h200.nodes")
-    assert planner("serve", str(write()), "--port", "70000").code == 2
+    planner("ui", "none.yaml").refused("none.yaml: no such file")
+    planner("ui", str(write()), "--set", "clusters.h200.nodes=-1").refused("clusters.h200.nodes")
+    assert planner("ui", str(write()), "--port", "70000").code == 2
 
 
 def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(write: WriteScenario, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from planner.cli.app import main; main()", "serve", str(write())]
+    command = [sys.executable, "-c", "from planner.cli.app import main; main()", "ui", str(write())]
     process = subprocess.Popen(
         [*command, "--no-browser", "--set", "clusters.h200.nodes=5"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env={**os.environ, "COLUMNS": "80"},

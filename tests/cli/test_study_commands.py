@@ -112,7 +112,7 @@ def test_sensitivity_by_new_runs(
     table = rows(tmp_path / "outputs" / f"small-{method}" / "sensitivity.csv")
     own = [row for row in table if row["measure"] == measure and row["scenario"] == "both" and not row["against"]]
     inputs = {row["input"] for row in own}
-    assert {"workloads.*.requests_per_s", "clusters.h200.unit_price_usd"} <= inputs
+    assert {"workloads.*.requests_per_s", "clusters.h200.accelerator_price_usd"} <= inputs
     assert ("chance" in inputs) == (method == "sobol")
     assert {row["against"] for row in table} == {"", "nvidia"}
 

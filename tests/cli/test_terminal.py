@@ -27,7 +27,7 @@ Write = Callable[..., Path]
 WITHOUT_JSON = {
     "import": "holds the readers of published results",
     "init": "writes a file and says so",
-    "serve": "prints an address alone",
+    "ui": "prints an address alone",
     "schema": "prints JSON anyway",
 }
 

@@ -31,14 +31,14 @@ class Counted:
 def _capacity_planner(planner: Counted, effort: tuple[str, ...], growth: str) -> None:
     files = ("--log", "chat.csv", "--series", "hourly.csv", "--fleet", "owned.csv", "--quotes", "quotes.csv")
     planner("init", "fleet", *files)
-    owned = planner("run", "fleet.yaml", "--draws", "1")
+    owned = planner("run", "fleet.yaml", "--replications", "1")
     assert "Promise" in owned
-    assert "first in 20" in owned or "Promise kept" in owned  # when do we run out?
+    assert "first in 20" in owned or "SLO met" in owned  # when do we run out?
     sized = planner("size", "fleet.yaml", *effort)
     assert "Buy" in sized
-    report = planner("run", "outputs/fleet-size/plan.yaml", "--draws", "1", "--out", "outputs/plan")
+    report = planner("run", "outputs/fleet-size/plan.yaml", "--replications", "1", "--out", "outputs/plan")
     assert "report.html" in report
-    faster = planner("run", "outputs/fleet-size/plan.yaml", "--draws", "1", "--out", "outputs/faster",
+    faster = planner("run", "outputs/fleet-size/plan.yaml", "--replications", "1", "--out", "outputs/faster",
                      "--set", f"workloads.chat.growth.per_year={growth}")  # fmt: skip
     assert "Promise" in faster
     planner("memo", "outputs/fleet-size")
@@ -77,8 +77,8 @@ def test_a_finance_analyst_needs_two_commands(planner: Planner, write: Write, tm
     """From a run's and a comparison's folder that somebody sent: which plan, what cash when, and at lower prices."""
     write(TINY)
     write(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
-    assert planner("run", "tiny.yaml", "--draws", "1", "--out", "sent/run").code == 0
-    assert planner("compare", "tiny.yaml", "dear.yaml", "--draws", "1", "--out", "sent/compare").code == 0
+    assert planner("run", "tiny.yaml", "--replications", "1", "--out", "sent/run").code == 0
+    assert planner("compare", "tiny.yaml", "dear.yaml", "--replications", "1", "--out", "sent/compare").code == 0
     (tmp_path / "tiny.yaml").unlink()  # only the folders were sent
     (tmp_path / "dear.yaml").unlink()
     analyst = Counted(planner)
@@ -86,7 +86,7 @@ def test_a_finance_analyst_needs_two_commands(planner: Planner, write: Write, tm
     analyst("memo", "sent/compare")
     assert analyst.calls <= 2
     run, compared = ((tmp_path / "sent" / name / "memo.md").read_text() for name in ("run", "compare"))
-    assert "tiny costs least of the plans that keep their promise" in compared
+    assert "tiny costs least of the plans that meet their SLO target" in compared
     assert "| 2026 | $" in run
     assert "If accelerators cost 20% less, purchases fall by $" in run
     assert "accelerators 20% cheaper" in compared

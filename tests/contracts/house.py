@@ -27,8 +27,8 @@ BUDGET = {
     ("calibration",): 2_300,
 }
 """Lines of code by rooms that share a budget; what is in none of them serves all."""
-CEILING_LINES, CEILING_FILES = 36_900, 200
-"""What the whole may have; it only ever goes down, until it stands at 33,000."""
+CEILING_LINES, CEILING_FILES = 33_000, 200
+"""What the whole may have: whoever adds a capability pays for its lines with others taken out."""
 _BETWEEN = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER)
 
 

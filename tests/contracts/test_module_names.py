@@ -15,7 +15,7 @@ def test_words_that_every_room_could_use_name_one_module() -> None:
 
 
 SAYS_NOTHING = {"found", "each", "whole", "own", "all_"}
-KEYS = {("scenario", "each"), ("catalog", "own")}
+KEYS = {("catalog", "own")}
 """Keys of files that users have, by room."""
 
 

@@ -31,8 +31,7 @@ accelerators:
     architecture: Next
     hbm_gb: 512
     hbm_tb_per_s: 16
-    bf16_dense_tflops: 5000
-    fp8_dense_tflops: 10000
+    dense_tflops: {bf16: 5000, fp8: 10000}
     tdp_w: 1500
     idle_w: 200
     scaleup_gb_per_s: 900
@@ -41,7 +40,7 @@ accelerators:
     accelerators_per_node: 8
     node_max_kw: 18
     available: 2026-06-01
-    unit_price_usd: {value: 41000, source: our quote, grade: A, date: 2026-07-01}
+    accelerator_price_usd: {value: 41000, source: our quote, grade: A, date: 2026-07-01}
 models:
   house-30b:
     source: "our own configuration file"
@@ -78,7 +77,7 @@ def test_a_scenario_runs_on_hardware_and_a_model_of_the_users_own(scenario: Path
 def test_the_assumptions_name_the_users_sources(planner: Planner, scenario: Path, tmp_path: Path) -> None:
     assert planner("run", scenario, "--out", "o", "-q").code == 0
     text = (tmp_path / "o" / "assumptions.csv").read_text()
-    assert "catalog.accelerators.X900.unit_price_usd,41000,USD,our quote,2026-07-01,A" in text
+    assert "catalog.accelerators.X900.accelerator_price_usd,41000,USD,our quote,2026-07-01,A" in text
     assert '"Vendor X datasheet, revision 3",2026-06-01,B' in text
     assert "catalog.models.house-30b.layers,48,,our own configuration file,2026-07-01,A" in text
 
@@ -155,7 +154,7 @@ accelerators:
     accelerators_per_node: 8
     node_max_kw: 12
     available: 2024-12-01
-    unit_price_usd: 15600
+    accelerator_price_usd: 15600
 priors:
   resale_24m_intel: {low: 0.2, base: 0.3, high: 0.5, unit: fraction, source: our guess, grade: D, date: 2026-07-01}
 """
@@ -187,7 +186,7 @@ def test_a_vendor_a_precision_and_an_incident_kind_are_entries_alone(
     head = shape.vocab * shape.hidden
     weights = (shape.shared_parameters - head) * 0.78125 + head * 2.0
     assert memory_fit(part, shape, "fp6", 1).weight_bytes == pytest.approx(weights + head * 2.0)
-    assert planner("run", new_facts, "--out", "o", "-q", "--draws", "1").code == 0
+    assert planner("run", new_facts, "--out", "o", "-q", "--replications", "1").code == 0
     events = pd.read_csv(tmp_path / "o" / "events.csv")
     leaks = events[events["cause"] == "memory-leak"]
     assert set(leaks["cluster"]) == {"h200", "mi325x"}  # the kind states a rate for every stack

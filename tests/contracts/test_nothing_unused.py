@@ -24,8 +24,6 @@ FOR_OTHERS = {
     "readable": "io calls it",
     "model_config": "pydantic reads it",
     "CARRY_FORWARD": "a scenario names it",
-    "layers_measured": "a column of the probe's file",
-    "run_study": "a user's, of a study without its tables",
     "IMPUTED": "accounts.csv names it",
     "TRANSFER": "accounts.csv names it",
     "fit_board_power": "how a constant of physics was found",

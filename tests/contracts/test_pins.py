@@ -34,7 +34,7 @@ def closure(requirements: list[str]) -> dict[str, str]:
 def test_every_dependency_of_the_closure_is_pinned_to_what_is_tested(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["dev"], *extras["docs"], *extras["dask"], *extras["serve"]]
+    wanted = [*project["dependencies"], *extras["dev"], *extras["docs"], *extras["dask"], *extras["ui"]]
     lines = (root / "constraints.txt").read_text().splitlines()
     pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
     here = {normal(pin.name): str(pin.specifier) for pin in pins if pin.marker is None or pin.marker.evaluate()}

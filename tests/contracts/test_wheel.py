@@ -66,7 +66,7 @@ def test_the_wheel_works_in_an_empty_environment(
     where = [str(python), "-c", "import planner; print(planner.__file__)"]
     assert Path(subprocess.check_output(where, cwd=tmp_path, env={}, text=True).strip()).is_relative_to(target)
     assert call("--version") == f"planner {library.__version__}\n"
-    call("run", "tiny.yaml", "--draws", "1", "--out", "of-the-wheel")
-    assert planner("run", "tiny.yaml", "--draws", "1", "--out", "of-the-checkout").code == 0
+    call("run", "tiny.yaml", "--replications", "1", "--out", "of-the-wheel")
+    assert planner("run", "tiny.yaml", "--replications", "1", "--out", "of-the-checkout").code == 0
     for file in (tmp_path / "of-the-checkout").iterdir():
         assert (tmp_path / "of-the-wheel" / file.name).read_bytes() == file.read_bytes(), file.name

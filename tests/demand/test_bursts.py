@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ EVEN = Bursts(requests_per_s=40.0, index_of_dispersion=1.0)
 def _factors(requests_per_s: float) -> np.ndarray:
     variance = 11.0 / (60.0 * requests_per_s)
     return np.random.default_rng(1).gamma(1.0 / variance, variance, 200_000)
+
+
+SCALINGS: tuple[Literal["pooled", "proportional"], ...] = ("pooled", "proportional")
 
 
 @pytest.mark.parametrize(("requests_per_s", "rho"), [(40.0, 0.95), (40.0, 1.0), (5.0, 0.8)])
@@ -84,7 +88,7 @@ def test_counts_of_a_minute_have_the_stated_dispersion() -> None:
 @pytest.mark.parametrize("times", [0.1, 1.0, 10.0])
 def test_bursts_of_many_users_even_out_and_those_of_one_client_do_not(times: float) -> None:
     """n independent users have n times the variance and the mean of one: 1 / √n of its variation."""
-    users, client = (Bursts(requests_per_s=6.0, index_of_dispersion=9.0, follow=by) for by in ("users", "traffic"))
+    users, client = (Bursts(requests_per_s=6.0, index_of_dispersion=9.0, scaling=by) for by in SCALINGS)
     grown = users.at(6.0 * times)
     assert grown.index_of_dispersion == 9.0
     assert grown.minute_rate_cv == pytest.approx(users.minute_rate_cv / math.sqrt(times))

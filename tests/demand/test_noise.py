@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from planner.demand.plan import (
     LaunchSpike,
     LognormalNoise,
-    Tenant,
+    TenantStream,
     log2_noise,
     spike_factor,
     tenant_on_fraction,
@@ -81,8 +81,8 @@ def test_spikes_multiply_and_may_lie_before_the_start() -> None:
     np.testing.assert_array_equal(spike_factor((), 3), 1.0)
 
 
-def _tenant(on_h: float, off_h: float) -> Tenant:
-    return Tenant(name="big", share_fraction=0.3, mean_on_h=on_h, mean_off_h=off_h)
+def _tenant(on_h: float, off_h: float) -> TenantStream:
+    return TenantStream(name="big", share_fraction=0.3, mean_on_h=on_h, mean_off_h=off_h)
 
 
 @settings(deadline=None, max_examples=40)
@@ -125,7 +125,10 @@ def test_tenant_never_off_is_always_on() -> None:
         (lambda: LognormalNoise(sigma=-0.1, correlation_h=-1.0), "(?s)sigma.*correlation_h"),
         (lambda: LognormalNoise(sigma=float("nan")), "sigma"),
         (lambda: LaunchSpike(hour_h=0, multiple=-1.0, decay_days=0.0), "(?s)multiple.*decay_days"),
-        (lambda: Tenant(name="x", share_fraction=1.5, mean_on_h=0.0, mean_off_h=-1.0), "(?s)share.*mean_on.*mean_off"),
+        (
+            lambda: TenantStream(name="x", share_fraction=1.5, mean_on_h=0.0, mean_off_h=-1.0),
+            "(?s)share.*mean_on.*mean_off",
+        ),
     ],
 )
 def test_bad_numbers_are_refused_all_at_once(make: object, message: str) -> None:

@@ -14,7 +14,7 @@ from planner.demand.plan import (
     DemandPlan,
     LaunchSpike,
     LognormalNoise,
-    Tenant,
+    TenantStream,
     WorkloadDemand,
     build_demand_plan,
     hourly_requests_per_s,
@@ -30,7 +30,7 @@ CHAT = WorkloadDemand(
     growth=CompoundGrowth(per_year=0.5),
     shape=SHAPE,
     noise=LognormalNoise(sigma=0.2, correlation_h=4.0),
-    tenants=(Tenant(name="big", share_fraction=0.4, mean_on_h=10.0, mean_off_h=5.0),),
+    tenants=(TenantStream(name="big", share_fraction=0.4, mean_on_h=10.0, mean_off_h=5.0),),
 )
 CODE = WorkloadDemand(name="code", requests_per_s=10.0, noise=LognormalNoise(sigma=0.1, correlation_h=2.0))
 
@@ -61,7 +61,9 @@ def test_another_workload_tenant_or_order_never_shifts_a_draw() -> None:
     alone = hourly_requests_per_s(build_demand_plan([CODE], HORIZON), _streams(3))[:, 0]
     together = hourly_requests_per_s(build_demand_plan([CHAT, CODE], HORIZON), _streams(3))
     np.testing.assert_array_equal(together[:, 1], alone)
-    more = replace(CHAT, tenants=(*CHAT.tenants, Tenant(name="two", share_fraction=0.1, mean_on_h=1, mean_off_h=1)))
+    more = replace(
+        CHAT, tenants=(*CHAT.tenants, TenantStream(name="two", share_fraction=0.1, mean_on_h=1, mean_off_h=1))
+    )
     swapped = hourly_requests_per_s(build_demand_plan([CODE, more], HORIZON), _streams(3))
     np.testing.assert_array_equal(swapped[:, 0], alone)
     longer = replace(HORIZON, hours=HORIZON.hours + 100)
@@ -103,7 +105,7 @@ def test_a_plan_cannot_be_written_to() -> None:
 def test_contradictions_are_refused() -> None:
     with pytest.raises(ScenarioError, match="two workloads named 'code'"):
         build_demand_plan([CODE, CODE], HORIZON)
-    twice = Tenant(name="t", share_fraction=0.7, mean_on_h=1, mean_off_h=1)
+    twice = TenantStream(name="t", share_fraction=0.7, mean_on_h=1, mean_off_h=1)
     with pytest.raises(ScenarioError, match=r"(?s)requests_per_s.*add up to 1.4.*two tenants named 't'"):
         WorkloadDemand(name="x", requests_per_s=-1.0, tenants=(twice, twice))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.demand.shape import Horizon, Season, Shape, normalised_profile, shape_factor, weekly_profile
+from planner.demand.shape import Horizon, SeasonalWave, Shape, normalised_profile, shape_factor, weekly_profile
 from planner.errors import ScenarioError
 from tests.demand.shared_traces import trace
 
@@ -76,7 +76,7 @@ def test_local_peak_moves_by_an_hour_in_utc_over_daylight_saving() -> None:
 
 def test_season_has_mean_one_and_peaks_on_its_day() -> None:
     flat = weekly_profile(peak_to_mean=1.0)
-    shape = Shape(weekly_profile=flat, season=Season(amplitude_fraction=0.2, peak_day=32))
+    shape = Shape(weekly_profile=flat, season=SeasonalWave(amplitude_fraction=0.2, peak_day=32))
     factor = shape_factor(shape, Horizon(start=date(2026, 1, 1), hours=4 * 8766))
     assert factor.mean() == pytest.approx(1.0, abs=1e-3)
     assert factor.max() == pytest.approx(1.2)
@@ -136,4 +136,4 @@ def test_impossible_weeks_are_refused_with_the_numbers(
 
 def test_bad_season_is_refused() -> None:
     with pytest.raises(ScenarioError, match="amplitude"):
-        Season(amplitude_fraction=1.5)
+        SeasonalWave(amplitude_fraction=1.5)

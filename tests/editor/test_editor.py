@@ -11,7 +11,7 @@ import pytest
 
 from planner.onramp.first_scenario import starter_text
 from planner.scenario.schema import SCHEMA_FILE, scenario_schema, study_schema
-from planner.studies.replicate import headline_names
+from planner.studies.replicate import objective_names
 from tests.conftest import ROOT, Planner
 from tests.editor.language_server import SERVER, LanguageServer
 
@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageServer]
     """Start one server in a folder that holds both schemas."""
     folder = tmp_path_factory.mktemp("editor")
     (folder / SCHEMA_FILE).write_text(json.dumps(scenario_schema()))
-    (folder / "study.schema.json").write_text(json.dumps(study_schema(headline_names())))
+    (folder / "study.schema.json").write_text(json.dumps(study_schema(objective_names())))
     assert NODE is not None
     running = LanguageServer(NODE, folder)
     yield running
@@ -84,7 +84,7 @@ def test_every_shipped_scenario_and_study_is_clean_in_an_editor(server: Language
         ("name: x\nworkloads:\n  a:\n    model: |\n", {"llama-3.1-70b"}),
         ("name: x\nsite:\n  tariff: |\n", {"us-ohio", "us-texas"}),
         ("name: x\nrouting: |\n", {"proportional", "workload-aware"}),
-        ("name: x\nsite:\n  |\n", {"tariff", "pue_ratio", "power_cap_kw"}),
+        ("name: x\nsite:\n  |\n", {"tariff", "pue_ratio", "facility_power_cap_kw"}),
         ("extends: base.yaml\nclusters:\n  a:\n    accelerator: |\n", {"H200", "MI325X"}),
         ("extends: base.yaml\nclusters:\n  a:\n    |\n", {"nodes", "discount_fraction"}),
     ],
@@ -98,7 +98,7 @@ def test_keys_and_values_are_completed(server: LanguageServer, text: str, wanted
     [
         ("name: s\nscenarios:\n  a:\n    |\n", {"extends", "set"}),
         ("name: s\nscenarios:\n  a:\n    extends: b.yaml\n    set:\n      site:\n        tariff: |\n", {"us-ohio"}),
-        ("name: s\nheadline: |\n", {"npv_usd", "cost_usd"}),
+        ("name: s\nobjective: |\n", {"npv_usd", "cost_usd"}),
         ("name: s\nsampling: |\n", {"sobol", "lhs"}),
         ("name: s\nuncertain:\n  site.pue_ratio:\n    prior: |\n", {"resale_36m_nvidia"}),
     ],
@@ -129,7 +129,7 @@ def test_a_part_from_an_overlay_is_not_called_wrong(server: LanguageServer) -> N
 
 
 def test_a_study_is_checked(server: LanguageServer) -> None:
-    text = STUDY_LINE + "name: s\nscenarios: {a: {extends: a.yaml, set: {site: {tarif: x}}}}\nheadline: profit\n"
+    text = STUDY_LINE + "name: s\nscenarios: {a: {extends: a.yaml, set: {site: {tarif: x}}}}\nobjective: profit\n"
     said = " | ".join(problems(server, text))
     assert "tarif" in said
     assert "npv_usd" in said

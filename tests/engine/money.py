@@ -10,8 +10,8 @@ import numpy as np
 from planner.finance.depreciation import ResaleCurve
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import CashFlowTiming
-from planner.finance.tariffs import flat_tariff
 from planner.plan.parts import CapitalPlan, MarketPlan, MoneyPlan, PowerPricePlan, UpkeepPlan
+from tests.finance.flat import flat_tariff
 
 
 def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:

@@ -33,7 +33,7 @@ class Program:
     """Requests per node and hour, shape (clusters, workloads); 0 where it cannot serve."""
     allowed_kw: float | None
 
-    def most(self, asked: dict[int, float], level: list[int], promised: dict[int, float]) -> dict[int, float]:
+    def most(self, asked: dict[int, float], level: list[int], targeted: dict[int, float]) -> dict[int, float]:
         """Return the requests served of each workload when a level's tokens are maximised and others are promised.
 
         Unknown are the share of each workload that each cluster serves and the share of each step of power that is
@@ -62,10 +62,10 @@ class Program:
             row[w:size:workloads] = 1.0
             rows.append(row)
             limits.append(1.0)
-            if w in promised and requests[w] > 0:
+            if w in targeted and requests[w] > 0:
                 # What was promised to the levels before may be short by the tolerance of the library.
                 rows.append(-row)
-                limits.append(-(promised[w] - 2e-7 * float(self.nodes @ self.rates[:, w])) / requests[w])
+                limits.append(-(targeted[w] - 2e-7 * float(self.nodes @ self.rates[:, w])) / requests[w])
         bounds = [(0.0, 1.0 if serves else 0.0) for serves in able.ravel()] + [(0.0, 1.0)] * (clusters * steps)
         if steps:
             kw = np.zeros(size)
@@ -103,23 +103,23 @@ class Naive:
             allowed = float(allowed_it_kw(plan, plan.site.cap_kw[now], now)[0])
         program = Program(plan, window.nodes[:, h], rates, allowed)
         asked: dict[int, float] = {}
-        promised: dict[int, float] = {}
+        targeted: dict[int, float] = {}
         urgent = [w for w in plan.by_priority if not plan.workloads[w].deadline_h]
         for priority in sorted({plan.workloads[w].priority for w in urgent}):
             level = [w for w in urgent if plan.workloads[w].priority == priority]
             lit = 1.0 if window.lit_fraction is None else float(window.lit_fraction[h])
             asked |= {w: float(window.demand_requests[w, h]) * lit for w in level}
-            served = program.most(asked, level, promised)
-            promised |= {w: served[w] for w in level}
+            served = program.most(asked, level, targeted)
+            targeted |= {w: served[w] for w in level}
         for w in urgent:
-            out.served[w] = promised[w]
-            out.shed[w] = float(window.demand_requests[w, h]) - promised[w]
+            out.served[w] = targeted[w]
+            out.shed[w] = float(window.demand_requests[w, h]) - targeted[w]
         for w in plan.by_priority[len(urgent) :]:
             queue = self.queues[w]
             queue.append([window.first_hour + h, float(window.demand_requests[w, h])])
             asked[w] = sum(requests for _, requests in queue)
-            promised[w] = program.most(asked, [w], promised)[w]
-            self.take(out, w, window.first_hour + h, promised[w])
+            targeted[w] = program.most(asked, [w], targeted)[w]
+            self.take(out, w, window.first_hour + h, targeted[w])
         return out
 
     def take(self, out: Hour, w: int, now: int, served: float) -> None:

@@ -23,7 +23,7 @@ from planner.plan.parts import (
     TeamPlan,
     ThreePoint,
 )
-from planner.plan.plan import LOAD_CELLS, ClusterPlan, ExpansionPlan, OrderPlan, Plan, Triangle, WorkloadPlan
+from planner.plan.plan import LOAD_CELLS, ClusterPlan, ExpansionPlan, OrderPlan, Plan, WorkloadPlan
 from planner.scenario.scenario import SloTarget
 from tests.engine.money import money_plan
 
@@ -69,7 +69,7 @@ def order_plan(**changes: Any) -> OrderPlan:
     plain = OrderPlan(
         placed_h=0.0,
         lead_h=0.0,
-        slip_h=Triangle(low=0.0, mode=0.0, high=0.0),
+        slip_h=ThreePoint(low=0.0, base=0.0, high=0.0),
         deliveries=1,
         interval_h=0.0,
         acceptance_failure_fraction=0.0,
@@ -193,7 +193,7 @@ def site_plan(hours: int, clusters: int = 1, **changes: Any) -> SitePlan:
 
 def expansion_plan(**changes: Any) -> ExpansionPlan:
     """A review without rules."""
-    plain = ExpansionPlan(rules=(), budget_usd=np.inf, power_envelope_kw=np.inf, price_change_per_year=0.0)
+    plain = ExpansionPlan(rules=(), budget_usd=np.inf, it_power_cap_kw=np.inf, price_change_per_year=0.0)
     return dataclasses.replace(plain, **changes)
 
 
@@ -247,7 +247,7 @@ def make_plan(
         site=site_plan(hours, len(clusters)),
         expansion=expansion_plan(),
         money=money_plan(grid, len(clusters)),
-        promise=SloTarget(),
+        slo_target=SloTarget(),
         warnings=(),
         notes=(),
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from planner.plan.parts import BurstTables
+from tests.plan.burst_rates import at_rate
 
 CELLS = np.arange(5.0)
 TABLES = BurstTables(
@@ -22,7 +23,7 @@ def test_what_falls_as_one_over_the_rate_is_met_at_any_rate(requests: float) -> 
     place = np.array([0.0, 0.5, 1.0, 2.75, 4.0])
     share = TABLES.read(0, place, TABLES.between(np.full(5, requests)))
     assert share == pytest.approx(800.0 * place / requests)
-    assert TABLES.at_rate(requests)[0] == pytest.approx(800.0 * CELLS / requests)
+    assert at_rate(TABLES, requests)[0] == pytest.approx(800.0 * CELLS / requests)
 
 
 def test_beyond_the_ends_it_is_as_at_them() -> None:

@@ -254,7 +254,7 @@ def test_they_show_in_events_and_losses(tmp_path: Path, tiny: str) -> None:
     keys = (
         "{failure_domains: {rack: {failures_per_year: 30}}, firmware: {rollouts_per_year: 24}, failure_multiplier: 0}"
     )
-    planner.run(path, tmp_path / "out", overrides=[f"reliability={keys}"], draws=1)
+    planner.run(path, tmp_path / "out", overrides=[f"reliability={keys}"], replications=1)
     with (tmp_path / "out" / "events.csv").open() as file:
         rows = list(csv.DictReader(file))
     kinds = {(row["event"], row["cause"]) for row in rows if row["event"] in ("failure", "maintenance", "process")}

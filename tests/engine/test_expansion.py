@@ -37,7 +37,7 @@ class Recorder:
 
 def rule(**changes: Any) -> RulePlan:
     plain = RulePlan(
-        when="utilisation_above", threshold=0.7, months=2, watched=0, cluster=0, nodes=2, most_nodes=np.inf,
+        when="utilisation_above", threshold=0.7, months=2, watched=0, cluster=0, nodes=2, max_nodes=np.inf,
         lead_h=100.0, cooldown_months=3,
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)
@@ -97,14 +97,14 @@ def test_later_purchases_cost_what_prices_have_become_by_the_day_of_the_order() 
 
 def test_the_power_envelope_is_not_exceeded() -> None:
     """Ten nodes of 10 kW, then 20 kW at a time up to 150: two purchases."""
-    plan = plan_with(rule(cooldown_months=0), power_envelope_kw=150.0)
+    plan = plan_with(rule(cooldown_months=0), it_power_cap_kw=150.0)
     assert len(reviewed(plan, [0.9] * 12).bought) == 2
 
 
 def test_retired_nodes_give_their_room_in_the_envelope_back() -> None:
     """Full at 110 kW with ten nodes of 10 kW; four retired make room for two purchases of two."""
     shrink = rule(when="utilisation_below", threshold=0.2, months=1, nodes=4, cooldown_months=99)
-    plan = plan_with(rule(months=1, cooldown_months=0), shrink, power_envelope_kw=110.0)
+    plan = plan_with(rule(months=1, cooldown_months=0), shrink, it_power_cap_kw=110.0)
     assert reviewed(plan, [0.9] * 6).bought == []
     assert len(reviewed(plan, [0.1] + [0.9] * 6).bought) == 2
 
@@ -161,10 +161,10 @@ def test_no_more_is_bought_than_the_site_can_run() -> None:
 
 def test_a_ceiling_holds_for_what_is_ordered_and_gives_way_to_what_is_retired() -> None:
     """Ten nodes and a ceiling of thirteen: two, then the one that is left; three retired make room for two and one."""
-    bought = reviewed(plan_with(rule(months=1, cooldown_months=0, most_nodes=13.0)), [0.9] * 4).bought
+    bought = reviewed(plan_with(rule(months=1, cooldown_months=0, max_nodes=13.0)), [0.9] * 4).bought
     assert [nodes for _, nodes, _, _ in bought] == [2, 1]
     shrink = rule(when="utilisation_below", threshold=0.2, months=1, nodes=3, cooldown_months=99)
-    both = plan_with(rule(months=1, cooldown_months=0, most_nodes=13.0), shrink)
+    both = plan_with(rule(months=1, cooldown_months=0, max_nodes=13.0), shrink)
     assert [nodes for _, nodes, _, _ in reviewed(both, [0.9, 0.9, 0.1, 0.9, 0.9, 0.9]).bought] == [2, 1, 2, 1]
 
 
@@ -172,11 +172,11 @@ def overflow(rented: RentPlan, **changes: Any) -> Plan:
     """Return ten nodes at 90% whose work may overflow to rented ones, none at first."""
     lent = cluster_plan("rented", nodes=0, rent=rented, prices_usd=(0.0, 0.0, 0.0, 0.0))
     clusters = [cluster_plan("own", nodes=10), lent]
-    watch = rule(watched=0, cluster=1, nodes=3, most_nodes=5.0, lead_h=500.0, cooldown_months=0, **changes)
+    watch = rule(watched=0, cluster=1, nodes=3, max_nodes=5.0, lead_h=500.0, cooldown_months=0, **changes)
     site = make_plan(months=6).site
     return make_plan(
         clusters, [workload_plan("chat", [0, 1], months=6)], months=6, requests_per_s=[9.0],
-        expansion=expansion_plan(rules=(watch,), power_envelope_kw=101.0),
+        expansion=expansion_plan(rules=(watch,), it_power_cap_kw=101.0),
         site=dataclasses.replace(site, most_it_kw=101.0),
     )  # fmt: skip
 
@@ -204,9 +204,9 @@ def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -
         ([], [rule(when="utilisation_below", months=3)], "3+0"),  # who retires does so at once
         ([], [rule(lead_h=100.0, months=5), rule(lead_h=9000.0)], "5+100"),
         ([0.1] * 12, [rule()], "never"),
-        ([0.9, 0.9], [rule(most_nodes=12)], "never"),  # it has bought all it may
-        ([0.9, 0.9], [rule(most_nodes=13)], "6+100"),  # one more
-        ([0.9, 0.9], [rule(most_nodes=12), rule(when="utilisation_below", months=3)], "5+0"),  # until some retire
+        ([0.9, 0.9], [rule(max_nodes=12)], "never"),  # it has bought all it may
+        ([0.9, 0.9], [rule(max_nodes=13)], "6+100"),  # one more
+        ([0.9, 0.9], [rule(max_nodes=12), rule(when="utilisation_below", months=3)], "5+0"),  # until some retire
         ([0.1, 0.1], [rule(when="utilisation_below", nodes=10)], "never"),  # it has retired all there were
         ([0.1, 0.1], [rule(when="utilisation_below", nodes=9)], "6+0"),  # one is left
     ],
@@ -226,7 +226,7 @@ def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
 def test_a_rule_that_there_is_no_power_for_moves_nothing() -> None:
     """Ten nodes and two more are 12 of what each may draw; a second two are not."""
     cluster = make_plan(months=12).clusters[0]
-    plan = plan_with(rule(), power_envelope_kw=13 * cluster.nameplate_kw)
+    plan = plan_with(rule(), it_power_cap_kw=13 * cluster.nameplate_kw)
     review = Review(plan, Recorder())  # type: ignore[arg-type]
     assert review.unmoved_until_h() == float(plan.month_edges_h[2]) + 100.0
     for _ in range(2):
@@ -236,7 +236,7 @@ def test_a_rule_that_there_is_no_power_for_moves_nothing() -> None:
 
 
 BUYS = {"when": "utilisation_above", "threshold_fraction": 0.02, "cluster": "h200", "nodes": 1}
-OVERFLOWS = BUYS | {"cluster": "cloud", "watch": "h200", "nodes": 2, "most_nodes": 3, "lead_weeks": 6}
+OVERFLOWS = BUYS | {"cluster": "cloud", "watch": "h200", "nodes": 2, "max_nodes": 3, "lead_weeks": 6}
 SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "mi325x", "nodes": 1, "months": 4}
 
 
@@ -246,7 +246,7 @@ SHRINKS = {"when": "utilisation_below", "threshold_fraction": 0.9, "cluster": "m
         ([BUYS | {"lead_weeks": 9}, SHRINKS], 115),
         ([BUYS | {"lead_weeks": 17}], 95),  # room when the old ones have gone
         ([OVERFLOWS, SHRINKS], 10),  # a provider's need none
-        ([BUYS | {"lead_weeks": 5, "most_nodes": 6}, OVERFLOWS], 1000),  # each has soon bought all it may
+        ([BUYS | {"lead_weeks": 5, "max_nodes": 6}, OVERFLOWS], 1000),  # each has soon bought all it may
         ([BUYS | {"lead_weeks": 9}, SHRINKS | {"nodes": 50, "months": 2}], 1000),  # all of them are gone soon
     ],
 )
@@ -254,7 +254,7 @@ def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any
     """Ten months of a fleet that buys, retires by rule and by date, in a few windows and month by month."""
     cloud = {"accelerator": "H200", "nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 3}}
     more = {"clusters": {"old": {"accelerator": "H200", "nodes": 2, "retire": "2026-04-20"}, "cloud": cloud}}
-    plan = plan_of({"horizon_months": 10, "expansion": {"rules": rules, "power_envelope_kw": envelope_kw}}, more)
+    plan = plan_of({"horizon_months": 10, "expansion": {"rules": rules, "it_power_cap_kw": envelope_kw}}, more)
     together = run_plan(plan, 1)
     apart = Simulation(plan, streams(1, 0)).run(plan.month_edges_h[1:].tolist())
     assert len(together.windows) < len(apart.windows) == 10
@@ -272,7 +272,7 @@ GROWING: dict[str, Any] = {
     "name": "growing", "start": "2026-01-01", "horizon_months": 5,
     "workloads": {"chat": {
         "model": "deepseek-v3", "requests_per_s": 55, "growth": {"kind": "flat"}, "noise": {"sigma": 0.05},
-        "tokens": {"input": {"mean": 2000}, "output": {"mean": 400}},
+        "lengths": {"input": {"mean": 2000}, "output": {"mean": 400}},
     }},
     "clusters": {"h200": {"accelerator": "H200", "nodes": 8}},
     "reliability": {"failure_multiplier": 0}, "site": {"outages_per_year": 0},
@@ -289,8 +289,8 @@ def resized(nodes: int, stated: dict[str, Any] | None = None) -> RunResult:
 @pytest.mark.parametrize(
     ("begins", "rule", "ends"),
     [
-        (1, {"when": "utilisation_above", "nodes": 7, "most_nodes": 8, "lead_weeks": 1}, 8),
-        (0, {"when": "shed_above", "nodes": 4, "most_nodes": 8, "lead_weeks": 0.1, "cooldown_months": 1}, 8),
+        (1, {"when": "utilisation_above", "nodes": 7, "max_nodes": 8, "lead_weeks": 1}, 8),
+        (0, {"when": "shed_above", "nodes": 4, "max_nodes": 8, "lead_weeks": 0.1, "cooldown_months": 1}, 8),
         (9, {"when": "utilisation_below", "threshold_fraction": 0.6, "nodes": 8, "cooldown_months": 9}, 1),
     ],
 )
@@ -324,4 +324,4 @@ def test_sizes_are_worked_out_up_to_where_more_nodes_change_nothing() -> None:
     small = {"chat": {**GROWING["workloads"]["chat"], "model": "llama-3.1-8b"}}
     assert not build_plan(load_scenario({**few, "workloads": small})).sizes
     assert not build_plan(load_scenario({**few, "router_pool": "node"})).sizes
-    assert not build_plan(load_scenario({**few, "expansion": {"rules": [{**rule, "most_nodes": 1}]}})).sizes
+    assert not build_plan(load_scenario({**few, "expansion": {"rules": [{**rule, "max_nodes": 1}]}})).sizes

@@ -30,7 +30,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
             "chat": {"requests_per_s": draw(st.sampled_from([0, 100, 2000]))},
             "nightly": {
                 "requests_per_s": draw(st.sampled_from([0, 10, 200])),
-                "deferrable_within_h": draw(st.sampled_from([1, 12, 100])),
+                "completion_window_h": draw(st.sampled_from([1, 12, 100])),
             },
         },
         "clusters": {
@@ -44,7 +44,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         },
         "software": {
             "incident_multiplier": draw(st.sampled_from([0, 10])),
-            "wrong_numerics_response": draw(st.sampled_from(["roll-back", "widen"])),
+            "accuracy_regression_response": draw(st.sampled_from(["roll-back", "higher_precision"])),
             "upgrade_policy": draw(st.sampled_from(["latest", "staged", "pinned"])),
         },
         "site": {"outages_per_year": draw(st.sampled_from([0, 50]))},
@@ -192,7 +192,7 @@ def test_a_change_in_one_cluster_leaves_traffic_and_other_failures_alone() -> No
 
 def test_an_unrelated_stream_changes_nothing() -> None:
     """A tenant, a workload or an order draws from streams of its own."""
-    third = {"model": "llama-3.1-8b", "requests_per_s": 0, "tokens": {"input": {"mean": 10}, "output": {"mean": 10}}}
+    third = {"model": "llama-3.1-8b", "requests_per_s": 0, "lengths": {"input": {"mean": 10}, "output": {"mean": 10}}}
     third["tenants"] = [{"name": "big", "share_fraction": 0.5}]
     plain, more = plan_of(), plan_of({"workloads": {"third": third}})
     (_, one), (_, other) = run_engine(plain, 3), run_engine(more, 3)
@@ -240,7 +240,7 @@ def test_with_failures_double_fleet_and_demand_cost_the_same_on_average() -> Non
     """|z| < 4 over 30 replications; crews, spares and engineers doubled too."""
     plenty = {
         "reliability": {"failure_multiplier": 5, "repair_crews": 100, "spare_fraction": 1, "lemon_fraction": 0},
-        "software": {"incident_multiplier": 0, "release_gain_multiplier": 0},
+        "software": {"incident_multiplier": 0, "software_speedup_multiplier": 0},
     }
     cases = [scenario_of(plenty), scenario_of(doubled(plenty))]
     plans = [plan_of(plenty), plan_of(doubled(plenty))]
@@ -281,7 +281,7 @@ def test_without_failures_and_incidents_the_run_is_the_closed_form() -> None:
     steady = {
         "workloads": {
             "chat": {
-                "shape": {"weekly_profile": [1.0] * 168},
+                "load_profile": {"weekly_profile": [1.0] * 168},
                 "noise": {"sigma": 0.0},
             },
             "nightly": None,

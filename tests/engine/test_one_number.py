@@ -21,16 +21,16 @@ from planner.run.replications import figures_of
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import factors_of
-from planner.studies.replicate import MONTHLY, headline_names, headlines, monthly_series
+from planner.studies.replicate import MONTHLY, headlines, monthly_series, objective_names
 from planner.studies.sweep import parse_axes, sweep
 from tests.conftest import TINY
 
 SOLD = "finance.token_price={input_usd_per_million_tokens: 0.2, output_usd_per_million_tokens: 1.0}"
 BUSY = [
     "workloads.chat.requests_per_s=1500",
-    "workloads.chat.on_overload=queue",
-    "workloads.night={model: llama-3.1-8b, requests_per_s: 900, tokens: {input: {mean: 900}, output: {mean: 300}}, "
-    "priority: deferrable, deferrable_within_h: 12}",
+    "workloads.chat.admission=queue",
+    "workloads.night={model: llama-3.1-8b, requests_per_s: 900, lengths: {input: {mean: 900}, output: {mean: 300}}, "
+    "priority: deferrable, completion_window_h: 12}",
     "clusters.h200.nodes=2",
     "site.outages_per_year=60",
     "site.electricity.demand_charge_usd_per_kw_month=14",
@@ -102,7 +102,7 @@ def test_every_reader_finds_the_same_number_for_the_same_word(
     seen: Seen, planner: Callable[..., Any], tmp_path: Path
 ) -> None:
     options = [part for setting in BUSY for part in ("--set", setting)]
-    assert planner("run", seen.path, *options, "--draws", "1", "--out", tmp_path / "run", "-q").code == 0
+    assert planner("run", seen.path, *options, "--replications", "1", "--out", tmp_path / "run", "-q").code == 0
     told = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     with (tmp_path / "run" / "measures.csv").open(encoding="utf-8", newline="") as file:
         listed = {row["measure"]: float(row["value"]) for row in csv.DictReader(file) if row["value"]}
@@ -115,7 +115,7 @@ def test_every_reader_finds_the_same_number_for_the_same_word(
         "sweep": point,
         "study": {
             name: None if np.isnan(figure) else figure
-            for name, figure in zip(headline_names(), headlines(seen.result).tolist(), strict=True)
+            for name, figure in zip(objective_names(), headlines(seen.result).tolist(), strict=True)
         },
         "measures": figures_of(seen.result),
     }

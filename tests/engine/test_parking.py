@@ -16,7 +16,7 @@ from planner.engine.hourly import WindowResult
 from planner.engine.window import evaluate_window
 from planner.errors import ScenarioError
 from planner.finance.ledger import Account
-from planner.plan.parts import ParkingPlan
+from planner.plan.parts import IdlePowerDownPlan
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.run.simulate import run_engine, simulate
 from tests.engine.plans import cluster_plan, make_plan, workload_plan
@@ -24,21 +24,23 @@ from tests.engine.test_window import Recipe, built, sites, window_of
 from tests.engine.worlds import QUIET, assert_same_months, plan_of, scenario_of
 
 Floats = NDArray[np.float64]
-HALF_HOUR = ParkingPlan(headroom_fraction=0.25, wake_h=0.5, parked_kw=0.1, wake_usd=2.0)
+HALF_HOUR = IdlePowerDownPlan(headroom_fraction=0.25, wake_h=0.5, parked_kw=0.1, wake_usd=2.0)
 
 
-def parked(plan: Plan, parking: ParkingPlan | None) -> Plan:
-    return dataclasses.replace(plan, site=dataclasses.replace(plan.site, parking=parking))
+def parked(plan: Plan, idle_power_down: IdlePowerDownPlan | None) -> Plan:
+    return dataclasses.replace(plan, site=dataclasses.replace(plan.site, idle_power_down=idle_power_down))
 
 
-def by_hand(plan: Plan, used: Floats, nodes: Floats, parking: ParkingPlan) -> tuple[Floats, Floats, Floats]:
+def by_hand(
+    plan: Plan, used: Floats, nodes: Floats, idle_power_down: IdlePowerDownPlan
+) -> tuple[Floats, Floats, Floats]:
     """Nodes on, woken, and IT power of the first cluster, hour by hour in a plain loop."""
     kw = plan.clusters[0].node_power.node_kw
     on_before, parked_before, rows = float(nodes[0]), 0.0, []
     for work, there in zip(used.tolist(), nodes.tolist(), strict=True):
-        on = min(max(float(np.ceil(work * (1.0 + parking.headroom_fraction) - 1e-9)), 1.0), there)
+        on = min(max(float(np.ceil(work * (1.0 + idle_power_down.headroom_fraction) - 1e-9)), 1.0), there)
         everything = there * float(kw(np.array([work / there]))[0])
-        some = on * float(kw(np.array([work / on]))[0]) + (there - on) * parking.parked_kw
+        some = on * float(kw(np.array([work / on]))[0]) + (there - on) * idle_power_down.parked_kw
         if some >= everything:
             on, some = there, everything
         woken = min(max(on - on_before, 0.0), parked_before)
@@ -84,9 +86,9 @@ def with_refusals(plan: Plan) -> Plan:
     return dataclasses.replace(plan, refused_tables=np.broadcast_to(share, plan.refused_tables.shape).copy())
 
 
-def figures_with(recipe: Recipe, parking: ParkingPlan | None) -> tuple[Plan, WindowResult]:
+def figures_with(recipe: Recipe, idle_power_down: IdlePowerDownPlan | None) -> tuple[Plan, WindowResult]:
     plan, window = built(recipe)
-    plan = parked(with_refusals(plan), parking)
+    plan = parked(with_refusals(plan), idle_power_down)
     return plan, evaluate_window(plan, window)
 
 
@@ -100,7 +102,7 @@ def test_a_jump_finds_half_of_the_woken_nodes_awake() -> None:
 
 
 policies = st.builds(
-    ParkingPlan,
+    IdlePowerDownPlan,
     headroom_fraction=st.sampled_from((0.0, 0.25, 1.0)),
     wake_h=st.sampled_from((0.0, 0.1, 0.5)),
     parked_kw=st.sampled_from((0.0, 0.5, 5.0)),
@@ -108,35 +110,39 @@ policies = st.builds(
 )
 
 
-def holds_for_any_fleet(recipe: Recipe, parking: ParkingPlan) -> None:
+def holds_for_any_fleet(recipe: Recipe, idle_power_down: IdlePowerDownPlan) -> None:
     """No hour draws more than with all nodes on, and none serves less than the nodes that wake in it could."""
     plan, plain = figures_with(recipe, None)
-    _, saving = figures_with(recipe, parking)
+    _, saving = figures_with(recipe, idle_power_down)
     assert (saving.it_kw.sum(axis=0) <= plain.it_kw.sum(axis=0) * (1.0 + 1e-9) + 1e-9).all()
     assert saving.woken_nodes is not None
     fastest = 1.2 * plan.requests_per_node_h.max(axis=(1, 2))  # software is at most a fifth faster
     lost = (saving.shed_requests - plain.shed_requests).sum(axis=0)
-    cells = 2e-3 * plain.demand_requests.sum(axis=0) if parking.wake_h else 0.0  # tables are read between their cells
-    assert (lost <= parking.wake_h * fastest @ saving.woken_nodes + cells + 1e-6).all()
+    cells = (
+        2e-3 * plain.demand_requests.sum(axis=0) if idle_power_down.wake_h else 0.0
+    )  # tables are read between their cells
+    assert (lost <= idle_power_down.wake_h * fastest @ saving.woken_nodes + cells + 1e-6).all()
 
 
 @settings(max_examples=15, deadline=None)
 @given(sites(capped=False), policies)
-def test_parking_never_draws_more_nor_serves_less_but_for_waking(recipe: Recipe, parking: ParkingPlan) -> None:
-    holds_for_any_fleet(recipe, parking)
+def test_parking_never_draws_more_nor_serves_less_but_for_waking(
+    recipe: Recipe, idle_power_down: IdlePowerDownPlan
+) -> None:
+    holds_for_any_fleet(recipe, idle_power_down)
 
 
 @pytest.mark.prove
 @settings(max_examples=2000, deadline=None)
 @given(sites(capped=False), policies)
-def test_parking_holds_for_thousands_of_fleets(recipe: Recipe, parking: ParkingPlan) -> None:
-    holds_for_any_fleet(recipe, parking)
+def test_parking_holds_for_thousands_of_fleets(recipe: Recipe, idle_power_down: IdlePowerDownPlan) -> None:
+    holds_for_any_fleet(recipe, idle_power_down)
 
 
 @settings(max_examples=10, deadline=None)
 @given(sites(capped=True), policies)
-def test_a_cap_is_not_passed_with_nodes_parked(recipe: Recipe, parking: ParkingPlan) -> None:
-    plan, result = figures_with(recipe, parking)
+def test_a_cap_is_not_passed_with_nodes_parked(recipe: Recipe, idle_power_down: IdlePowerDownPlan) -> None:
+    plan, result = figures_with(recipe, idle_power_down)
     assert plan.site.cap_kw is not None
     bare = plan.site.overhead_ratio * plan.site.fixed_fraction * plan.site.rated_kw  # cooling that nothing can lower
     limit = np.maximum(plan.site.cap_kw, bare)[: result.facility_kw.size]
@@ -145,7 +151,7 @@ def test_a_cap_is_not_passed_with_nodes_parked(recipe: Recipe, parking: ParkingP
 
 def test_windows_of_evaluation_change_nothing() -> None:
     traffic = {"clusters": {"h200": {"nodes": 30}}, "workloads": {"chat": {"requests_per_s": 3000}}}
-    plan = plan_of(traffic, {"site": {"parking": {"headroom_fraction": 0.1, "wake_h": 0.5}}})
+    plan = plan_of(traffic, {"site": {"idle_power_down": {"headroom_fraction": 0.1, "wake_h": 0.5}}})
     (_, once), (_, daily) = (run_engine(plan, 2, window_h=window_h) for window_h in (None, 24))
     assert once.woken_nodes.sum() > 10
     assert_same_months(once, daily)
@@ -154,7 +160,7 @@ def test_windows_of_evaluation_change_nothing() -> None:
 def test_a_wake_costs_what_is_stated_and_energy_falls() -> None:
     changes: dict[str, Any] = {"clusters": {"h200": {"nodes": 30}}}
     plain = simulate(scenario_of(QUIET, changes))
-    saving = simulate(scenario_of(QUIET, changes, {"site": {"parking": {"wake_usd": 3.0}}}))
+    saving = simulate(scenario_of(QUIET, changes, {"site": {"idle_power_down": {"wake_usd": 3.0}}}))
     woken = saving.monthly.woken_nodes.sum()
     assert woken > 0
     assert saving.monthly.it_kwh.sum() < 0.8 * plain.monthly.it_kwh.sum()
@@ -163,11 +169,11 @@ def test_a_wake_costs_what_is_stated_and_energy_falls() -> None:
 
 
 def test_parked_power_is_the_catalogues_and_a_long_wake_is_refused() -> None:
-    assert plan_of().site.parking is None
-    stated = scenario_of({"site": {"parking": {}}})
+    assert plan_of().site.idle_power_down is None
+    stated = scenario_of({"site": {"idle_power_down": {}}})
     assert "catalog.priors.parked_node_power" in assumptions(stated).columns["path"]
-    assert plan_of({"site": {"parking": {}}}).site.parking == ParkingPlan(
+    assert plan_of({"site": {"idle_power_down": {}}}).site.idle_power_down == IdlePowerDownPlan(
         headroom_fraction=0.25, wake_h=0.2, parked_kw=0.1, wake_usd=0.0
     )
-    with pytest.raises(ScenarioError, match=r"site\.parking\.wake_h.*less than or equal to 0\.5"):
-        scenario_of({"site": {"parking": {"wake_h": 2}}})
+    with pytest.raises(ScenarioError, match=r"site\.idle_power_down\.wake_h.*less than or equal to 0\.5"):
+        scenario_of({"site": {"idle_power_down": {"wake_h": 2}}})

@@ -550,11 +550,11 @@ def test_on_a_large_cluster_any_share_serves_any_model_and_is_counted_in_whole_r
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, plan.hours), 1000.0)))
     held = residence(plan, plan.placement, [result])
     assert held.replicas.tolist() == [[301, 101]]
-    assert held.load_node_h.tolist() == [[0, 0]]  # both highest hours fit at once
+    assert held.weight_load_node_h.tolist() == [[0, 0]]  # both highest hours fit at once
     demand[0, 5], demand[0, 6:] = 0, 950 * 3600
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, plan.hours), 1000.0)))
     held = residence(plan, plan.placement, [result])
-    assert held.load_node_h[0].tolist() == pytest.approx([950 * 0.1, 101 * 0.1])
+    assert held.weight_load_node_h[0].tolist() == pytest.approx([950 * 0.1, 101 * 0.1])
 
 
 def test_fine_tunes_that_nobody_asks_for_take_no_nodes() -> None:

@@ -184,7 +184,7 @@ def test_the_command_line_runs_one_or_refuses_it_whole(
     scenario = write()
     write(MODULE, "own_rounds.py")
     for out in ("a", "b"):
-        done = planner("run", scenario, "--process", "own_rounds:weekly", "--out", out, "--draws", "2", "-q")
+        done = planner("run", scenario, "--process", "own_rounds:weekly", "--out", out, "--replications", "2", "-q")
         assert done.code == 0, done
     events = (tmp_path / "a" / "events.csv").read_text()
     assert events.count(",process,round,") == 12

@@ -30,10 +30,10 @@ def test_requests_in_time_are_of_those_settled() -> None:
     """Ten come, four wait: three are served, one late; three are refused, of which two are rented for."""
     shed = quantities.shed_requests(array(3.0), array(2.0))
     settled = quantities.settled_requests(array(3.0), array(3.0))
-    assert quantities.in_time(quantities.missed_requests(array(1.0), shed), settled) == pytest.approx(4 / 6)
+    assert quantities.attainment(quantities.missed_requests(array(1.0), shed), settled) == pytest.approx(4 / 6)
     assert quantities.shed_share(array(150.0), array(1000.0)) == pytest.approx(0.15)
     assert quantities.shed_requests(array(1.0), array(1.0 + 1e-12)) == 0.0
-    assert np.isnan(quantities.in_time(array(0.0), array(0.0)))
+    assert np.isnan(quantities.attainment(array(0.0), array(0.0)))
 
 
 def test_what_became_of_node_hours_sums_to_them() -> None:
@@ -43,7 +43,7 @@ def test_what_became_of_node_hours_sums_to_them() -> None:
     )  # fmt: skip
     assert {name: float(part[0]) for name, part in parts.items()} == {
         "working": 29.0, "lost_to_failures": 5.0, "lost_to_software": 11.0, "lost_to_outages": 7.0,
-        "lost_to_power_cap": 3.0, "without_demand": 45.0,
+        "lost_to_power_cap": 3.0, "idle": 45.0,
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from planner.run.simulate import run_engine, simulate
 from planner.scenario.scenario import Scenario
 from tests.engine.worlds import QUIET, merged, plan_of, scenario_from
 
-STEADY: dict[str, Any] = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
+STEADY: dict[str, Any] = {"load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
 TOKENS = {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}
 
 
@@ -27,7 +27,7 @@ def two_pools(big: str, small: str, small_per_s: float = 900) -> dict[str, Any]:
         "start": "2026-01-01",
         "horizon_months": 1,
         "workloads": {
-            name: {"model": model[kind], "requests_per_s": rates[kind], "tokens": TOKENS, "slo": slo[kind]}
+            name: {"model": model[kind], "requests_per_s": rates[kind], "lengths": TOKENS, "slo": slo[kind]}
             | precision[kind]
             | STEADY
             for kind, name in (("big", big), ("small", small))
@@ -76,7 +76,7 @@ def test_buying_under_a_cap_does_not_lower_what_is_served() -> None:
             "nightly": None,
         },
         "clusters": {"h200": {"nodes": 6}, "mi325x": None},
-        "site": {"power_cap_kw": 80, "outages_per_year": 0},
+        "site": {"facility_power_cap_kw": 80, "outages_per_year": 0},
     }
     rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 2, "months": 1}
     buying = {"expansion": {"rules": [rule | {"lead_weeks": 4, "cooldown_months": 0}]}}

@@ -119,7 +119,7 @@ def test_facility_power_never_exceeds_the_cap(share: float) -> None:
     busy = {"workloads": {"chat": {"requests_per_s": 3000}, "nightly": {"requests_per_s": 50}}}
     free = simulate(scenario_of(busy))
     peak = float(free.monthly.peak_facility_kw.max())
-    capped = simulate(scenario_of(busy, {"site": {"power_cap_kw": share * peak}}))
+    capped = simulate(scenario_of(busy, {"site": {"facility_power_cap_kw": share * peak}}))
     assert capped.monthly.peak_facility_kw.max() <= share * peak * (1 + 1e-8)
     assert capped.monthly.throttled_node_h.sum() > 0
     assert capped.monthly.served_requests.sum() < free.monthly.served_requests.sum()
@@ -131,7 +131,7 @@ def test_the_named_cluster_is_spared_where_as_much_is_served_without_it() -> Non
     place = {cluster.name: index for index, cluster in enumerate(plan.clusters)}
     idle = 1.3 * sum(c.nodes * c.node_power.idle_kw for c in plan.clusters)
     for first, second in (("h200", "mi325x"), ("mi325x", "h200")):
-        capped = {"site": {"power_cap_kw": idle, "throttle_order": [first]}}
+        capped = {"site": {"facility_power_cap_kw": idle, "throttle_order": [first]}}
         _, monthly = run_engine(plan_of(QUIET, busy, capped), 1)
         assert monthly.shed_requests.sum() == 0.0
         assert monthly.busy_node_h[:, place[first]].sum() < 0.01 * monthly.busy_node_h[:, place[second]].sum()
@@ -141,7 +141,7 @@ def test_a_cap_at_nine_tenths_of_what_the_load_draws_keeps_more_than_nine_tenths
     """Nodes switched off would keep 90%; clocks that fall a little keep more."""
     busy = {"workloads": {"chat": {"requests_per_s": 30_000}, "nightly": {"requests_per_s": 0}}}
     _, free = run_engine(plan_of(QUIET, busy), 1)
-    cap = {"site": {"power_cap_kw": 0.9 * float(free.peak_facility_kw.max())}}
+    cap = {"site": {"facility_power_cap_kw": 0.9 * float(free.peak_facility_kw.max())}}
     _, capped = run_engine(plan_of(QUIET, busy, cap), 1)
     assert 0.92 < capped.served_requests.sum() / free.served_requests.sum() < 1.0
 
@@ -152,7 +152,7 @@ def test_more_nodes_under_a_cap_never_serve_less() -> None:
     served = []
     for nodes in (1, 2, 4, 8, 16):
         clusters = {"clusters": {"h200": {"nodes": nodes}, "mi325x": {"nodes": nodes}}}
-        _, monthly = run_engine(plan_of(QUIET, busy, clusters, {"site": {"power_cap_kw": 60}}), 1)
+        _, monthly = run_engine(plan_of(QUIET, busy, clusters, {"site": {"facility_power_cap_kw": 60}}), 1)
         assert monthly.peak_facility_kw.max() <= 60 * (1 + 1e-9)
         served.append(monthly.served_requests.sum())
     assert np.all(np.diff(served) >= -1e-6 * served[-1])

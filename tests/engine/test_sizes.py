@@ -74,7 +74,7 @@ def test_what_bursts_add_by_rate_is_that_of_the_size_on_as_long_a_table() -> Non
 
 def test_the_pools_of_a_resized_cluster_have_the_figures_of_its_size() -> None:
     """A small and a large model, which have pools of their own."""
-    rule = {"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200", "nodes": 2, "most_nodes": 16}
+    rule = {"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200", "nodes": 2, "max_nodes": 16}
     pair, slo = ("qwen3-32b", "llama-3.1-405b"), {"ttft_s": 2.0, "tpot_s": 0.05}
     asked = models_on_a_node(pair, nodes=2, slo=slo, requests_per_s=20.0)
     plan = plan_of(merged(asked, {"expansion": {"rules": [rule]}}))

@@ -431,7 +431,7 @@ def test_a_model_launched_on_day_one_is_not_confused_with_an_old_one() -> None:
 def test_bring_up_takes_weeks_on_rocm_and_next_to_nothing_on_cuda() -> None:
     change = {
         "workloads": {"chat": {"model_launch": "2026-01-15"}},
-        "software": {"incident_multiplier": 0, "release_gain_multiplier": 0},
+        "software": {"incident_multiplier": 0, "software_speedup_multiplier": 0},
     }
     plan = plan_of(change)
     lengths: dict[str, list[float]] = {}
@@ -477,7 +477,7 @@ def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
 
     def usd_per_million_tokens(accelerator: str, **software: dict[str, float]) -> float:
         slo, tokens = {"ttft_s": 10, "tpot_s": 0.1}, {"input": {"mean": 1000}, "output": {"mean": 500}}
-        load = {"model": "deepseek-v3", "requests_per_s": 4000, "tokens": tokens, "slo": slo}
+        load = {"model": "deepseek-v3", "requests_per_s": 4000, "lengths": tokens, "slo": slo}
         scenario = {
             "name": "story",
             "start": "2026-01-01",
@@ -489,8 +489,8 @@ def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
         return measures(planner.simulate(scenario))["cost_per_million_tokens_usd"] or math.inf
 
     h200, mi325x = usd_per_million_tokens("H200"), usd_per_million_tokens("MI325X")
-    matures = {"vendor_maturing_multiplier": {"amd": 2.0}, "vendor_incident_multiplier": {"amd": 0.3}}
-    stalls = {"vendor_maturing_multiplier": {"amd": 0.0}, "vendor_incident_multiplier": {"amd": 5.0}}
+    matures = {"vendor_software_speedup_multiplier": {"amd": 2.0}, "vendor_incident_multiplier": {"amd": 0.3}}
+    stalls = {"vendor_software_speedup_multiplier": {"amd": 0.0}, "vendor_incident_multiplier": {"amd": 5.0}}
     assert mi325x == pytest.approx(h200, rel=0.1)
     assert usd_per_million_tokens("MI325X", **matures) < 0.9 * h200
     assert usd_per_million_tokens("MI325X", **stalls) > 1.1 * h200

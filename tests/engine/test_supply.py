@@ -11,10 +11,10 @@ import pytest
 import simpy
 
 from planner.engine.log import ChangeLog, streams
-from planner.engine.repair_shop import RepairShop, Staffing
+from planner.engine.repair_shop import RepairShop
 from planner.engine.supply import Supply
-from planner.plan.parts import Headcount
-from planner.plan.plan import Plan, Triangle
+from planner.plan.parts import Headcount, ThreePoint
+from planner.plan.plan import Plan
 from planner.run.simulate import run_engine
 from tests.engine.plans import (
     cause_plan,
@@ -58,10 +58,10 @@ def test_a_cluster_of_no_nodes_is_never_there() -> None:
 def test_crews_come_with_the_nodes_that_need_them() -> None:
     """One for every 80 accelerators begun: with the first, eleventh and twenty-first node of 8, by count of each."""
     plan = reliability_plan(crews=Headcount(per_accelerator=1 / 80, rounding="up"))
-    staff = Staffing(plan, [cluster_plan(nodes=25)])
-    assert staff.crews_from(0, 100.0 + np.arange(25.0)) == [100.0, 110.0, 120.0]
-    staff.on_site = [5]
-    assert staff.crews_from(0, 100.0 + np.arange(25.0)) == [105.0, 115.0]
+    shop = RepairShop(plan, (cluster_plan(nodes=25),))
+    assert shop.staff(0, 100.0 + np.arange(25.0))[0] == [100.0, 110.0, 120.0]
+    shop.on_site = [5]
+    assert shop.staff(0, 100.0 + np.arange(25.0))[0] == [105.0, 115.0]
 
 
 def test_an_order_arrives_after_its_lead_and_is_commissioned_by_crews() -> None:
@@ -96,7 +96,7 @@ def test_two_deliveries_on_one_day_wait_for_the_same_crews() -> None:
 
 def test_slips_follow_their_triangle() -> None:
     """|z| < 4 of the mean of 400 replications: (0 + 2 + 13) / 3 weeks."""
-    slip = Triangle(low=0.0, mode=2 * 168.0, high=13 * 168.0)
+    slip = ThreePoint(low=0.0, base=2 * 168.0, high=13 * 168.0)
     plan = make_plan([ordered(1, slip_h=slip)], months=6)
     slips = np.array([deliveries(plan, seed)[0][0] - 6.0 for seed in range(400)])
     error = slips.std(ddof=1) / 20

@@ -556,7 +556,7 @@ def test_what_is_missed_without_models_that_share_nodes_is_what_the_window_misse
 
 
 def test_hours_are_crowded_where_one_cluster_is_beyond_what_is_preferred_beside_one_that_is_not() -> None:
-    room = Room.empty(np.full((2, 5), 10.0), 0.8)
+    room = Room(usable=np.full((2, 5), 10.0), preferred_utilisation=0.8, used=np.zeros((2, 5)))
     room.used[:] = [[9.0, 9.0, 8.0, 7.0, 0.0], [9.0, 7.0, 0.0, 9.0, 0.0]]
     assert room.crowded(np.array([0, 1])).tolist() == [False, True, False, True, False]
 

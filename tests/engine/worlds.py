@@ -22,15 +22,15 @@ BASE: dict[str, Any] = {
         "chat": {
             "model": "llama-3.1-8b",
             "requests_per_s": 300,
-            "tokens": {"input": {"mean": 500}, "output": {"mean": 100}},
+            "lengths": {"input": {"mean": 500}, "output": {"mean": 100}},
         },
         "nightly": {
             "model": "llama-3.1-70b",
             "requests_per_s": 10,
-            "tokens": {"input": {"mean": 900}, "output": {"mean": 250}},
+            "lengths": {"input": {"mean": 900}, "output": {"mean": 250}},
             "slo": {"ttft_s": 60, "tpot_s": 0.2},
             "priority": "deferrable",
-            "deferrable_within_h": 12,
+            "completion_window_h": 12,
         },
     },
     "clusters": {
@@ -44,7 +44,7 @@ BASE: dict[str, Any] = {
 
 QUIET: dict[str, Any] = {
     "reliability": {"failure_multiplier": 0},
-    "software": {"incident_multiplier": 0, "release_gain_multiplier": 0},
+    "software": {"incident_multiplier": 0, "software_speedup_multiplier": 0},
     "site": {"outages_per_year": 0},
 }
 """Nothing fails."""

@@ -14,12 +14,13 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.finance.depreciation import depreciate, make_cohorts
-from planner.finance.financing import colocation_usd, yearly_cost_usd
+from planner.finance.financing import yearly_cost_usd
 from planner.finance.ledger import Account, LedgerBuilder, LedgerLabels, View, series_cents
 from planner.finance.months import MonthGrid
-from planner.finance.tariffs import flat_tariff, hourly_prices_usd_per_kwh
+from planner.finance.tariffs import hourly_prices_usd_per_kwh
 from planner.units import HOURS_PER_YEAR
 from tests.finance.annuity import annuity_factor
+from tests.finance.flat import flat_tariff
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanation" / "finance.md"
 GRID = MonthGrid(start=date(2025, 8, 1), horizon_months=48)
@@ -57,7 +58,7 @@ def cost_per_hour(part: str, owner: str) -> dict[str, float]:
         rent_usd_per_kw_month = base("colo_rent")
     else:
         rent_usd_per_kw_month = base("facility_build_cost") * 1_000 / (FACILITY_LIFE_YEARS * 12)
-    builder.post_clusters(Account.COLOCATION, series_cents(colocation_usd(it_kw, rent_usd_per_kw_month, GRID, 0.0)))
+    builder.post_clusters(Account.COLOCATION, series_cents(yearly_cost_usd(it_kw, rent_usd_per_kw_month * 12, GRID)))
     upkeep = float(getattr(load_catalog().prior("om_pct_of_capex"), MAINTENANCE_PER_YEAR[owner]))
     capital_by_month = np.full((GRID.period_count, 1), capital)
     builder.post_clusters(Account.MAINTENANCE, series_cents(yearly_cost_usd(capital_by_month, upkeep, GRID)))
@@ -92,7 +93,12 @@ def test_the_table_in_the_docs_is_what_is_computed(part: str, owner: str) -> Non
     assert cells[6] == pytest.approx((ours["total"] / PUBLISHED[part, owner] - 1) * 100, abs=0.051)
 
 
-CAPITAL = ("unit_price_usd", "host_usd_per_accelerator", "network_usd_per_accelerator", "storage_usd_per_accelerator")
+CAPITAL = (
+    "accelerator_price_usd",
+    "host_usd_per_accelerator",
+    "network_usd_per_accelerator",
+    "storage_usd_per_accelerator",
+)
 
 
 @pytest.mark.parametrize(

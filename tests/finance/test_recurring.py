@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
-from planner.finance.financing import colocation_usd, yearly_cost_usd
+from planner.finance.financing import yearly_cost_usd
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import net_present_value
 from tests.finance.annuity import annuity_factor
@@ -22,7 +22,7 @@ def test_two_engineers_for_three_years() -> None:
 
 
 def test_rent_is_paid_for_provisioned_power_and_rises_each_year() -> None:
-    rent = colocation_usd(np.full((36, 1), 1_000.0), 180.0, GRID, 0.04)
+    rent = yearly_cost_usd(np.full((36, 1), 1_000.0), 180.0 * 12, GRID, 0.04)
     assert rent[0, 0] == pytest.approx(180_000)
     assert rent[11, 0] == pytest.approx(180_000)
     assert rent[35, 0] == pytest.approx(180_000 * 1.04**2)

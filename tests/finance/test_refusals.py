@@ -10,14 +10,14 @@ from planner.finance import refusals
 
 @pytest.mark.parametrize("amount", [0.0, 1e-9, 35_000.0])
 def test_prices_of_zero_or_more_pass(amount: float) -> None:
-    assert refusals.not_negative("unit_price_usd", amount) is None
+    assert refusals.not_negative("accelerator_price_usd", amount) is None
 
 
 @pytest.mark.parametrize("amount", [-0.01, math.nan, math.inf, -math.inf])
 def test_negative_and_endless_prices_do_not(amount: float) -> None:
-    problem = refusals.not_negative("unit_price_usd", amount)
+    problem = refusals.not_negative("accelerator_price_usd", amount)
     assert problem is not None
-    assert str(problem).startswith("unit_price_usd: ")
+    assert str(problem).startswith("accelerator_price_usd: ")
     assert "must be zero or more" in problem.message
 
 

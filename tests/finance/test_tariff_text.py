@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.finance.tariffs import describe_cells, flat_tariff
+from planner.finance.tariffs import describe_cells
+from tests.finance.flat import flat_tariff
 
 
 def cells(months: list[int], days: list[int], hours: list[int]) -> np.ndarray:

@@ -14,10 +14,10 @@ from planner.finance.tariffs import (
     EnergyTariff,
     TariffWindow,
     demand_charges_of_peaks_usd,
-    flat_tariff,
     hourly_prices_usd_per_kwh,
     local_offsets_h,
 )
+from tests.finance.flat import flat_tariff
 
 YEAR = MonthGrid(start=date(2026, 1, 1), horizon_months=12)
 WEEKDAYS = frozenset(range(5))

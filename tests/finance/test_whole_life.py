@@ -21,7 +21,7 @@ from planner.finance.depreciation import (
     make_cohorts,
     tax_depreciation,
 )
-from planner.finance.financing import DiscountTier, Quote, choose_quote, colocation_usd, yearly_cost_usd
+from planner.finance.financing import DiscountTier, Quote, choose_quote, yearly_cost_usd
 from planner.finance.ledger import (
     ACCOUNT_ORDER,
     CAPEX_ACCOUNTS,
@@ -40,11 +40,11 @@ from planner.finance.present_value import internal_rate, net_present_value
 from planner.finance.tariffs import (
     carbon_cost_usd,
     demand_charges_of_peaks_usd,
-    flat_tariff,
     hourly_prices_usd_per_kwh,
     operational_kg,
 )
 from planner.output.tables import Column, ColumnKind, CsvFormat, Table, TableDescription, write_csv
+from tests.finance.flat import flat_tariff
 
 GRID = MonthGrid(start=date(2026, 4, 1), horizon_months=36)
 ORDERS = ((date(2026, 4, 1), 800), (date(2027, 9, 14), 200))
@@ -78,7 +78,8 @@ def by_month(fold: np.ufunc, hourly: np.ndarray) -> np.ndarray:
 
 def purchases() -> np.ndarray:
     """Return capex by order and kind in cents, shape (orders, 4)."""
-    accelerators = np.array([choose_quote(QUOTES, day).order_cents(units) for day, units in ORDERS])
+    chosen = [(choose_quote(QUOTES, day), units) for day, units in ORDERS]
+    accelerators = np.array([quote.order_cents(units) for quote, units in chosen if quote is not None])
     units = np.array([units for _, units in ORDERS])
     return np.stack([accelerators, units * 400_125, accelerators * 12 // 100, accelerators // 70], axis=-1)
 
@@ -117,7 +118,7 @@ def post_running(builder: LedgerBuilder) -> None:
         Account.DEMAND_CHARGE, series_cents(demand_charges_of_peaks_usd(tariff, GRID, by_month(np.maximum, load_kw)))
     )
     builder.post_clusters(
-        Account.COLOCATION, series_cents(colocation_usd(np.full((36, 1), 1_100.0), 180.0, GRID, 0.04))
+        Account.COLOCATION, series_cents(yearly_cost_usd(np.full((36, 1), 1_100.0), 180.0 * 12, GRID, 0.04))
     )
     people = np.full((36, 1), 3.0)
     builder.post_clusters(Account.SOFTWARE_ENGINEERS, series_cents(yearly_cost_usd(people, 280_000.0, GRID)))

@@ -44,7 +44,7 @@ OVERLAY = """\
 sources:
   lab: {title: "Our laboratory", date: 2026-06-01}
 accelerators:
-  H200: {unit_price_usd: {value: 31000, source: lab, grade: A, date: 2026-07-01}}
+  H200: {accelerator_price_usd: {value: 31000, source: lab, grade: A, date: 2026-07-01}}
 tariffs:
   home: {source: lab, grade: B, date: 2026-01-01, energy_usd_per_kwh: 0.1, grid_carbon_g_per_kwh: 300}
 """
@@ -85,7 +85,7 @@ class Corpus:
             setup = prepared.setup(design)
             store = Store(folder / place, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
             store.open(resume=False, restart=False)
-            run_rows(store, Goal(rows=rows, headline=prepared.headline.name), Workforce())
+            run_rows(store, Goal(rows=rows, objective=prepared.objective.name), Workforce())
             if isinstance(design, OneAtATime):
                 write_designed(prepared, design, store, rows)
             else:

@@ -24,7 +24,7 @@ HORIZON = Horizon(start=datetime.date(2026, 1, 1), hours=26_304)
 
 
 def scenario_of(workloads: int, clusters: int, months: int) -> str:
-    traffic = "{model: llama-3.1-8b, requests_per_s: 5, tokens: {input: {mean: 500}, output: {mean: 100}}}"
+    traffic = "{model: llama-3.1-8b, requests_per_s: 5, lengths: {input: {mean: 500}, output: {mean: 100}}}"
     lines = ["name: large", "start: 2026-01-01", f"horizon_months: {months}", "workloads:"]
     lines += [f"  w{number}: {traffic}" for number in range(workloads)]
     lines += ["clusters:", *(f"  c{number}: {{accelerator: H200, nodes: 1}}" for number in range(clusters))]
@@ -122,7 +122,7 @@ LONG = "n" * 300
         (f"workloads.chat.growth={{kind: csv, file: {LONG}.csv}}", "cannot be read: File name too long"),
         (f"catalog.overlay={LONG}.yaml", "cannot be read: File name too long"),
         (f"workloads.chat.model={LONG}", "unknown model"),
-        (f"workloads.chat.shape.timezone={LONG}", "unknown time zone"),
+        (f"workloads.chat.load_profile.timezone={LONG}", "unknown time zone"),
     ],
 )
 def test_names_of_three_hundred_characters(
@@ -134,7 +134,7 @@ def test_names_of_three_hundred_characters(
     assert not Path("outputs").exists()
 
 
-@pytest.mark.parametrize("key", ["workloads.chat.shape.timezone", "site.electricity.timezone"])
+@pytest.mark.parametrize("key", ["workloads.chat.load_profile.timezone", "site.electricity.timezone"])
 def test_the_machines_own_time_zone_is_refused(planner: Planner, write: WriteScenario, tiny: str, key: str) -> None:
     write(tiny)
     windows = ("--set", "site.electricity.windows=[{name: all, usd_per_kwh: 0.1}]")

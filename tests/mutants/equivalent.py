@@ -6,7 +6,7 @@ A name is room and function (or constant), so that it outlives a move; what is n
 from __future__ import annotations
 
 _NO_WRONGS = (
-    ("run:_by_component", "True", "False", "every cohort has a price of each kind of part"),
+    ("run:cohorts_of", "True", "False", "every cohort has a price of each kind of part"),
     (
         "run:cohorts_of",
         "-change.accelerators // cluster.accelerators_per_node",
@@ -35,7 +35,7 @@ _NO_WRONGS = (
     ),
     ("finance:_SAME_MONTH", "1e-9", "1.5000000000000002e-09", "a tolerance"),
     (
-        "finance:_all_rates",
+        "finance:internal_rates",
         "value[:-1] * value[1:] < 0",
         "(value[:-1] * value[1:] <= 0)",
         "a zero on the grid is found once more, and dropped as the same rate",
@@ -161,7 +161,7 @@ _NO_WRONGS = (
         "2 #2",
         "a search by halves that begins a year earlier ends at the same month",
     ),
-    ("engine:_serving_share", "1", "2", "any negative number stands for all that there is"),
+    ("engine:place_window", "1", "2 #3", "any negative number stands for all that there is"),
     ("engine:clamp_scan", "True", "False", "the three have one figure a block"),
     ("run:_Site.__init__", "0.0", "1.0 #3", "a node serves more than one request an hour"),
     ("run:_with_nodes", "True", "False #2", "every window has nodes, a pair"),

@@ -223,7 +223,10 @@ ONCE_UNNOTICED = (
         "return best, Point(\n        yearly=np.append(yearly[:1] * factor, yearly[1:])",
     ),
     ('"working": busy - drag', '"working": busy - drag / 2'),
-    ("charge[:, None] * shares_of_power(plan, monthly.it_kwh)", "charge[:, None] / np.ones_like(monthly.it_kwh)"),
+    (
+        "yield Account.DEMAND_CHARGE, charge[:, None] * share",
+        "yield Account.DEMAND_CHARGE, charge[:, None] / np.ones_like(share)",
+    ),
     ("others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
     (
         "quantities.utilisation(busy, quantities.in_service(present, failed))",

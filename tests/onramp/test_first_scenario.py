@@ -21,9 +21,9 @@ from planner.scenario.workload import Compound
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
 
-FLEET = 'part,nodes,bought,cost_usd,book_value_usd\nH200,6,2025-03-01,"$1,800,000",\nH100,2,2023-06-01,,90000\n'
+FLEET = 'accelerator,nodes,bought,cost_usd,book_value_usd\nH200,6,2025-03-01,"$1,800,000",\nH100,2,2023-06-01,,90000\n'
 QUOTES = (
-    "part,price_usd,lead_weeks,earliest,latest,least_nodes,most_nodes,vendor\n"
+    "accelerator,price_usd,lead_weeks,earliest,latest,min_nodes,max_nodes,vendor\n"
     "B200,39500,16,2027-01-15,2027-12-31,1,20,Acme Servers\n"
     "MI325X,17000,10,,,,40,Other: & Co\n"
 )
@@ -101,22 +101,22 @@ def test_a_scenario_says_what_its_files_say(planner: Planner, write: Write, tmp_
     assert (h200.nodes, h200.owned.cost_usd, h100.owned.book_value_usd) == (6, 1.8e6, 9e4)
     quote = scenario.clusters["b200-quote"]
     assert quote.order is not None
-    assert (quote.unit_price_usd, quote.order.lead_weeks, quote.nodes) == (39500, 16, 1)
+    assert (quote.accelerator_price_usd, quote.order.lead_weeks, quote.nodes) == (39500, 16, 1)
     assert scenario.clusters["mi325x-quote"].price_source == "quote of Other: & Co, quotes.csv"
-    assert scenario.choose is not None
-    choices = scenario.choose.clusters
+    assert scenario.sizing is not None
+    choices = scenario.sizing.clusters
     assert [str(day) for day in choices["b200-quote"].dates] == ["2027-01-15", "2027-07-15"]
-    assert (choices["b200-quote"].least_nodes, choices["mi325x-quote"].most_nodes) == (1, 40)
+    assert (choices["b200-quote"].min_nodes, choices["mi325x-quote"].max_nodes) == (1, 40)
     assert planner("validate", "fleet.yaml").code == 0
 
 
 def test_what_is_stated_of_a_workload_is_written_without_a_file_of_traffic(planner: Planner, tmp_path: Path) -> None:
     """Rate, growth, model, class and zone were taken and dropped: the starter's own 80 requests a second were run."""
-    stated = ("--requests-per-s", "60", "--growth", "0.8", "--model", "qwen3-32b", "--class", "code-completion")
+    stated = ("--requests-per-s", "60", "--growth", "0.8", "--model", "qwen3-32b", "--preset", "code-completion")
     assert planner("init", "a", *stated, "--timezone", "Europe/Berlin").code == 0
     (load,) = load_scenario(tmp_path / "a.yaml").workloads.items()
     assert load[0] == "code-completion"
-    assert (load[1].requests_per_s, load[1].model, load[1].shape.timezone) == (60, "qwen3-32b", "Europe/Berlin")
+    assert (load[1].requests_per_s, load[1].model, load[1].load_profile.timezone) == (60, "qwen3-32b", "Europe/Berlin")
     assert load[1].growth == Compound(kind="compound", per_year=0.8)
     assert planner("init", "b", "--model", "qwen3-32b").code == 0
     assert "requests_per_s: 80  # ASSUMPTION" in (tmp_path / "b.yaml").read_text()
@@ -128,14 +128,14 @@ def test_what_is_stated_of_a_workload_is_written_without_a_file_of_traffic(plann
 
 
 def test_a_quote_may_be_of_a_whole_node(planner: Planner, write: Write, tmp_path: Path) -> None:
-    write('part,node_price_usd\nB200,"$420,000"\n', "quotes.csv")
+    write('accelerator,node_price_usd\nB200,"$420,000"\n', "quotes.csv")
     assert planner("init", "a", "--quotes", "quotes.csv").code == 0
     quote = load_scenario(tmp_path / "a.yaml").clusters["b200-quote"]
-    assert (quote.unit_price_usd, quote.host_usd_per_node) == (420_000 / 8, 0)
+    assert (quote.accelerator_price_usd, quote.host_usd_per_node) == (420_000 / 8, 0)
 
 
 def test_orders_end_where_their_machines_would_hardly_serve(write: Write) -> None:
-    late = read_quotes(write("part,price_usd,lead_weeks\nB200,39500,52\n", "quotes.csv"))[0]
+    late = read_quotes(write("accelerator,price_usd,lead_weeks\nB200,39500,52\n", "quotes.csv"))[0]
     dates = order_dates(late, datetime.date(2026, 1, 1), 36)
     assert [str(day) for day in dates] == [
         "2026-01-01",
@@ -164,30 +164,46 @@ def test_growth_is_assumed_aloud_or_stated(planner: Planner, write: Write, tmp_p
     [
         (
             "--fleet",
-            "part,nodes,bougth\nH200,6,2025-03-01\n",
+            "accelerator,nodes,bougth\nH200,6,2025-03-01\n",
             ["owned.csv:1: unknown column 'bougth' (did you mean bought?)", "no column 'bought'"],
         ),
-        ("--fleet", "part,nodes,bought\nH200,,2025-03-01\n", ["owned.csv:2: nodes: is required"]),
+        ("--fleet", "accelerator,nodes,bought\nH200,,2025-03-01\n", ["owned.csv:2: nodes: is required"]),
         (
             "--fleet",
-            "part,nodes,bought\n\nH20,6,2025-03-01\n",
+            "accelerator,nodes,bought\n\nH20,6,2025-03-01\n",
             ["owned.csv:3: clusters.h20-2025-03.accelerator", "did you mean H200?"],
         ),
-        ("--fleet", "part,nodes,bought\nH200,6.5,2025-03-01\n", ["owned.csv:2:", "must be a whole number, not 6.5"]),
-        ("--fleet", "part,nodes,bought\nH200,6,2029-03-01\n", ["owned.csv:2:", "is not before the start"]),
-        ("--fleet", "part,nodes,bought\nH200,6\n", ["owned.csv:2: has 2 cells under 3 columns"]),
-        ("--fleet", "part,nodes,bought\n", ["owned.csv: has 0 rows"]),
         (
             "--fleet",
-            "part,nodes,bought,name\nH200,6,2025-03-01,a\nH200,6,2025-03-01,a\n",
+            "accelerator,nodes,bought\nH200,6.5,2025-03-01\n",
+            ["owned.csv:2:", "must be a whole number, not 6.5"],
+        ),
+        ("--fleet", "accelerator,nodes,bought\nH200,6,2029-03-01\n", ["owned.csv:2:", "is not before the start"]),
+        ("--fleet", "accelerator,nodes,bought\nH200,6\n", ["owned.csv:2: has 2 cells under 3 columns"]),
+        ("--fleet", "accelerator,nodes,bought\n", ["owned.csv: has 0 rows"]),
+        (
+            "--fleet",
+            "accelerator,nodes,bought,name\nH200,6,2025-03-01,a\nH200,6,2025-03-01,a\n",
             ["owned.csv:3: name: 'a' is also"],
         ),
-        ("--quotes", "part,price_usd,lead_weeks\nB200,dear,12\n", ["owned.csv:2: clusters.b200-quote.unit_price_usd"]),
-        ("--quotes", "part,price_usd,node_price_usd\nB200,1,8\n", ["owned.csv:2: needs price_usd", "and not both"]),
-        ("--quotes", "part,lead_weeks\nB200,8\n", ["owned.csv:2: needs price_usd, of one accelerator"]),
-        ("--quotes", "part,node_price_usd\nB20,8\n", ["owned.csv:2: clusters.b20-quote.accelerator"]),
-        ("--quotes", "part,price_usd,least_nodes,most_nodes\nB200,40000,9,3\n", ["owned.csv:2:", "least_nodes, 9"]),
-        ("--quotes", "part,price_usd,earliest,latest\nB200,40000,2026-05-01,2026-03-01\n", ["owned.csv:2: latest:"]),
+        (
+            "--quotes",
+            "accelerator,price_usd,lead_weeks\nB200,dear,12\n",
+            ["owned.csv:2: clusters.b200-quote.accelerator_price_usd"],
+        ),
+        (
+            "--quotes",
+            "accelerator,price_usd,node_price_usd\nB200,1,8\n",
+            ["owned.csv:2: needs price_usd", "and not both"],
+        ),
+        ("--quotes", "accelerator,lead_weeks\nB200,8\n", ["owned.csv:2: needs price_usd, of one accelerator"]),
+        ("--quotes", "accelerator,node_price_usd\nB20,8\n", ["owned.csv:2: clusters.b20-quote.accelerator"]),
+        ("--quotes", "accelerator,price_usd,min_nodes,max_nodes\nB200,40000,9,3\n", ["owned.csv:2:", "min_nodes, 9"]),
+        (
+            "--quotes",
+            "accelerator,price_usd,earliest,latest\nB200,40000,2026-05-01,2026-03-01\n",
+            ["owned.csv:2: latest:"],
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(
@@ -201,4 +217,4 @@ def test_what_is_wrong_is_said_with_its_line(
 
 def test_a_list_that_is_not_text_is_refused(write: Write) -> None:
     with pytest.raises(ScenarioError, match="not UTF-8"):
-        read_quotes(write(b"part,price_usd\n\xff\xfe,1\n", "quotes.csv"))
+        read_quotes(write(b"accelerator,price_usd\n\xff\xfe,1\n", "quotes.csv"))

@@ -7,32 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from planner.catalog.load import workload_class
+from planner.catalog.load import workload_preset
 from planner.demand.shape import weekly_profile
 from planner.demand.tokens import RequestLog
 from planner.errors import ScenarioError
 from planner.onramp.traffic_fit import (
     Figure,
-    Heading,
+    Fitted,
+    LogReading,
     ShapeFit,
     TrafficFit,
     class_length_figures,
     figure_rows,
     fit_hourly_shape,
-    fit_json,
     fit_lengths,
     fit_traffic,
     index_of_dispersion,
     log_figures,
     reported_rows,
     shape_figures,
-    workload_yaml,
 )
 from planner.onramp.traffic_log import read_request_log
 from tests.demand.shared_traces import trace
 
-HEADING = Heading(name="mine", model="llama-3.1-8b", workload_class="chat", source="a log\nof two lines.csv")
-CHAT = workload_class("chat")
+ASKED = LogReading(name="mine", model="llama-3.1-8b", workload_preset="chat")
+CHAT = workload_preset("chat")
 
 
 def _fit(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -> TrafficFit:
@@ -68,8 +67,8 @@ def _shape(**changes: object) -> ShapeFit:
 def test_what_a_log_does_not_show_comes_from_the_class_and_says_so() -> None:
     figures = _by_field(log_figures(_fit(), CHAT, None))
     for field, name in (
-        ("shape.peak_to_mean", "peak_to_mean"),
-        ("shape.weekend_fraction", "weekend_fraction"),
+        ("load_profile.peak_to_mean", "peak_to_mean"),
+        ("load_profile.weekend_fraction", "weekend_fraction"),
         ("noise.sigma", "noise_sigma"),
         ("noise.correlation_h", "noise_correlation_h"),
         ("prefix_cache_hit_fraction", "prefix_cache_hit_fraction"),
@@ -104,15 +103,15 @@ def test_arrivals_more_even_than_poisson_are_written_as_poisson() -> None:
 def test_seen_shape_and_noise_replace_the_class() -> None:
     figures = _by_field(shape_figures(_shape(), CHAT, "unused"))
     assert not any(figure.from_class for figure in figures.values())
-    assert figures["shape.peak_to_mean"].fitted == 1.5
+    assert figures["load_profile.peak_to_mean"].fitted == 1.5
     assert figures["noise.correlation_h"].fitted == 5.0
 
 
 @pytest.mark.parametrize("name", ["chat", "code-completion", "batch", "bulk-api"])
 def test_a_mean_day_gives_a_week_that_can_be_built(name: str) -> None:
     day = _shape(weekend_fraction=None, weekly_profile=None, peak_to_mean=1.02)
-    figures = _by_field(shape_figures(day, workload_class(name), "unused"))
-    peak, weekend = figures["shape.peak_to_mean"].fitted, figures["shape.weekend_fraction"].fitted
+    figures = _by_field(shape_figures(day, workload_preset(name), "unused"))
+    peak, weekend = figures["load_profile.peak_to_mean"].fitted, figures["load_profile.weekend_fraction"].fitted
     assert isinstance(peak, float)
     assert isinstance(weekend, float)
     week = np.array(weekly_profile(peak_to_mean=peak, weekend_fraction=weekend)).reshape(7, 24)
@@ -121,24 +120,25 @@ def test_a_mean_day_gives_a_week_that_can_be_built(name: str) -> None:
 
 def test_yaml_reads_back_to_the_figures() -> None:
     figures = log_figures(_fit(), CHAT, None)
-    text = workload_yaml(HEADING, figures, None)
+    text = Fitted(asked=ASKED, source="a log\nof two lines.csv", figures=figures).yaml()
     workload = yaml.safe_load(text)["workloads"]["mine"]
     assert workload["model"] == "llama-3.1-8b"
-    assert workload["class"] == "chat"
-    assert workload["shape"]["timezone"] == "UTC"
+    assert workload["preset"] == "chat"
+    assert workload["load_profile"]["timezone"] == "UTC"
     for figure in figures:
         node = workload
         for key in figure.field.split("."):
             node = node[key]
         assert node == pytest.approx(figure.fitted, rel=1e-3)
-    assert 0.5 in workload["tokens"]["input"]["quantiles"]
+    assert 0.5 in workload["lengths"]["input"]["quantiles"]
     assert text.splitlines()[0] == "# Fitted by planner fit-traffic to a log of two lines.csv"
 
 
 def test_weekly_profile_is_written_a_day_a_line() -> None:
     shape = _shape()
-    text = workload_yaml(HEADING, shape_figures(shape, CHAT, "unused") + class_length_figures(CHAT, "unused"), shape)
-    profile = yaml.safe_load(text)["workloads"]["mine"]["shape"]["weekly_profile"]
+    figures = shape_figures(shape, CHAT, "unused") + class_length_figures(CHAT, "unused")
+    text = Fitted(asked=ASKED, source="", figures=figures, shape=shape).yaml()
+    profile = yaml.safe_load(text)["workloads"]["mine"]["load_profile"]["weekly_profile"]
     np.testing.assert_allclose(profile, shape.weekly_profile or (), atol=5e-4)
 
 
@@ -155,11 +155,11 @@ def test_a_figure_without_a_number_is_an_empty_cell() -> None:
 
 def test_json_holds_what_is_only_reported() -> None:
     fit = _fit(clients=np.repeat([0, 1], [1000, 2000]))
-    data = fit_json(HEADING, log_figures(fit, CHAT, None), fit)
-    assert data["figures"]["tokens.input.quantiles"]["value"]["0.5"] == fit.input.quantiles[0.5]
+    data = Fitted(asked=ASKED, source="", figures=log_figures(fit, CHAT, None), log=fit).json()
+    assert data["figures"]["lengths.input.quantiles"]["value"]["0.5"] == fit.input.quantiles[0.5]
     assert data["reported"]["clients"] == 2
     assert data["reported"]["largest_client_fraction"] == pytest.approx(2 / 3)
-    assert fit_json(HEADING, [], None)["reported"] == {}
+    assert Fitted(asked=ASKED, source="", figures=[]).json()["reported"] == {}
     assert "66.7%" in {row[0]: row[1] for row in reported_rows(fit)}["largest client's share"]
 
 

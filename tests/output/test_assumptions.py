@@ -36,15 +36,15 @@ def test_every_row_has_a_source_and_a_grade(write: Write, assumption_set: str) -
             assert row["date"], path
 
 
-def test_a_promise_left_out_is_told_as_a_default_and_a_stated_one_with_its_line(write: Write, tiny: str) -> None:
+def test_a_slo_target_left_out_is_told_as_a_default_and_a_stated_one_with_its_line(write: Write, tiny: str) -> None:
     rows = rows_of(write())
-    assert rows["promise.in_time"]["value"] == "0.99"
-    assert rows["promise.in_time"]["grade"] == "default"
-    assert rows["promise.of"]["source"].startswith("default: workload")
-    rows = rows_of(write(tiny + "promise: {in_time: 0.999, of: fleet}\n", "stated.yaml"))
-    assert rows["promise.in_time"]["source"].startswith("stated.yaml:")
-    assert (rows["promise.in_time"]["value"], rows["promise.of"]["value"]) == ("0.999", "fleet")
-    assert rows["promise.each"]["grade"] == "default"
+    assert rows["slo_target.attainment"]["value"] == "0.99"
+    assert rows["slo_target.attainment"]["grade"] == "default"
+    assert rows["slo_target.scope"]["source"].startswith("default: workload")
+    rows = rows_of(write(tiny + "slo_target: {attainment: 0.999, scope: fleet}\n", "stated.yaml"))
+    assert rows["slo_target.attainment"]["source"].startswith("stated.yaml:")
+    assert (rows["slo_target.attainment"]["value"], rows["slo_target.scope"]["value"]) == ("0.999", "fleet")
+    assert rows["slo_target.per"]["grade"] == "default"
 
 
 def test_a_default_gives_its_reason(write: Write) -> None:
@@ -82,10 +82,10 @@ def test_only_what_the_scenario_uses_is_listed(write: Write) -> None:
 
 
 def test_a_price_of_the_users_own_is_told_from_the_catalogues(write: Write) -> None:
-    stated = rows_of(write(), "clusters.h200.unit_price_usd=30000", "clusters.h200.price_source='a quote'")
-    assert stated["clusters.h200.unit_price_usd"]["unit"] == "USD"
+    stated = rows_of(write(), "clusters.h200.accelerator_price_usd=30000", "clusters.h200.price_source='a quote'")
+    assert stated["clusters.h200.accelerator_price_usd"]["unit"] == "USD"
     assert stated["clusters.h200.price_source"]["value"] == "a quote"
-    assert "clusters.h200.unit_price_usd" not in rows_of(write())
+    assert "clusters.h200.accelerator_price_usd" not in rows_of(write())
 
 
 def test_the_resale_curve_is_listed_with_its_grade_unless_the_cluster_states_its_own(write: Write) -> None:
@@ -125,7 +125,7 @@ def test_a_calibration_that_is_not_there_or_not_one_is_refused(write: Write, tmp
 
 def test_a_cluster_too_small_for_the_best_layouts_tells_those_it_has(write: Write) -> None:
     """One node holds three models, one of them on half the accelerators that are best for it: it serves less."""
-    words = "requests_per_s: 4, tokens: {input: {mean: 800}, output: {mean: 150}}, slo: {ttft_s: 1.0, tpot_s: 0.03}"
+    words = "requests_per_s: 4, lengths: {input: {mean: 800}, output: {mean: 150}}, slo: {ttft_s: 1.0, tpot_s: 0.03}"
     overrides = ["clusters.mi325x.nodes=1", "clusters.h200.nodes=0"]
     for name, model in (("second", "qwen3-32b"), ("third", "llama-3.1-70b")):
         overrides.append(f"workloads.{name}={{model: {model}, {words}}}")

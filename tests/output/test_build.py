@@ -108,7 +108,9 @@ NASTY = ["<script>alert(1)</script>", "../../x", "=cmd|'/c calc'!A1", "a\\e[31m"
 def test_free_text_of_the_scenario_cannot_become_markup(
     planner: Planner, write: Write, tiny: str, tmp_path: Path, nasty: str
 ) -> None:
-    text = tiny.replace("    nodes: 4\n", f'    nodes: 4\n    unit_price_usd: 100\n    price_source: "{nasty}"\n')
+    text = tiny.replace(
+        "    nodes: 4\n", f'    nodes: 4\n    accelerator_price_usd: 100\n    price_source: "{nasty}"\n'
+    )
     write(text)
     outcome = planner("run", "tiny.yaml", "--out", "o")
     assert outcome.code == 0, outcome.err

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.output.blocks import Bar, Block, Bullets, Folded, Grid, Part, Section, Sentence, Span, bar_grid
+from planner.output.blocks import Bar, BarPart, Block, Bullets, Folded, Grid, Section, Sentence, Span, bar_grid
 from planner.output.html import blocks_html, markdown, page, section_html
 
 NASTY = [
@@ -53,8 +53,8 @@ def html(*blocks: Block) -> str:
     return str(blocks_html(blocks))
 
 
-def part(share: float, name: str = "a", colour: int = 0) -> Part:
-    return Part(name=name, share=share, colour=colour, shown="x")
+def part(share: float, name: str = "a", colour: int = 0) -> BarPart:
+    return BarPart(name=name, share=share, colour=colour, shown="x")
 
 
 @pytest.mark.parametrize("nasty", NASTY)

@@ -204,9 +204,10 @@ def test_a_run_without_machines_still_has_a_workbook(run: Run) -> None:
 
 FLEET_SET = (
     "horizon_months=14",
-    "clusters.h200.unit_price_usd=31234.57",
-    "clusters.mi325x={accelerator: MI325X, nodes: 2, unit_price_usd: 17777.77, online: 2026-05-20, retire: 2026-11-05}",
-    "clusters.b200={accelerator: B200, nodes: 1, unit_price_usd: 40000, online: 2027-02-27}",
+    "clusters.h200.accelerator_price_usd=31234.57",
+    "clusters.mi325x={accelerator: MI325X, nodes: 2, accelerator_price_usd: 17777.77, online: 2026-05-20}",
+    "clusters.mi325x.retire=2026-11-05",
+    "clusters.b200={accelerator: B200, nodes: 1, accelerator_price_usd: 40000, online: 2027-02-27}",
     "clusters.h200.retire=2027-01-15",
     "site.electricity_usd_per_kwh=0.08",
     "finance.depreciation_months=48",

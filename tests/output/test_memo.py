@@ -62,10 +62,10 @@ def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
 def test_a_run_answers_every_heading(contents: Contents) -> None:
     parts = {part.title: part for part in memo_sections(contents)}
     assert list(parts) == [
-        "Question", "Answer", "Promise, and when it runs out", "Cost", "Cash by year", "Alternatives at equal service",
-        "What it hangs on", "Risks", "What it rests on", "To get it again",
+        "Question", "Answer", "SLO target, and when it runs out", "Cost", "Cash by year",
+        "Alternatives at equal service", "What it hangs on", "Risks", "What it rests on", "To get it again",
     ]  # fmt: skip
-    assert parts["Promise, and when it runs out"].blocks[-1] == Sentence(
+    assert parts["SLO target, and when it runs out"].blocks[-1] == Sentence(
         text="It does not run out before the horizon ends."
     )
     cost = parts["Cost"].blocks[-1]
@@ -74,7 +74,9 @@ def test_a_run_answers_every_heading(contents: Contents) -> None:
 
 
 def test_text_of_a_user_cannot_break_out(tmp_path: Path) -> None:
-    text = TINY.replace("accelerator: H200", "accelerator: H200\n    unit_price_usd: 9e5\n    price_source: '<b>|x'")
+    text = TINY.replace(
+        "accelerator: H200", "accelerator: H200\n    accelerator_price_usd: 9e5\n    price_source: '<b>|x'"
+    )
     found = _folder(tmp_path / "a", text)
     sections = memo_sections(found)
     assert b"<b>" not in memo_page("plan", sections)

@@ -24,5 +24,5 @@ def test_the_table_is_the_shipped_calibration() -> None:
 def test_without_cross_validation_the_cells_are_empty() -> None:
     shipped = read_calibration(SHIPPED_CALIBRATION)
     columns = model_error(shipped.model_copy(update={"cross_validated": {}})).columns
-    assert set(columns["unseen_median_fraction"]) == {None}
+    assert set(columns["holdout_median_fraction"]) == {None}
     assert columns["quantity"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from docs.generate.validation_page import shipped_check, validation_picture
-from planner.output.blocks import Area, Box, Line, Mark, Panel, Picture, Rule
+from planner.output.blocks import Area, Box, Line, Mark, Panel, Picture, VerticalRule
 from planner.output.scales import COLOURS, DASHES, Scale, dash_of
 from planner.output.svg import (
     PNG_WIDTH,
@@ -60,7 +60,7 @@ def test_a_line_lies_where_its_values_are_and_lifts_the_pen_at_a_gap() -> None:
 
 
 def test_a_box_and_a_rule_lie_where_their_values_are() -> None:
-    root = drawn(picture(Box(x=(4.0, 2.0), y=(0.0, 1.0), colour=0), Rule(x=5.0, note="P50")))
+    root = drawn(picture(Box(x=(4.0, 2.0), y=(0.0, 1.0), colour=0), VerticalRule(x=5.0, note="P50")))
     left, top, width, height = plot(root)
     box = next(element for element in root.iter(f"{SPACE}rect") if element.get("fill") == COLOURS[0])
     assert float(box.get("x") or 0) == pytest.approx(left + 0.2 * width, abs=0.01)
@@ -69,7 +69,7 @@ def test_a_box_and_a_rule_lie_where_their_values_are() -> None:
     assert float(box.get("y") or 0) == pytest.approx(top + 0.75 * height, abs=0.01)
     rule = next(element for element in root.iter(f"{SPACE}line") if element.get("stroke-width") == "1.4")
     assert float(rule.get("x1") or 0) == pytest.approx(left + width / 2, abs=0.01)
-    assert "P50" in texts(picture(Rule(x=5.0, note="P50")))
+    assert "P50" in texts(picture(VerticalRule(x=5.0, note="P50")))
 
 
 def test_what_has_no_place_on_a_logarithmic_axis_is_left_out() -> None:
@@ -119,7 +119,7 @@ def test_a_legend_wraps_before_the_edge() -> None:
 
 def test_names_cannot_break_out() -> None:
     name = "<script>alert(1)</script>&\u202e"
-    shown = picture(Rule(x=1.0, note=name), title=name, keys={name: 0})
+    shown = picture(VerticalRule(x=1.0, note=name), title=name, keys={name: 0})
     assert "<script" not in svg_of(shown)
     assert png_of(svg_of(shown)).startswith(b"\x89PNG")
 

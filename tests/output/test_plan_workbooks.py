@@ -35,7 +35,7 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
 ) -> None:
     write(tiny + SOLD)
     write("extends: tiny.yaml\nname: other\nclusters: {mi325x: null}\n", "other.yaml")
-    done = planner("compare", "tiny.yaml", "other.yaml", "--out", "o", "--draws", "4", "-q")
+    done = planner("compare", "tiny.yaml", "other.yaml", "--out", "o", "--replications", "4", "-q")
     assert done.code == 0, done
     sheets = workbook(tmp_path / "o")
     assert list(sheets) == [
@@ -68,7 +68,7 @@ def test_a_run_s_workbook_has_percentiles_by_month_where_it_was_drawn_again(
 ) -> None:
     write()
     for draws, is_there in ((1, False), (3, True)):
-        assert planner("run", "tiny.yaml", "--out", f"o{draws}", "--draws", draws, "-q").code == 0
+        assert planner("run", "tiny.yaml", "--out", f"o{draws}", "--replications", draws, "-q").code == 0
         assert (BANDS_SHEET in workbook(tmp_path / f"o{draws}")) == is_there
 
 
@@ -87,12 +87,12 @@ def test_a_sweep_has_every_point_with_every_measure(planner: Planner, write: Wri
 def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
     planner: Planner, write: Write, tiny: str, tmp_path: Path
 ) -> None:
-    headline = "irr_per_year"
+    objective = "irr_per_year"
     write(tiny + SOLD)
-    write(f"{SMALL}headline: {headline}\n", "study.yaml")
+    write(f"{SMALL}objective: {objective}\n", "study.yaml")
     done = planner("montecarlo", "study.yaml", "-n", "8", "--workers", "1", "--out", "o")
     assert done.code == 0, done
-    assert f"{headline} over" in done.out
+    assert f"{objective} over" in done.out
     folder = tmp_path / "o"
     carried = {row["output"] for row in rows(folder / "percentiles.csv")}
     assert {"revenue_usd", "gross_margin_fraction", "operating_margin_fraction", "irr_per_year"} <= carried
@@ -108,16 +108,16 @@ def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
     for key, whole in means.items():
         own = [float(row["mean"]) for row in parts if (row["scenario"], row["month"]) == key]
         assert sum(own) == pytest.approx(whole, rel=1e-6)  # nothing is rented, so the clusters earn it all
-    best = [row["scenario"] for row in rows(folder / "promise.csv") if float(row["best_fraction"]) > 0.5]
+    best = [row["scenario"] for row in rows(folder / "slo_target.csv") if float(row["best_fraction"]) > 0.5]
     samples = rows(folder / "samples.csv")
-    mean = {name: np.mean([float(row[headline]) for row in samples if row["scenario"] == name])
+    mean = {name: np.mean([float(row[objective]) for row in samples if row["scenario"] == name])
             for name in ("both", "nvidia")}  # fmt: skip
     assert not best or mean[best[0]] == max(mean.values())  # more is better
 
 
 def test_a_headline_without_meaning_is_refused_before_any_run(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
-    write(f"{SMALL}headline: irr_per_year\n", "study.yaml")
+    write(f"{SMALL}objective: irr_per_year\n", "study.yaml")
     planner("montecarlo", "study.yaml", "-n", "8", "--out", "o").refused(
         "irr_per_year has no meaning in both, nvidia: finance.token_price is not stated"
     )

@@ -60,7 +60,7 @@ def test_what_would_mend_late_requests_is_tried_once_and_before_the_draws_are_aw
 
     monkeypatch.setattr("planner.answers.run.worst_reasons", reasons)
     write_run(result, tmp_path / "out")
-    assert summary(result)["late_reasons"] == []
+    assert summary(result)["slo_misses"] == []
     assert tried == [result]
 
 

@@ -18,7 +18,7 @@ from planner.output.workbook import (
 )
 from tests.output.office import sheets_of
 
-HEADINGS = ("month", "cost_usd", "in_time_fraction")
+HEADINGS = ("month", "cost_usd", "slo_attainment_fraction")
 ROWS = [("=1+1", 0.5, 0.25), ("b", None, True), (date(2026, 1, 1), -2.0, None)]
 
 
@@ -48,7 +48,7 @@ def test_a_table_is_a_sheet_with_a_chart_and_its_text_is_never_run() -> None:
     sheets = sheets_of(written)
     assert list(sheets) == ["Charts", "One", "Two"]
     assert sheets["Two"] == [
-        ["Month", "Cost, USD", "In time"], ["=1+1", 0.5, 0.25], ["b", "", True], ["2026-01-01", -2.0, ""],
+        ["Month", "Cost, USD", "SLO attainment"], ["=1+1", 0.5, 0.25], ["b", "", True], ["2026-01-01", -2.0, ""],
     ]  # fmt: skip
     assert sheets["One"] == [["as simulated", "", ""], *sheets["Two"]]
     with zipfile.ZipFile(io.BytesIO(written)) as book:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from planner.catalog.load import formats_of, load_catalog
-from planner.physics.model_on_part import ModelShape, Part
+from planner.physics.model_on_part import AcceleratorSpec, ModelShape
 from planner.units import GIB
 
 FORMATS = formats_of(load_catalog())
-H200 = Part(
+H200 = AcceleratorSpec(
     name="H200", vendor="nvidia", hbm_bytes=141 * GIB, hbm_bytes_per_s=4.8e12,
-    dense_flops_per_s={"bf16": 989e12, "fp8": 1979e12}, formats=FORMATS, dialects={"fp8": "ocp"}, tdp_w=700,
+    dense_flops_per_s={"bf16": 989e12, "fp8": 1979e12}, formats=FORMATS, tdp_w=700,
     link_bytes_per_s=450e9, scaleup_accelerators=8, switched=True, accelerators_per_node=8,
 )  # fmt: skip
-B200 = Part(
+B200 = AcceleratorSpec(
     name="B200", vendor="nvidia", hbm_bytes=180 * GIB, hbm_bytes_per_s=8e12,
     dense_flops_per_s={"bf16": 2250e12, "fp8": 4500e12, "fp4": 9000e12},
-    formats=FORMATS, dialects={"fp8": "ocp"}, tdp_w=1000,
+    formats=FORMATS, tdp_w=1000,
     link_bytes_per_s=900e9, scaleup_accelerators=8, switched=True, accelerators_per_node=8,
 )  # fmt: skip
-MI300X = Part(
+MI300X = AcceleratorSpec(
     name="MI300X", vendor="amd", hbm_bytes=192 * GIB, hbm_bytes_per_s=5.3e12,
-    dense_flops_per_s={"bf16": 1307e12, "fp8": 2615e12}, formats=FORMATS, dialects={"fp8": "fnuz"}, tdp_w=750,
+    dense_flops_per_s={"bf16": 1307e12, "fp8": 2615e12}, formats=FORMATS, tdp_w=750,
     link_bytes_per_s=448e9, scaleup_accelerators=8, switched=False, accelerators_per_node=8,
 )  # fmt: skip
 LLAMA_70B = ModelShape(

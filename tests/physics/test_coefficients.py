@@ -10,7 +10,7 @@ from planner.physics.coefficients import (
     NAMES,
     SATURATED,
     Calibration,
-    Spread,
+    ClassSpread,
     groups_of,
     interval,
     prior_calibration,
@@ -41,7 +41,7 @@ def test_what_has_no_rows_takes_the_common_value() -> None:
     assert {name: values[0] for name, values in found.items()} == pytest.approx(dict(prior.common))
 
 
-SPREAD = Spread(setting=0.03, layout=0.035, pair=0.04, model=0.12, part=0.05, first_token=0.5)
+SPREAD = ClassSpread(setting=0.03, layout=0.035, pair=0.04, model=0.12, part=0.05, first_token=0.5)
 
 
 SEEN_LAYOUT = groups_of("llama", "H200", "vllm", "fp8", layout="8 in 1")

@@ -11,7 +11,7 @@ from planner.errors import CapacityError
 from planner.physics.model_on_part import (
     PREFILL_CHUNK_TOKENS,
     USABLE_FRACTION,
-    Part,
+    AcceleratorSpec,
     activation_bytes,
     candidate_degrees,
     kv_shards,
@@ -31,7 +31,7 @@ H100 = dataclasses.replace(H200, name="H100", hbm_bytes=80 * GIB)
     # "70B FP16 = 140 GB: 1 MI300X, 2 H100" (source articles); 141 GB do not fit one H200.
     [(MI300X, "bf16", 1), (H100, "bf16", 2), (H200, "bf16", 2), (H200, "fp8", 1)],
 )
-def test_smallest_replica_of_llama_70b(part: Part, precision: str, accelerators: int) -> None:
+def test_smallest_replica_of_llama_70b(part: AcceleratorSpec, precision: str, accelerators: int) -> None:
     assert smallest_fit(part, LLAMA_70B, precision, 8192).accelerators == accelerators
 
 

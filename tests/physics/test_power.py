@@ -84,8 +84,8 @@ def test_a_cap_that_cannot_be_kept_gives_nothing() -> None:
 @given(activities, st.floats(0.3, 1.0), st.floats(0.3, 1.0))
 def test_a_lower_cap_never_gives_more(activity: tuple[float, float], one: float, other: float) -> None:
     low, high = sorted((one, other))
-    kept_low, kept_high = throughput_fraction_at_cap(*activity, np.array([low, high]))
-    assert 0.0 <= kept_low <= kept_high + 1e-9 <= 1.0 + 2e-9
+    slo_met_low, slo_met_high = throughput_fraction_at_cap(*activity, np.array([low, high]))
+    assert 0.0 <= slo_met_low <= slo_met_high + 1e-9 <= 1.0 + 2e-9
 
 
 @given(activities)

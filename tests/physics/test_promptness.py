@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics import slo_model as promptness
-from planner.physics.replica import Asked, Lengths, Replicas, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
 from planner.physics.slo_model import (
     CELLS,
     Thinning,
@@ -28,7 +28,7 @@ from planner.physics.slo_model import (
 )
 from tests.shipped import shipped_calibration
 
-ASKED = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=8.0)
+ASKED = ServiceTerms(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=8.0)
 
 
 def lengths(spread: float = 0.8) -> Lengths:
@@ -138,7 +138,7 @@ def test_a_looser_first_token_objective_never_serves_less(
     strict, loose = (
         late_curve(
             ReplicaTimes(h200, 0, 1.0, lengths()),
-            Asked(ttft_s=t, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled),
+            ServiceTerms(ttft_s=t, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled),
         ).capacity_requests_per_s
         for t in (ttft_s, ttft_s * looser)
     )
@@ -167,11 +167,11 @@ def test_a_replica_twice_as_slow_serves_less_than_half(h200: Replicas) -> None:
 
 def test_most_are_in_time_at_all_where_rate_times_share_peaks(h200: Replicas) -> None:
     curve = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), ASKED)
-    peak = curve.most_in_time_requests_per_s()
+    peak = curve.slo_capacity_requests_per_s()
     assert peak > curve.capacity_requests_per_s
-    in_time = curve.requests_per_s * (1.0 - curve.late_fraction)
+    attainment = curve.requests_per_s * (1.0 - curve.late_fraction)
     at_peak = peak * (1.0 - np.interp(peak, curve.requests_per_s, curve.late_fraction))
-    assert at_peak >= in_time.max() * (1.0 - 1e-3)
+    assert at_peak >= attainment.max() * (1.0 - 1e-3)
 
 
 def test_refused_prompts_are_the_stated_share_and_long(h200: Replicas) -> None:
@@ -202,7 +202,7 @@ def test_refusing_long_prompts_keeps_more_in_time_than_taking_all(h200: Replicas
 def test_a_replica_by_itself_serves_long_prompts_at_a_low_rate(h200: Replicas) -> None:
     """However seldom they come, as long as they are not too long on an idle replica."""
     long = dataclasses.replace(lengths(), prompt_tokens=10.0 * lengths().prompt_tokens)
-    asked = Asked(ttft_s=10.0, tpot_s=0.05, percentile=0.999, pooled_replicas=1.0)
+    asked = ServiceTerms(ttft_s=10.0, tpot_s=0.05, percentile=0.999, pooled_replicas=1.0)
     curve = late_curve(ReplicaTimes(h200, 0, 1.0, long), asked)
     assert 0.0 < curve.capacity_requests_per_s < curve.requests_per_s[1]
     slow = late_curve(ReplicaTimes(h200, 0, 1.0, long), dataclasses.replace(asked, tpot_s=1e-3))
@@ -238,7 +238,7 @@ def test_prompts_behind_a_reply_are_those_a_queue_of_draws_leaves(h200: Replicas
         last = max(last, came) + takes
         ended[number] = last
     behind = np.searchsorted(arrived, ended) - np.arange(1, count + 1)
-    asked = Asked(ttft_s=1e9, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
+    asked = ServiceTerms(ttft_s=1e9, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
     mean = prompts_behind(replica, asked, np.array([rate]), np.zeros(1))[0]
     assert mean == pytest.approx(behind.mean(), rel=0.05)
     assert 1.0 / (1.0 + mean) == pytest.approx(np.mean(behind == 0), rel=0.1)  # geometric, all but
@@ -252,7 +252,7 @@ def test_what_waits_behind_a_short_reply_makes_it_late_whatever_its_pace(h200: R
     quick = dataclasses.replace(_bare(h200), fixed_s=np.full(1, 0.005))
     replica = ReplicaTimes(quick, 0, 1.0, of)  # 2 s of prefill against 0.45 s for nine tokens
     rate = np.array([0.2 / replica.mean_prefill_s])
-    asked = Asked(ttft_s=100.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
+    asked = ServiceTerms(ttft_s=100.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
     late = late_tokens(replica, asked, np.full(1, 0.5), rate)
     mean = prompts_behind(replica, asked, rate, np.zeros(1))[0]
     some_behind = mean / (1.0 + mean)
@@ -278,7 +278,7 @@ def test_routers_look_at_waits_beyond_half_the_objective_alone(h200: Replicas) -
     of = _lognormal(100.0, 0.8)
     replica = ReplicaTimes(_bare(h200), 0, 1.0, of)
     rate, step_s, ttft_s = np.array([0.6 / replica.mean_prefill_s]), np.full(1, 1e-9), np.array([0.5, 1.2])
-    one = Asked(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
+    one = ServiceTerms(ttft_s=2.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
     eight = dataclasses.replace(one, pooled_replicas=8.0)
     alone, pooled = (late_first(replica, asked, rate, step_s, ttft_s)[:, 0] for asked in (one, eight))
     # Beyond half of two seconds all eight would have to keep a prompt waiting; below it a share is sent all the same,
@@ -302,7 +302,7 @@ def test_prompts_and_rates_that_are_not_looked_at_are_none_that_wait(h200: Repli
     place = (1.0 - replica.overhead_s - replica.prefill_s - replica.chunks * 0.05) * CELLS
     waits = np.array([np.interp(place, np.arange(CELLS + 1), row) for row in over])
     expected = np.where(place < 0.0, 1.0, np.clip(waits, 0.0, 1.0)) ** pooled @ replica.prompt_weights
-    asked = Asked(ttft_s=1.0, tpot_s=0.05, percentile=0.99, pooled_replicas=pooled)
+    asked = ServiceTerms(ttft_s=1.0, tpot_s=0.05, percentile=0.99, pooled_replicas=pooled)
     late = late_first(replica, asked, rate, step_s, np.ones(1))[0]
     alone = [late_first(replica, asked, rate[at : at + 1], step_s[:1], np.ones(1))[0, 0] for at in range(rate.size)]
     np.testing.assert_allclose(late, expected, rtol=0.0, atol=1e-13)
@@ -315,7 +315,7 @@ def test_whether_more_is_sustained_is_told_by_the_points_beside_a_rate(
     h200: Replicas, ttft_s: float, load: float, pooled: float, percentile: float
 ) -> None:
     """By those the whole curve has, so that a layout that is not worked out is none that would have been chosen."""
-    asked = Asked(ttft_s=ttft_s, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled)
+    asked = ServiceTerms(ttft_s=ttft_s, tpot_s=0.05, percentile=percentile, pooled_replicas=pooled)
     capacity = late_curve(ReplicaTimes(h200, 0, 1.0, lengths()), asked).capacity_requests_per_s
     for over in (load, 1.0 - 1e-6, 1.0 + 1e-6, 1.0 / load):
         assert sustains_more(ReplicaTimes(h200, 0, 1.0, lengths()), asked, capacity * over) == (

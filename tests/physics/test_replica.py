@@ -209,7 +209,7 @@ def test_the_gain_of_speculation_falls_with_the_batch_as_published(
                     accelerators=accelerators,
                     engine="sglang",
                     drafted_tokens=drafts,
-                    accepted_tokens=accepted,
+                    mean_acceptance_length=accepted,
                 )
             ],
             shipped_calibration(),

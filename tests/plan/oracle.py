@@ -36,7 +36,7 @@ class Oracle(Machines):
             first = order["placed_h"] + order["lead_h"] + order["slip_h"]["low"] if order else c["online_h"]
             drawn[max(0, math.ceil(first)) : math.ceil(last)] += c["nodes"] * c["node_power"].full_kw
         full_kw = float(drawn.max())
-        limit = of(self.doc, "site.power_cap_kw", math.inf)
+        limit = of(self.doc, "site.facility_power_cap_kw", math.inf)
         cap, base = np.full(self.hours, limit), limit if limit < math.inf else full_kw * pue
         for cut in of(self.doc, "site.curtailments", []):
             first, length = self.hour(cut["date"]), round(cut.get("length_days", 1) * 24)
@@ -58,11 +58,11 @@ class Oracle(Machines):
             "outage_h": of(self.doc, "site.outage_h", 4.0),
             "commissioning_crews": of(self.doc, "site.commissioning_crews", 4),
             "commissioning_h": of(self.doc, "site.commissioning_h_per_node", 6.0),
-            "parking": self.parking(),
+            "idle_power_down": self.idle_power_down(),
         }
 
-    def parking(self) -> Doc | None:
-        stated = of(self.doc, "site.parking", None)
+    def idle_power_down(self) -> Doc | None:
+        stated = of(self.doc, "site.idle_power_down", None)
         if stated is None:
             return None
         usual = {"headroom_fraction": 0.25, "wake_h": 0.2, "wake_usd": 0.0}
@@ -204,7 +204,7 @@ class Oracle(Machines):
             "dated_log_gain": dated,
             "roofline_log_gain": roof,
             "wide_precision_factor": wide
-            if stated("wrong_numerics_response", "roll-back") == "widen"
+            if stated("accuracy_regression_response", "roll-back") == "higher_precision"
             else wide * np.nan,
         }
 
@@ -218,7 +218,7 @@ class Oracle(Machines):
         ]
         vendor = stack["vendor"]
         often = stated("incident_multiplier", 1.0) * stated(f"vendor_incident_multiplier.{vendor}", 1.0)
-        gain = stated("release_gain_multiplier", 1.0) * stated(f"vendor_maturing_multiplier.{vendor}", 1.0)
+        gain = stated("software_speedup_multiplier", 1.0) * stated(f"vendor_software_speedup_multiplier.{vendor}", 1.0)
         hang = stated("hang_loss_fraction", 0.05)
         incidents = []
         for kind, told in kinds.items():
@@ -281,14 +281,14 @@ class Oracle(Machines):
                     "watched": self.names.index(rule.get("watch", rule["cluster"])),
                     "cluster": self.names.index(rule["cluster"]),
                     "nodes": rule["nodes"],
-                    "most_nodes": rule.get("most_nodes", math.inf),
+                    "max_nodes": rule.get("max_nodes", math.inf),
                     "lead_h": rule["lead_weeks"] * 168,
                     "cooldown_months": rule["cooldown_months"],
                 }
                 for rule in stated.get("rules", [])
             ],
             "budget_usd": stated.get("budget_usd", math.inf),
-            "power_envelope_kw": stated.get("power_envelope_kw", math.inf),
+            "it_power_cap_kw": stated.get("it_power_cap_kw", math.inf),
             "price_change_per_year": stated.get("price_change_per_year", 0.0),
         }
 
@@ -348,7 +348,11 @@ class Oracle(Machines):
                 if stated("depreciation_method", "") == "declining-balance"
                 else 0.0,
                 "residual_fraction": [0.0 if goes_back(c) else c.get("residual_fraction", common) for c in own],
-                "components": [self.components(c, stated("depreciation_months", 36), common) for c in own],
+                "components": {
+                    index: self.components(c, stated("depreciation_months", 36), common)
+                    for index, c in enumerate(own)
+                    if "components" in c
+                },
                 "resale": resale,
                 "end_value": stated("end_value", "market"),
                 "discount_rate_per_year": (1 + stated("discount_rate_per_year", 0.1))
@@ -490,7 +494,7 @@ class Oracle(Machines):
         }
 
     def plan(self) -> Doc:
-        promise = of(self.doc, "promise", {})
+        slo_target = of(self.doc, "slo_target", {})
         return {
             "name": self.doc["name"],
             "seed": self.doc.get("seed", 1),
@@ -510,11 +514,11 @@ class Oracle(Machines):
             "site": self.site(),
             "expansion": self.expansion(),
             "money": self.money(),
-            "promise": {
-                "in_time": promise.get("in_time", 0.99),
-                "each": promise.get("each", "month"),
-                "of": promise.get("of", "workload"),
-                "in_replications": promise.get("in_replications", 0.9),
+            "slo_target": {
+                "attainment": slo_target.get("attainment", 0.99),
+                "per": slo_target.get("per", "month"),
+                "scope": slo_target.get("scope", "workload"),
+                "confidence": slo_target.get("confidence", 0.9),
             },
             "warnings": ELSEWHERE,
             "notes": ELSEWHERE,  # sentences: test_contradictions

@@ -26,7 +26,7 @@ from planner.physics.coefficients import Calibration, roofline_calibration
 from planner.physics.model_on_part import memory_fit
 from planner.physics.operating import at_objective
 from planner.physics.power import BoardRating, NodeRating, ServingMix, build_node_power
-from planner.physics.replica import Asked, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.physics.replica import ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
 from planner.physics.slo_model import late_curve
 from planner.plan.capacity import Service
 from planner.plan.slo_capacity import lengths_of, traffic_of
@@ -155,7 +155,7 @@ class Machines:
         )
         return float(np.nan_to_num(point.requests_per_s[0], posinf=0.0)) / spec.accelerators
 
-    def in_time_rate(
+    def slo_rate(
         self, cluster: str, load: str, speed: float, replicas: float, growth: float = 1.0, lengths: Any = None
     ) -> float:
         """The same with the stated share of requests in time, by a router of so many replicas at most."""
@@ -166,7 +166,7 @@ class Machines:
         )
         pool = {"cluster": nodes * replicas_of_a_node, "node": replicas_of_a_node, "replica": 1.0}
         percentile = slo.get("percentile", 0.99)
-        asked = Asked(
+        asked = ServiceTerms(
             ttft_s=slo.get("ttft_s", 2.0),
             tpot_s=slo.get("tpot_s", 0.1),
             percentile=percentile,
@@ -209,7 +209,7 @@ class Machines:
         most = max(step for step in steps if step <= self.clusters[cluster]["nodes"]) * 8 // wide
         for count in (step for step in steps if step < most):
             claim = self.claim(cluster, load, count)
-            rate = self.in_time_rate(cluster, load, 1.0 if claim else speed, count) * (claim or 1.0)
+            rate = self.slo_rate(cluster, load, 1.0 if claim else speed, count) * (claim or 1.0)
             if count * wide * rate >= busiest:
                 return count
         return math.inf
@@ -219,7 +219,7 @@ class Machines:
         stated = of(self.clusters[cluster], "throughput_tokens_per_s_per_accelerator")
         if stated is None:
             return None
-        at, tokens = self.clusters[cluster]["throughput_measured_at"], self.workloads[load]["tokens"]
+        at, tokens = self.clusters[cluster]["throughput_measured_at"], self.workloads[load]["lengths"]
         cells = lengths_of(self.scenario.workloads[load])
         there = type(cells)(
             prompt_tokens=cells.prompt_tokens * at["input_tokens"] / tokens["input"]["mean"],
@@ -228,7 +228,7 @@ class Machines:
             output_weights=cells.output_weights,
             cached_fraction=cells.cached_fraction,
         )
-        return float(stated / at["output_tokens"] / self.in_time_rate(cluster, load, 1.0, replicas, lengths=there))
+        return float(stated / at["output_tokens"] / self.slo_rate(cluster, load, 1.0, replicas, lengths=there))
 
     def _rates(self) -> dict[tuple[str, str], tuple[float, Any, float]]:
         """By cluster and workload: requests a second and node on day one, an hour by month, and speed."""
@@ -238,7 +238,7 @@ class Machines:
             replicas = self.own_replicas(cluster, load, speed)
             claim, spec = self.claim(cluster, load, replicas), self.spec(cluster, load)
             steps, times = (1.0, claim) if claim else (speed, 1.0)
-            growth = 1 + of(self.workloads[load], "tokens.growth_per_year", 0.0)
+            growth = 1 + of(self.workloads[load], "lengths.growth_per_year", 0.0)
             roof = self.mean_rate(spec, load, roofline_calibration()) / self.mean_rate(spec, load)
             more = of(self.clusters[cluster], "throughput_multiplier", 1.0) * min(
                 math.exp(dated), max(roof / (claim or speed), 1.0)
@@ -251,7 +251,7 @@ class Machines:
                 * (
                     self.mean_rate(spec, load, growth=growth**year) * (claim or speed)
                     if deferred
-                    else self.in_time_rate(cluster, load, steps, replicas, growth**year) * times
+                    else self.slo_rate(cluster, load, steps, replicas, growth**year) * times
                 )
                 for year in years
             ]
@@ -260,7 +260,7 @@ class Machines:
         return rates
 
     def table(self) -> Any:
-        grows = any(of(load, "tokens.growth_per_year") for load in self.workloads.values())
+        grows = any(of(load, "lengths.growth_per_year") for load in self.workloads.values())
         empty = np.zeros(len(self.middle))
         table = np.array([[self.rates.get((c, w), (0, empty))[1] for w in self.loads] for c in self.names])
         return table if grows else table[:, :, :1]
@@ -287,7 +287,7 @@ class Machines:
             slack = min(hourly[at : at + 168].mean() for at in range(0, hourly.size - 167, 168))
             added = sum(self.under_bursts(service, stated, slack, upto) - calm[(slice(2), *place)])
             filled = 128 if of(self.doc, "routing") == "proportional" else 109  # of capacity, or 85% of it
-            if of(stated, "bursts_follow", "users") == "users" and added[: filled + 1].max() >= 1e-4:
+            if of(stated, "burst_scaling", "pooled") == "pooled" and added[: filled + 1].max() >= 1e-4:
                 powers = range(math.floor(math.log2(hourly.min())), math.ceil(math.log2(hourly.max())) + 1)
                 tables = np.stack([self.under_bursts(service, stated, 2.0**power, upto) for power in powers], axis=1)
                 by_rate[place] = {
@@ -363,11 +363,13 @@ class Machines:
     def prices(self, cluster: str) -> tuple[list[float], Doc]:
         """What a node costs in the first order, and the book of later ones."""
         stated, part = self.clusters[cluster], self.parts[self.clusters[cluster]["accelerator"]]
-        each = of(stated, "unit_price_usd", part.get("unit_price_usd")) * (1 - of(stated, "discount_fraction", 0.0))
+        each = of(stated, "accelerator_price_usd", part.get("accelerator_price_usd")) * (
+            1 - of(stated, "discount_fraction", 0.0)
+        )
         book: Doc = {
             "start": self.start,
             "list_price": self.quote("list price", each, {k: v for k, v in stated.items() if k == "volume_discounts"}),
-            "quotes": [self.quote(q["name"], q["unit_price_usd"], q) for q in stated.get("quotes", [])],
+            "quotes": [self.quote(q["name"], q["accelerator_price_usd"], q) for q in stated.get("quotes", [])],
         }
         ordered = of(stated, "order.placed") or of(stated, "owned.bought") or of(stated, "online", self.start)
         holding = [
@@ -408,9 +410,7 @@ class Machines:
             and {
                 "placed_h": self.hour(order["placed"]),
                 "lead_h": order["lead_weeks"] * 168,
-                "slip_h": {
-                    k: order["slip_weeks"][w] * 168 for k, w in (("low", "low"), ("mode", "base"), ("high", "high"))
-                },
+                "slip_h": {k: order["slip_weeks"][k] * 168 for k in ("low", "base", "high")},
                 "deliveries": order["deliveries"],
                 "interval_h": order["delivery_interval_weeks"] * 168,
                 "acceptance_failure_fraction": order["acceptance_failure_fraction"],
@@ -487,8 +487,8 @@ class Machines:
         memory = {c: self.parts[self.clusters[c]["accelerator"]]["hbm_gb"] for c in able}
 
         def long(w: str) -> bool:
-            tokens = self.workloads[w]["tokens"]
-            specs = [service.spec for pair, service in self.services.items() if pair[1] == w and service.spec]
+            tokens = self.workloads[w]["lengths"]
+            specs = [service.spec for pair, service in self.services.items() if pair[1] == w]
             length = tokens["input"]["mean"] + tokens["output"]["mean"]
             needed = {
                 next(
@@ -532,15 +532,15 @@ class Machines:
 
     def workload(self, name: str) -> Doc:
         stated = self.workloads[name]
-        growth = (1 + of(stated, "tokens.growth_per_year", 0.0)) ** self.middle
+        growth = (1 + of(stated, "lengths.growth_per_year", 0.0)) ** self.middle
         priority = of(stated, "priority", "interactive")
         return {
             "name": name,
             "model": stated["model"],
-            "input_tokens": stated["tokens"]["input"]["mean"] * growth,
-            "output_tokens": stated["tokens"]["output"]["mean"] * growth,
+            "input_tokens": stated["lengths"]["input"]["mean"] * growth,
+            "output_tokens": stated["lengths"]["output"]["mean"] * growth,
             "priority": ["interactive", "standard", "deferrable"].index(priority),
-            "deadline_h": of(stated, "deferrable_within_h", 24) if priority == "deferrable" else 0,
+            "deadline_h": of(stated, "completion_window_h", 24) if priority == "deferrable" else 0,
             "cluster_tiers": self.tiers_of(name),
             "rented_tiers": sum(self.is_held_back(tier[0], name) for tier in self.tiers_of(name)),
             "launch_h": self.hour(stated["model_launch"]) if stated.get("model_launch") else None,
@@ -564,7 +564,7 @@ class Machines:
     def demand(self) -> Doc:
         expected = []
         for stated in self.workloads.values():
-            profile, shape = np.array(stated["shape"]["weekly_profile"]), stated["shape"]
+            profile, shape = np.array(stated["load_profile"]["weekly_profile"]), stated["load_profile"]
             clock = [
                 datetime.combine(self.start, datetime.min.time(), UTC) + timedelta(hours=h) for h in range(self.hours)
             ]

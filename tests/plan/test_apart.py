@@ -21,13 +21,13 @@ from planner.plan.capacity import candidates as candidates_of
 from planner.plan.reuse import Reuse
 from planner.plan.slo_capacity import Candidates, traffic_of
 from planner.requests.outcome import outcomes
-from planner.requests.zoom import Asked, zoom
+from planner.requests.zoom import ZoomRequest, zoom
 from tests.engine.worlds import merged, scenario_of
 from tests.plan.test_load_tables import long_prompts
 from tests.shipped import shipped_calibration
 
 CHAT: dict[str, Any] = {
-    "model": "llama-3.1-70b", "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+    "model": "llama-3.1-70b", "lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
     "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
 }  # fmt: skip
 LARGE = {**CHAT, "model": "llama-3.1-405b", "slo": {"ttft_s": 3.0, "tpot_s": 0.06}}
@@ -52,7 +52,7 @@ def test_two_pools_have_all_the_accelerators_between_them(monkeypatch: pytest.Mo
         return real(self, *rest)
 
     monkeypatch.setattr(Candidates, "best", noted)
-    service(CHAT, pools="separate", nodes=4)
+    service(CHAT, prefill_decode="disaggregated", nodes=4)
     to_prompts, to_replies = shares[-2:]
     assert 0.0 < to_prompts < 1.0
     assert to_prompts + to_replies == pytest.approx(1.0)
@@ -88,11 +88,11 @@ def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None
     transfer_s = 1200 * 2 * 80 * 8 * 128 / (2 * 1e8)
     assert apart.separate(specs, some.replicas, load).transfer_s == pytest.approx(transfer_s)
     assert 0.5 < transfer_s < 1.5
-    _, slow, _ = apart._in_time(some, specs, load, 1.0, 1.0)
+    _, slow, _ = apart._within_slo(some, specs, load, 1.0, 1.0)
     at_once, specs, load = candidates(1e18, ttft_s=2.0 - transfer_s)
-    _, sooner, _ = apart._in_time(at_once, specs, load, 1.0, 1.0)
+    _, sooner, _ = apart._within_slo(at_once, specs, load, 1.0, 1.0)
     assert slow.capacity_requests_per_s == pytest.approx(sooner.capacity_requests_per_s)
-    _, free, _ = apart._in_time(*candidates(1e18), 1.0, 1.0)
+    _, free, _ = apart._within_slo(*candidates(1e18), 1.0, 1.0)
     assert slow.capacity_requests_per_s < 0.97 * free.capacity_requests_per_s
 
 
@@ -116,20 +116,20 @@ def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[Curve
     monkeypatch.setattr(
         apart, "separate", lambda *asked: dataclasses.replace(by_mean(*asked), prefill_share=prefill_share)
     )
-    _, prefill, decode = apart._in_time(whole, specs, load, 1.0, 1.0)
+    _, prefill, decode = apart._within_slo(whole, specs, load, 1.0, 1.0)
     return prefill, decode
 
 
 def missed(load: dict[str, Any], requests_per_s: float, ttft_s: float, *, first: bool) -> float:
     """Return the share of requests that eight such replicas miss, by their first token or their time per token."""
-    stated = long_prompts(requests_per_s, **load, on_overload="queue")
+    stated = long_prompts(requests_per_s, **load, admission="queue")
     zoomed = zoom(
         scenario_of(merged(stated, {"clusters": {"h200": {"tensor_parallel": 1}}})),
-        Asked(at=datetime(2026, 1, 10, 12), minutes=4, requests=15_000),
+        ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=4, requests=15_000),
     )
     (outcome,) = outcomes(zoomed)
-    in_time = outcome.ttft_s <= ttft_s if first else outcome.in_time
-    return 1.0 - float(in_time.mean())
+    attainment = outcome.ttft_s <= ttft_s if first else outcome.attainment
+    return 1.0 - float(attainment.mean())
 
 
 def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
@@ -146,14 +146,14 @@ def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
 def test_workers_that_only_prefill_keep_first_tokens_as_request_by_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica whose replies have hardly a token is one."""
     prefill, _ = curves(monkeypatch, prefill_share=1.0)
-    bare = {**CHAT, "tokens": {**CHAT["tokens"], "output": {"mean": 1}}}
+    bare = {**CHAT, "lengths": {**CHAT["lengths"], "output": {"mean": 1}}}
     below, above = (missed(bare, load * 8 * prefill.capacity_requests_per_s, 1.95, first=True) for load in (0.85, 1.1))
     assert below < 0.01
     assert above > 0.05
 
 
 def test_two_pools_keep_the_stated_share_in_time_at_capacity() -> None:
-    pools = service(CHAT, nodes=4, pools="separate")
+    pools = service(CHAT, nodes=4, prefill_decode="disaggregated")
     late, refused = pools.lateness.at(np.array([0.5, 1.0, 1.5]))
     assert late[0] == pytest.approx(pools.lateness.too_long_fraction, abs=0.0005)
     assert late[1] == pytest.approx(0.01, abs=0.001)
@@ -162,12 +162,14 @@ def test_two_pools_keep_the_stated_share_in_time_at_capacity() -> None:
 
 def test_few_workers_sustain_less_and_auto_takes_what_keeps_more_in_time() -> None:
     """By mean times two nodes served three times as much with separate pools, and most of it late."""
-    few, many = (service(LARGE, nodes=nodes, pools="separate") for nodes in (2, 16))
+    few, many = (service(LARGE, nodes=nodes, prefill_decode="disaggregated") for nodes in (2, 16))
     assert few.requests_per_s < 0.5 * many.requests_per_s
     for nodes, is_apart in ((2, False), (16, True)):
-        chosen = service(LARGE, nodes=nodes, pools="auto")
+        chosen = service(LARGE, nodes=nodes, prefill_decode="auto")
         assert chosen.is_apart == is_apart
-        shared, separate = (service(LARGE, nodes=nodes, pools=pools) for pools in ("shared", "separate"))
+        shared, separate = (
+            service(LARGE, nodes=nodes, prefill_decode=pools) for pools in ("colocated", "disaggregated")
+        )
         assert chosen.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
 
 
@@ -187,7 +189,7 @@ def test_two_pools_take_no_more_than_the_one_that_is_full_first() -> None:
 
 
 def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = {**CHAT, "priority": "deferrable", "deferrable_within_h": 12}
+    waits = {**CHAT, "priority": "deferrable", "completion_window_h": 12}
     growths = set()
 
     def noted(workload: Any, growth: float) -> Any:
@@ -195,12 +197,14 @@ def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) 
         return traffic_of(workload, growth)
 
     monkeypatch.setattr("planner.plan.slo_capacity.traffic_of", noted)
-    assert service(waits, nodes=1, pools="separate").requests_per_s == pytest.approx(
-        service(waits, nodes=16, pools="separate").requests_per_s
+    assert service(waits, nodes=1, prefill_decode="disaggregated").requests_per_s == pytest.approx(
+        service(waits, nodes=16, prefill_decode="disaggregated").requests_per_s
     )
     assert growths == {1.0}  # as stated: its requests grow no longer
 
 
 def test_the_zoom_says_that_it_knows_no_separate_pools(write: Callable[..., Path], planner: Callable[..., Any]) -> None:
-    stated = ("--set", "clusters.h200.pools=separate", "--set", "clusters.mi325x=null")
-    planner("zoom", write(), "--at", "2026-01-10T12:00", *stated).refused("clusters.h200.pools", "pools=shared")
+    stated = ("--set", "clusters.h200.prefill_decode=disaggregated", "--set", "clusters.mi325x=null")
+    planner("zoom", write(), "--at", "2026-01-10T12:00", *stated).refused(
+        "clusters.h200.prefill_decode", "prefill_decode=colocated"
+    )

@@ -15,7 +15,7 @@ import pytest
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.errors import ScenarioError
 from planner.physics.model_on_part import candidate_degrees
-from planner.physics.operating import Traffic, at_objective, separate_pools
+from planner.physics.operating import Traffic, at_objective, disaggregated
 from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.plan import capacity
 from planner.plan.build import build_plan
@@ -34,7 +34,7 @@ workloads:
     model: {model}
     precision: {precision}
     requests_per_s: 5
-    tokens: {{input: {{mean: {prompt}}}, output: {{mean: 1000}}}}
+    lengths: {{input: {{mean: {prompt}}}, output: {{mean: 1000}}}}
     slo: {{ttft_s: {ttft}, tpot_s: {tpot}}}
 clusters:
   one:
@@ -79,7 +79,7 @@ def test_fewer_sequences_serve_less(serve: Any) -> None:
 
 
 def test_speculation_pays_at_a_strict_objective(serve: Any) -> None:
-    drafted = "speculation: {drafted_tokens: 3, accepted_tokens: 2.7}"
+    drafted = "speculation: {drafted_tokens: 3, mean_acceptance_length: 2.7}"
     strict = serve(drafted, tpot=0.02).requests_per_s / serve(tpot=0.02).requests_per_s
     loose = serve(drafted, tpot=0.1).requests_per_s / serve(tpot=0.1).requests_per_s
     assert strict > loose > 0.8
@@ -88,12 +88,14 @@ def test_speculation_pays_at_a_strict_objective(serve: Any) -> None:
 
 def test_more_accepted_than_checked_is_refused(serve: Any) -> None:
     with pytest.raises(ScenarioError, match="yields at most 2"):
-        serve("speculation: {drafted_tokens: 1, accepted_tokens: 2.5}")
+        serve("speculation: {drafted_tokens: 1, mean_acceptance_length: 2.5}")
 
 
 def test_auto_pools_are_never_worse_and_say_so(serve: Any) -> None:
     strict = {"prompt": 8000, "ttft": 2, "tpot": 0.03}
-    shared, separate, auto = (serve(f"pools: {how}", **strict) for how in ("shared", "separate", "auto"))
+    shared, separate, auto = (
+        serve(f"prefill_decode: {how}", **strict) for how in ("colocated", "disaggregated", "auto")
+    )
     assert auto.requests_per_s == max(shared.requests_per_s, separate.requests_per_s)
     assert "prompts on a pool" in separate.layout
 
@@ -110,7 +112,7 @@ def test_pools_in_balance_by_hand() -> None:
     )
     replicas = price_replicas([spec], shipped_calibration())
     traffic = Traffic(input_tokens=4000.0, output_tokens=500.0)
-    pools = separate_pools(replicas, traffic, (2.0, 0.05), np.array([0.01]))
+    pools = disaggregated(replicas, traffic, (2.0, 0.05), np.array([0.01]))
     prefill_s = float(4000 * replicas.prefill_s_per_token[0] + 4000 * 2000 * replicas.attention_s_per_token2[0])
     decode = at_objective(replicas, np.array([0]), dataclasses.replace(traffic, cached_fraction=1.0), np.inf, 0.05)
     slack_s = 2.0 - replicas.ttft_fixed_s[0] - replicas.ttft_prefill[0] * prefill_s - 0.01 - decode.tpot_s[0]
@@ -155,7 +157,7 @@ def _drafted_pools_rate(name: str, tpot_s: float) -> float:
             attention_data_parallel=groups,
             expert_parallel=groups > 1,
             drafted_tokens=3,
-            accepted_tokens=2.5,
+            mean_acceptance_length=2.5,
         )
         for degree in candidate_degrees(part, shape)
         if degree >= 4
@@ -163,7 +165,7 @@ def _drafted_pools_rate(name: str, tpot_s: float) -> float:
     ]
     replicas = price_replicas(specs, shipped_calibration())
     traffic = Traffic(input_tokens=1024.0, output_tokens=1024.0)
-    pools = separate_pools(replicas, traffic, (3.0, tpot_s), np.full(len(specs), 0.01))
+    pools = disaggregated(replicas, traffic, (3.0, tpot_s), np.full(len(specs), 0.01))
     prefill = (pools.prefill_requests_per_s / replicas.accelerators).max()
     decode = (pools.decode.requests_per_s / replicas.accelerators).max()
     return float(prefill * decode / (prefill + decode))
@@ -224,7 +226,9 @@ def test_prompts_use_the_tensor_cores_for_the_share_of_time_that_the_peak_would_
 
 def test_speculation_on_auto_is_taken_only_where_it_serves_more(serve: Any) -> None:
     def kept(use: str, tpot: float) -> Service:
-        found: Service = serve(f"speculation: {{drafted_tokens: 3, accepted_tokens: 1.2, use: {use}}}", tpot=tpot)
+        found: Service = serve(
+            f"speculation: {{drafted_tokens: 3, mean_acceptance_length: 1.2, use: {use}}}", tpot=tpot
+        )
         return found
 
     plain, always, auto = serve(tpot=0.1), kept("always", 0.1), kept("auto", 0.1)
@@ -232,7 +236,7 @@ def test_speculation_on_auto_is_taken_only_where_it_serves_more(serve: Any) -> N
     assert auto.requests_per_s == plain.requests_per_s
     assert "drafted" in always.layout
     assert "drafted" not in auto.layout
-    good = "speculation: {drafted_tokens: 3, accepted_tokens: 3.5, use: auto}"
+    good = "speculation: {drafted_tokens: 3, mean_acceptance_length: 3.5, use: auto}"
     assert serve(good, tpot=0.02).requests_per_s > serve(tpot=0.02).requests_per_s
     assert "3 tokens drafted" in serve(good, tpot=0.02).layout
 
@@ -242,7 +246,7 @@ def test_a_stated_speculation_that_serves_less_is_a_warning(write: Any) -> None:
         model="llama-3.1-70b", precision="fp8", prompt=1000, ttft=5, tpot=0.1, accelerator="H200", engine="vllm"
     )
     for use, warned in (("always", True), ("auto", False)):
-        key = f"    speculation: {{drafted_tokens: 3, accepted_tokens: 1.2, use: {use}}}\n"
+        key = f"    speculation: {{drafted_tokens: 3, mean_acceptance_length: 1.2, use: {use}}}\n"
         plan = build_plan(load_scenario(write(text + key)))
         told = [warning for warning in plan.warnings if "clusters.one.speculation: chat is served worse" in warning]
         assert bool(told) == warned
@@ -253,7 +257,7 @@ def test_the_memory_rich_pool_is_for_models_that_smaller_parts_must_shard(model:
     """70 billion weights at 8 bits fit one accelerator of each, in however many they are faster; 405 take 4 of H200."""
     clusters = {name: {"accelerator": name.upper(), "nodes": 4} for name in ("h200", "mi325x", "b200")}
     tokens = {"input": {"mean": 1200}, "output": {"mean": 300}}
-    works = {"chat": {"model": model, "requests_per_s": 1, "tokens": tokens}, "nightly": None}
+    works = {"chat": {"model": model, "requests_per_s": 1, "lengths": tokens}, "nightly": None}
     plan = plan_of({"workloads": works, "clusters": clusters, "routing": "workload-aware"})
     assert plan.clusters[plan.workloads[0].cluster_order[0]].name == first
 
@@ -265,7 +269,7 @@ def test_workloads_of_one_model_choose_among_the_replicas_that_all_of_them_take(
     Fine-tunes have weights, and so replicas, of their own.
     """
     words = {"input": {"mean": 12000, "p95": 40000}, "output": {"mean": 343, "p95": 1200}}
-    asked = {"model": "llama-3.1-70b", "tokens": words, "slo": {"ttft_s": 10.0, "tpot_s": 0.1}}
+    asked = {"model": "llama-3.1-70b", "lengths": words, "slo": {"ttft_s": 10.0, "tpot_s": 0.1}}
     beside = {"nightly": None, "other": {**asked, "model": "qwen3-32b", "requests_per_s": 1.0}}
     clusters = {"h200": None, "mi325x": {"nodes": 8}}
 

@@ -10,7 +10,7 @@ from planner.plan.sizes import _steps
 from tests.engine.worlds import merged, plan_of, scenario_of
 from tests.plan.test_placement import models_on_a_node
 
-ENLARGES = {"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200", "nodes": 2, "most_nodes": 16}
+ENLARGES = {"when": "utilisation_above", "threshold_fraction": 0.8, "cluster": "h200", "nodes": 2, "max_nodes": 16}
 REDUCES = {"when": "utilisation_below", "threshold_fraction": 0.2, "cluster": "h200", "nodes": 1}
 
 

@@ -64,7 +64,7 @@ def test_an_objective_that_no_batch_can_meet() -> None:
 def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_named() -> None:
     """Prompts of 12,000 tokens that grow by 150% a year: by December most
     take longer than 0.7 s on an idle replica; others keep the fleet."""
-    grows: dict[str, object] = {"tokens": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}}
+    grows: dict[str, object] = {"lengths": {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}}
     grows |= {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 0.7, "tpot_s": 0.05}}
     plan = plan_of(QUIET, {"horizon_months": 14, "workloads": {"long": grows}})
     index = [workload.name for workload in plan.workloads].index("long")
@@ -82,7 +82,7 @@ def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_
 
 def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_they_need() -> None:
     long: dict[str, object] = {"model": "llama-3.1-70b", "requests_per_s": 0.5}
-    long |= {"tokens": {"input": {"mean": 12000}, "output": {"mean": 300}}}
+    long |= {"lengths": {"input": {"mean": 12000}, "output": {"mean": 300}}}
     plans = [
         plan_of(QUIET, {"workloads": {"long": {**long, "slo": {"ttft_s": ttft_s, "tpot_s": 0.05}}}})
         for ttft_s in (2.0, 60.0)
@@ -109,9 +109,9 @@ def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_
 def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_share(flood: float) -> None:
     """Alone on one cluster beside chat: late from the month named on, and, however much comes, within its share."""
     tokens = {"input": {"mean": 12000}, "output": {"mean": 300}, "growth_per_year": 1.5}
-    grows = {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 0.7, "tpot_s": 0.05}, "tokens": tokens}
+    grows = {"model": "llama-3.1-70b", "requests_per_s": 0.5, "slo": {"ttft_s": 0.7, "tpot_s": 0.05}, "lengths": tokens}
     steps = {"kind": "steps", "steps": [{"date": "2027-01-01", "multiplier": flood}]}
-    change = {"workloads": {"long": grows | {"on_overload": "queue", "growth": steps}, "nightly": None}}
+    change = {"workloads": {"long": grows | {"admission": "queue", "growth": steps}, "nightly": None}}
     plan = plan_of(QUIET, change, {"horizon_months": 14, "clusters": {"mi325x": None}})
     chat, long = 0, 1
     share = plan.workloads[long].overdue_share
@@ -136,14 +136,14 @@ def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_sh
 
 
 def test_a_site_without_power_for_its_clusters() -> None:
-    text = refused({"site": {"power_cap_kw": 5}})
-    assert "site.power_cap_kw" in text
+    text = refused({"site": {"facility_power_cap_kw": 5}})
+    assert "site.facility_power_cap_kw" in text
     assert "5.0 kW of facility power" in text
     assert "a single node draws" in text
 
 
 def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
-    plan = plan_of({"site": {"power_cap_kw": 60}})
+    plan = plan_of({"site": {"facility_power_cap_kw": 60}})
     assert any("kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes)
 
 
@@ -225,13 +225,13 @@ def test_a_plan_without_machines_or_beyond_all_traffic_on_earth_is_a_warning() -
 
 
 def test_a_node_that_serves_a_request_in_two_hours_keeps_its_objective() -> None:
-    assert _outgrown(make_plan(rate_per_node_h=0.5)) == []
+    assert [*_outgrown(make_plan(rate_per_node_h=0.5))] == []
 
 
 @pytest.mark.parametrize(("day", "warned"), [("2025-12-31", True), ("2026-01-01", False)])
 def test_holidays_up_to_the_first_day_fall_into_the_run(day: str, warned: bool) -> None:
     holidays = [{"date": "2025-12-25", "multiplier": 0.5}, {"date": day, "multiplier": 0.5}]
-    plan = plan_of({"workloads": {"chat": {"shape": {"holidays": holidays}}}})
+    plan = plan_of({"workloads": {"chat": {"load_profile": {"holidays": holidays}}}})
     assert any("no holiday falls into the run" in text for text in plan.warnings) is warned
 
 
@@ -280,9 +280,9 @@ def test_the_number_expected_is_the_number_that_comes(monkeypatch: pytest.Monkey
 
 def test_several_contradictions_are_told_at_once() -> None:
     order = {"placed": "2026-01-01", "lead_weeks": 52}
-    text = refused({"clusters": {"h200": {"order": order}}, "site": {"power_cap_kw": 5}})
+    text = refused({"clusters": {"h200": {"order": order}}, "site": {"facility_power_cap_kw": 5}})
     assert "clusters.h200.order" in text
-    assert "site.power_cap_kw" in text
+    assert "site.facility_power_cap_kw" in text
 
 
 def test_the_command_line_refuses_before_it_runs(planner: Planner, write: WriteScenario, tiny: str) -> None:
@@ -291,7 +291,7 @@ def test_the_command_line_refuses_before_it_runs(planner: Planner, write: WriteS
     planner("run", path).refused(f"tiny.yaml:{line}: ", "reliability.failure_multiplier", "failures are to be expected")
 
 
-QUOTE = {"name": "vendor-q1", "unit_price_usd": 24000, "valid_from": "2026-02-01", "valid_until": "2026-02-10"}
+QUOTE = {"name": "vendor-q1", "accelerator_price_usd": 24000, "valid_from": "2026-02-01", "valid_until": "2026-02-10"}
 
 
 def quoted(*changes: dict[str, Any]) -> list[str]:

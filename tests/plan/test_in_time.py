@@ -11,9 +11,9 @@ import pytest
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.model_on_part import memory_fit
 from planner.physics.operating import OperatingPoint, at_objective
-from planner.physics.replica import Asked, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.physics.replica import ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
 from planner.physics.slo_model import Curve, late_curve
-from planner.plan import slo_capacity as in_time
+from planner.plan import slo_capacity as attainment
 from planner.plan.capacity import Service, build_services, service_of
 from planner.plan.capacity import candidates as candidates_of
 from planner.plan.placement import _speed
@@ -21,14 +21,15 @@ from planner.plan.reuse import Reuse
 from planner.plan.slo_capacity import (
     Candidates,
     _prefill_fraction,
+    _up_to_all,
     as_tokens_grow,
-    in_time_point,
     lengths_of,
     mean_point,
     pooled_nodes,
-    queueing,
     separate,
+    slo_point,
     traffic_of,
+    without_end,
 )
 from planner.plan.workloads import queue_outgrown
 from planner.run.simulate import simulate
@@ -41,7 +42,7 @@ from tests.shipped import shipped_calibration
 def workload(**changes: Any) -> Workload:
     """Chat, with these keys."""
     tokens = {"input": {"mean": 2000, "p95": 7000}, "output": {"mean": 300}}
-    stated = {"model": "qwen3-32b", "tokens": tokens, "slo": {"ttft_s": 1.0, "tpot_s": 0.05}}
+    stated = {"model": "qwen3-32b", "lengths": tokens, "slo": {"ttft_s": 1.0, "tpot_s": 0.05}}
     return scenario_of({"workloads": {"chat": stated | changes, "nightly": None}}).workloads["chat"]
 
 
@@ -78,7 +79,7 @@ def curve_of(tried: Candidates, index: int, of: Workload) -> Curve:
 def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: float, tpot_s: float) -> None:
     """Though by mean times another ranks first, and few are tried."""
     tokens = {"input": {"mean": prompt, "p95": p95}, "output": {"mean": 300}}
-    asked = workload(tokens=tokens, slo={"ttft_s": ttft_s, "tpot_s": tpot_s})
+    asked = workload(lengths=tokens, slo={"ttft_s": ttft_s, "tpot_s": tpot_s})
     tried, _ = candidates(asked)
     lengths = lengths_of(asked)
     rates = [curve_of(tried, index, asked).capacity_requests_per_s / 2**index for index in range(4)]
@@ -90,7 +91,7 @@ def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: flo
 @pytest.mark.parametrize(("ttft_s", "keeping"), [(0.4, []), (0.8, [3]), (1.0, [2, 3]), (2.0, [1, 2, 3])])
 def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(ttft_s: float, keeping: list[int]) -> None:
     """On one accelerator a prompt takes eight times as long: more of them than may be late are so when it idles."""
-    asked = workload(tokens={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": ttft_s})
+    asked = workload(lengths={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": ttft_s})
     tried, _ = candidates(asked)
     curves = [curve_of(tried, index, asked) for index in range(4)]
     rates = [curve.capacity_requests_per_s / 2**index for index, curve in enumerate(curves)]
@@ -103,15 +104,15 @@ def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(ttft
 
 
 def test_no_layout_that_keeps_no_objective_is_worked_out_beside_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = workload(tokens={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": 0.8})
+    asked = workload(lengths={"input": {"mean": 8000, "p95": 29000}, "output": {"mean": 300}}, slo={"ttft_s": 0.8})
     tried, _ = candidates(asked)
     worked_out = []
 
-    def curve(times: ReplicaTimes, of: Asked) -> Curve:
+    def curve(times: ReplicaTimes, of: ServiceTerms) -> Curve:
         worked_out.append(times.fixed_s)
         return late_curve(times, of)
 
-    monkeypatch.setattr(in_time, "late_curve", curve)
+    monkeypatch.setattr(attainment, "late_curve", curve)
     best, _, _ = tried.best(1.0, asked, lengths_of(asked))
     assert (best, worked_out) == (3, [float(tried.replicas.fixed_s[3])])
 
@@ -119,7 +120,7 @@ def test_no_layout_that_keeps_no_objective_is_worked_out_beside_one_that_does(mo
 def test_a_layout_that_mean_times_rank_low_is_tried_too() -> None:
     """Eight accelerators a replica look better by mean times, and served a tenth of what single ones do."""
     tokens = {"input": {"mean": 12000, "p95": 39600}, "output": {"mean": 30, "p95": 90}}
-    asked = {"model": "qwen3-32b", "tokens": tokens}
+    asked = {"model": "qwen3-32b", "lengths": tokens}
     scenario = scenario_of(
         {
             "workloads": {"chat": asked | {"slo": {"ttft_s": 20.0, "tpot_s": 0.03}}, "nightly": None},
@@ -140,7 +141,7 @@ def test_steps_twice_as_fast_serve_twice_as_much_in_half_the_time() -> None:
     """But for the little that is no step: what the engine does about a request once."""
     usual, strict = workload(), workload(slo={"ttft_s": 0.5, "tpot_s": 0.025})
     slow, fast = (
-        in_time_point(candidates(usual)[0], asked, 12, speed, 1.0) for asked, speed in ((usual, 1.0), (strict, 2.0))
+        slo_point(candidates(usual)[0], asked, 12, speed, 1.0) for asked, speed in ((usual, 1.0), (strict, 2.0))
     )
     assert fast[0] == slow[0]
     assert fast[1].yearly == pytest.approx(2 * slow[1].yearly, rel=0.01)
@@ -156,9 +157,10 @@ def test_what_can_wait_is_served_as_fast_as_its_steps() -> None:
 
 
 def test_who_queues_is_never_refused_and_late_beyond_what_a_replica_takes() -> None:
-    asked = workload(on_overload="queue")
+    asked = workload(admission="queue")
     tried, _ = candidates(asked)
-    lateness = queueing(curve_of(tried, 1, asked))
+    curve = curve_of(tried, 1, asked)
+    lateness = without_end(*_up_to_all(curve), curve)
     assert np.all(np.diff(lateness.loads) > 0.0)
     late, refused = lateness.at(np.array([0.5, 10.0]))
     assert late[0] < 0.01
@@ -186,7 +188,7 @@ def test_the_month_in_which_requests_are_too_long_is_the_first_whole_one() -> No
     """Doubling every year and too long after 7.2 months: from the eighth on, at the rate of the seventh until then."""
     tokens = {"input": {"mean": 100}, "output": {"mean": 100}, "growth_per_year": 1.0}
     rates, years = as_tokens_grow(
-        workload(tokens=tokens), 24, lambda growth: 1.0 / growth if growth < 2 ** (7.2 / 12) else 0.0
+        workload(lengths=tokens), 24, lambda growth: 1.0 / growth if growth < 2 ** (7.2 / 12) else 0.0
     )
     assert years * 12 == pytest.approx(8)
     assert rates == pytest.approx([1.0, *[2 ** (-7 / 12)] * 3])
@@ -240,7 +242,7 @@ def test_what_outgrew_its_objective_is_served_at_the_tokens_of_the_last_month_th
     tokens = np.array([100.0, 200.0, 400.0, 800.0])
     load = workload_plan(months=4, input_tokens=tokens, output_tokens=tokens / 2)
     rates = np.array([[[100.0, 80.0, 0.0, 0.0]]])
-    scenario = scenario_of({"workloads": {"chat": {"on_overload": "queue"}}})
+    scenario = scenario_of({"workloads": {"chat": {"admission": "queue"}}})
     late = queue_outgrown(scenario, make_plan(workloads=[load], months=4, requests_per_node_h=rates))
     assert late.requests_per_node_h[0, 0].tolist() == [100.0, 80.0, 40.0, 20.0]
     share = late.workloads[0].overdue_share
@@ -253,7 +255,7 @@ def test_what_outgrew_its_objective_keeps_its_share_of_the_last_month_that_met_i
     tokens = np.array([100.0, 200.0, 400.0, 800.0])
     loads = [workload_plan(months=4, input_tokens=tokens, output_tokens=tokens / 2), workload_plan("nightly", months=4)]
     rates = np.array([[[100.0, 80.0, 0.0, 0.0], [90.0, 90.0, 90.0, 90.0]]])
-    scenario = scenario_of({"workloads": {"chat": {"on_overload": "queue"}}})
+    scenario = scenario_of({"workloads": {"chat": {"admission": "queue"}}})
     late = queue_outgrown(scenario, make_plan(workloads=loads, months=4, requests_per_node_h=rates))
     share = late.workloads[0].overdue_share
     assert share is not None
@@ -263,18 +265,18 @@ def test_what_outgrew_its_objective_keeps_its_share_of_the_last_month_that_met_i
 
 def served_beside(chat: float, code: float, **changes: Any) -> Any:
     """Chat of a large model and code completion of a small one on eight nodes of H200."""
-    steady = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
+    steady = {"load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
     asked = {
         "model": "qwen3-32b",
         "requests_per_s": code,
-        "tokens": {"input": {"mean": 2500}, "output": {"mean": 28}},
+        "lengths": {"input": {"mean": 2500}, "output": {"mean": 28}},
         "slo": {"ttft_s": 1.0, "tpot_s": 0.04},
         "burst_index_of_dispersion": 1.0,
     }
     talk = {
         "model": "llama-3.1-70b",
         "requests_per_s": chat,
-        "tokens": {"input": {"mean": 1200}, "output": {"mean": 300}},
+        "lengths": {"input": {"mean": 1200}, "output": {"mean": 300}},
         "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
     }
     works = {"chat": steady | talk if chat else None, "nightly": None, "code": steady | asked}
@@ -314,8 +316,8 @@ def test_a_full_cluster_places_as_many_replicas_for_a_small_model_as_keep_it_in_
     result = simulate(scenario_of(served_beside(125.0, 1.3, horizon_months=1)))
     placed = result.routing_monthly().query("workload == 'code'")["replicas"].item()
     assert placed == 2  # of two accelerators each
-    in_time = result.timeline_workloads().query("workload == 'code'")["slo_attainment_fraction"].item()
-    assert in_time == pytest.approx(0.992, abs=0.003)  # request by request
+    attainment = result.timeline_workloads().query("workload == 'code'")["slo_attainment_fraction"].item()
+    assert attainment == pytest.approx(0.992, abs=0.003)  # request by request
 
 
 @pytest.mark.parametrize(
@@ -327,9 +329,9 @@ def test_a_full_cluster_places_as_many_replicas_for_a_small_model_as_keep_it_in_
         ({"growth": {"kind": "s-curve", "ceiling_multiplier": 3.0, "midpoint_years": 1.0}}, 10.0 * 1.67 * 3.0),
         ({"growth": {"kind": "steps", "steps": [{"date": "2026-03-01", "multiplier": 2.5}]}}, 10.0 * 1.67 * 2.5),
         ({"spikes": [{"date": "2026-03-01", "multiplier": 3.0}]}, 10.0 * 1.67 * 3.0),
-        ({"shape": {"weekly_profile": [1.0] * 84 + [3.0] * 84}}, 10.0 * 1.5),
-        ({"shape": {"season": {"amplitude_fraction": 0.2}}}, 10.0 * 1.67 * 1.2),
-        ({"shape": {"holidays": [{"date": "2026-03-01", "multiplier": 2.0}]}}, 10.0 * 1.67 * 2.0),
+        ({"load_profile": {"weekly_profile": [1.0] * 84 + [3.0] * 84}}, 10.0 * 1.5),
+        ({"load_profile": {"season": {"amplitude_fraction": 0.2}}}, 10.0 * 1.67 * 1.2),
+        ({"load_profile": {"holidays": [{"date": "2026-03-01", "multiplier": 2.0}]}}, 10.0 * 1.67 * 2.0),
     ],
 )
 def test_no_hour_of_the_forecast_passes_the_busiest(changes: dict[str, Any], busiest: float) -> None:

@@ -21,7 +21,7 @@ def test_workloads_of_a_model_share_its_layouts_and_other_layouts_are_their_own(
     assert short is long
     narrow = cluster.model_copy(update={"tensor_parallel": 2})
     drafting = scenario_of(
-        {"clusters": {"h200": {"speculation": {"drafted_tokens": 3, "accepted_tokens": 2.0, "use": "always"}}}}
+        {"clusters": {"h200": {"speculation": {"drafted_tokens": 3, "mean_acceptance_length": 2.0, "use": "always"}}}}
     ).clusters["h200"]
     few = cluster.model_copy(update={"max_sequences": 7})
     for other, model, precision in (

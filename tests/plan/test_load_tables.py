@@ -16,25 +16,26 @@ from planner.plan.plan import LOAD_CELLS, MOST_LOAD, load_grid
 from planner.plan.reuse import Reuse
 from planner.plan.sizes import _most_load
 from planner.run.simulate import simulate
-from planner.sizing.lp_data import most_in_time
+from planner.sizing.lp_data import slo_capacity
 from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
+from tests.plan.burst_rates import at_rate
 
 
 def long_prompts(requests_per_s: float, **load: Any) -> dict[str, Any]:
     """A model of 405 billion weights, asked with long prompts, on one node of H200."""
-    steady = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
+    steady = {"load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
     asked = {
         "model": "llama-3.1-405b",
         "requests_per_s": requests_per_s,
         "burst_index_of_dispersion": 1.0,
-        "tokens": {"input": {"mean": 12000}, "output": {"mean": 343}},
+        "lengths": {"input": {"mean": 12000}, "output": {"mean": 343}},
         "slo": {"ttft_s": 30.0, "tpot_s": 0.1},
     }
     works = {"chat": steady | asked | load, "nightly": None}
     return merged(QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": {"nodes": 1}}, "horizon_months": 1})
 
 
-def in_time(change: dict[str, Any]) -> float:
+def attainment(change: dict[str, Any]) -> float:
     """Return the share of requests in time over the run."""
     result = simulate(scenario_of(change))
     return 1.0 - float(result.missed_requests().sum() / result.settled_requests().sum())
@@ -47,14 +48,14 @@ def test_a_node_far_beyond_its_capacity_serves_what_it_does_request_by_request(
     """Two to four times what it sustains for 99% in time, as the zoom has it; all beyond twice that was shed before."""
     change = long_prompts(requests_per_s)
     assert requests_per_s * 3600 > MOST_LOAD * plan_of(change).requests_per_node_h.item()
-    assert in_time(change) == pytest.approx(by_request, abs=0.045)
+    assert attainment(change) == pytest.approx(by_request, abs=0.045)
 
 
 def test_twice_the_capacity_is_no_cliff() -> None:
     sustained = plan_of(long_prompts(0.1)).requests_per_node_h.item() / 3600
-    below, above = (in_time(long_prompts(load * sustained)) for load in (1.95, 2.15))
+    below, above = (attainment(long_prompts(load * sustained)) for load in (1.95, 2.15))
     assert 0.0 <= below - above < 0.01
-    waiting = [in_time(long_prompts(load * sustained, on_overload="queue")) for load in (1.95, 2.15)]
+    waiting = [attainment(long_prompts(load * sustained, admission="queue")) for load in (1.95, 2.15)]
     assert 0.0 <= waiting[0] - waiting[1] < 0.02
 
 
@@ -65,7 +66,7 @@ def test_tables_are_longer_only_where_work_is_offered_beyond() -> None:
     far = plan_of(long_prompts(0.1))
     assert far.late_tables.shape[2] > 2 * LOAD_CELLS
     assert load_grid(far.late_tables.shape[2] - 1)[-1] >= far.most_loads.item() > MOST_LOAD
-    assert most_in_time(far).item() > MOST_LOAD  # which the bound of a sizing must know
+    assert slo_capacity(far).item() > MOST_LOAD  # which the bound of a sizing must know
 
 
 def test_bursts_make_more_late_than_calm_traffic() -> None:
@@ -78,17 +79,17 @@ def test_bursts_make_more_late_than_calm_traffic() -> None:
 GROWN_REQUESTS_PER_S = 9.0
 
 
-def grown(times: float, follow: str = "users", rate: float = GROWN_REQUESTS_PER_S) -> dict[str, Any]:
+def grown(times: float, follow: str = "pooled", rate: float = GROWN_REQUESTS_PER_S) -> dict[str, Any]:
     """Chat on a node of H200 whose traffic is that of the first month times a factor from February on."""
     steps = {"kind": "steps", "steps": [{"date": datetime.date(2026, 2, 1), "multiplier": times}]}
     works = {
         "chat": {
             "model": "llama-3.1-70b",
-            "tokens": {"input": {"mean": 2500}, "output": {"mean": 300}},
+            "lengths": {"input": {"mean": 2500}, "output": {"mean": 300}},
             "requests_per_s": rate / times,
             "growth": steps,
-            "bursts_follow": follow,
-            "shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+            "burst_scaling": follow,
+            "load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
             "noise": {"sigma": 0},
         },
         "nightly": None,
@@ -117,7 +118,7 @@ def test_grown_traffic_misses_what_minutes_of_its_own_rate_do(times: float) -> N
     error = by_minute.std() / np.sqrt(minutes.size)
     assert 0.5 < load < 1.0
     assert missed == pytest.approx(by_minute.mean(), abs=4.0 * error + 0.004)
-    client, _, _ = missed_when_grown(grown(times, "traffic"))
+    client, _, _ = missed_when_grown(grown(times, "proportional"))
     assert client > missed + 0.005 if times > 1.0 else client < missed  # as large beside the mean as on day one
 
 
@@ -128,20 +129,20 @@ def test_the_same_hour_misses_the_same_whatever_traffic_was_on_day_one() -> None
 
 def test_a_bound_grants_every_hour_what_the_busiest_has_in_time() -> None:
     """No hour has more in time at a load than one at the highest rate; a plan of its own, at that rate, has as much."""
-    least, own = most_in_time(plan_of(grown(10.0))).item(), most_in_time(plan_of(grown(1.0))).item()
+    least, own = slo_capacity(plan_of(grown(10.0))).item(), slo_capacity(plan_of(grown(1.0))).item()
     assert least >= own - 1e-9
-    assert least > most_in_time(plan_of(grown(10.0, "traffic"))).item() + 0.005
+    assert least > slo_capacity(plan_of(grown(10.0, "proportional"))).item() + 0.005
 
 
 def test_waits_allow_the_more_the_more_requests_even_out() -> None:
-    plan = plan_of(merged(grown(10.0), {"promise": {"in_time": 0.985}}))
+    plan = plan_of(merged(grown(10.0), {"slo_target": {"attainment": 0.985}}))
     hours = np.array([[0.5, 1.0, 4.0, GROWN_REQUESTS_PER_S, 1e3]]) * 3600.0
     (allowed,) = allowed_loads(dataclasses.replace(plan, preferred_utilisation=0.0), hours)
     assert np.all(np.diff(allowed) >= 0.0)
     assert allowed[0] < 0.75 * allowed[3]
     (by_rate,) = plan.burst_tables.values()
     assert plan.no_burst_tables is not None
-    missed = plan.no_burst_tables[:, 0, 0].sum(axis=0) + by_rate.at_rate(4.0 * 3600.0).sum(axis=0)
+    missed = plan.no_burst_tables[:, 0, 0].sum(axis=0) + at_rate(by_rate, 4.0 * 3600.0).sum(axis=0)
     kept = np.flatnonzero(missed[: LOAD_CELLS // 2 + 1] <= 0.015)[-1]  # the last cell before too many are missed
     assert allowed[2] == pytest.approx(kept / (LOAD_CELLS // 2))
 
@@ -156,7 +157,7 @@ def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> N
         exact = np.array(shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)) - np.array(
             lateness.at(loads)
         )
-        gap = np.abs(by_rate.at_rate(rate * 3600.0)[:, : loads.size] - exact)
+        gap = np.abs(at_rate(by_rate, rate * 3600.0)[:, : loads.size] - exact)
         assert gap.max() < (1e-9 if np.log2(rate) % 1 == 0 else 0.01)
     assert plan.no_burst_tables is not None
     for row in range(6):  # up to the cells said to be calm, bursts make nobody late and nobody is refused
@@ -168,7 +169,7 @@ def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> N
         assert refused[: until[1]].max() <= 1e-6 < refused[until[1]]
     even = plan.no_burst_tables[1, 0, 0]
     assert even[: int(by_rate.even_cells) + 1].max() <= 1e-6 < even[int(by_rate.even_cells) + 1]
-    assert not plan_of(grown(10.0, "traffic")).burst_tables
+    assert not plan_of(grown(10.0, "proportional")).burst_tables
     assert not plan_of(grown(10.0, rate=0.0)).burst_tables
 
 

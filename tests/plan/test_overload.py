@@ -12,12 +12,12 @@ from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.replica import Lengths, ReplicaSpec, ReplicaTimes, price_replicas
 from planner.plan.slo_capacity import _FAR_BEYOND, _OVERLOADS, _admitted_by_pace
 from planner.requests.outcome import outcomes
-from planner.requests.zoom import Asked, zoom
+from planner.requests.zoom import ZoomRequest, zoom
 from tests.engine.worlds import merged, plan_of, scenario_of
 from tests.plan.test_load_tables import long_prompts
 from tests.shipped import shipped_calibration
 
-CHAT = {"tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}}
+CHAT = {"lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}}
 
 
 def times_of(lengths: Lengths) -> ReplicaTimes:
@@ -90,7 +90,7 @@ def test_few_replicas_in_overload_miss_what_they_do_request_by_request(
     change = merged(long_prompts(1.0, model=model, slo=slo, **CHAT), {"clusters": {"h200": cluster}})
     sustained = plan_of(change).requests_per_node_h.item() / 3600 * cluster.get("nodes", 1)
     change = merged(change, {"workloads": {"chat": {"requests_per_s": load * sustained}}})
-    zoomed = zoom(scenario_of(change), Asked(at=datetime(2026, 1, 10, 12), minutes=10, requests=8000))
+    zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=10, requests=8000))
     (outcome,) = outcomes(zoomed)
     hourly = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
-    assert hourly == pytest.approx(1.0 - float(outcome.in_time.mean()), abs=0.06)
+    assert hourly == pytest.approx(1.0 - float(outcome.attainment.mean()), abs=0.06)

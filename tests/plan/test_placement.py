@@ -25,8 +25,12 @@ SEVEN = ("llama-3.1-405b", "deepseek-v3", "llama-3.1-70b", "qwen3-235b-a22b", "g
 
 def models_on_a_node(names: tuple[str, ...] = SEVEN, nodes: int = 1, **load: Any) -> dict[str, Any]:
     """A cluster of H200 and a little steady traffic for each of some models."""
-    steady = {"requests_per_s": 0.2, "shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
-    tokens = {"tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}}
+    steady = {
+        "requests_per_s": 0.2,
+        "load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+        "noise": {"sigma": 0},
+    }
+    tokens = {"lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}}
     slo = {"slo": {"ttft_s": 4.0, "tpot_s": 0.1}}
     works = {f"w{index}": {"model": name, **steady, **tokens, **slo, **load} for index, name in enumerate(names)}
     change = {"workloads": works | {"chat": None, "nightly": None}, "clusters": {"mi325x": None}}
@@ -97,11 +101,11 @@ def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None
         "code": {
             "model": "qwen3-32b",
             "requests_per_s": 90.0,
-            "tokens": {"input": {"mean": 2500}, "output": {"mean": 28}},
+            "lengths": {"input": {"mean": 2500}, "output": {"mean": 28}},
         },
     }
     tokens = {"input": {"mean": 1200}, "output": {"mean": 300}}
-    base = {"model": "llama-3.1-70b", "tokens": tokens, "slo": {"ttft_s": 2.0, "tpot_s": 0.05}}
+    base = {"model": "llama-3.1-70b", "lengths": tokens, "slo": {"ttft_s": 2.0, "tpot_s": 0.05}}
     change = merged(
         QUIET,
         {"workloads": {"nightly": None, "chat": None}, "clusters": {"mi325x": {"nodes": 5}, "h200": {"nodes": 5}}},
@@ -115,7 +119,7 @@ def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None
 
 def test_an_empty_cluster_that_a_rule_enlarges_serves_like_one_of_the_size_it_comes_to() -> None:
     """As a cluster of one node it had half the capacity for good, and its models shared accelerators."""
-    rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 12, "most_nodes": 8}
+    rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 12, "max_nodes": 8}
     pair, slo = ("qwen3-32b", "llama-3.1-405b"), {"ttft_s": 2.0, "tpot_s": 0.05}
     grown = merged(models_on_a_node(pair, nodes=0, slo=slo), {"expansion": {"rules": [rule]}})
     stated = models_on_a_node(pair, nodes=8, slo=slo)
@@ -162,18 +166,18 @@ def day_and_night(batch: str | None, requests_per_s: float = 120.0, nodes: int =
     chat = {
         "model": "llama-3.1-70b",
         "requests_per_s": 160,
-        "shape": {"peak_to_mean": 1.6, "weekend_fraction": 0.7},
-        "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+        "load_profile": {"peak_to_mean": 1.6, "weekend_fraction": 0.7},
+        "lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
         "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
     }
     waits = {
         "model": batch,
         "requests_per_s": requests_per_s,
-        "shape": {"peak_to_mean": 1.1, "weekend_fraction": 1.0},
-        "tokens": {"input": {"mean": 900, "p95": 2500}, "output": {"mean": 250, "p95": 700}},
+        "load_profile": {"peak_to_mean": 1.1, "weekend_fraction": 1.0},
+        "lengths": {"input": {"mean": 900, "p95": 2500}, "output": {"mean": 250, "p95": 700}},
         "slo": {"ttft_s": 60.0, "tpot_s": 0.2},
         "priority": "deferrable",
-        "deferrable_within_h": 24,
+        "completion_window_h": 24,
     }
     works = {"chat": chat, "nightly": None} | ({"batch": waits} if batch else {})
     return merged(

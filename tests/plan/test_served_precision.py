@@ -60,7 +60,7 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
     Each token takes 8 of 256 experts. Were all of them read in each step, power would come out half as high again.
     """
     tokens = {"input": {"mean": 1024}, "output": {"mean": 1024}}
-    scenario = scenario_of({"workloads": {"chat": {"model": "deepseek-r1", "tokens": tokens}}})
+    scenario = scenario_of({"workloads": {"chat": {"model": "deepseek-r1", "lengths": tokens}}})
     catalog = scenario.load_catalog()
     spec = ReplicaSpec(
         part=part_of("MI325X", catalog),

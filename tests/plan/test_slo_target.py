@@ -1,4 +1,4 @@
-"""The promise against figures worked out by hand, and against a count by exact fractions."""
+"""The SLO target against figures worked out by hand, and against a count by exact fractions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.plan.slo_target import Verdict, judge, kept_months_over, lacking_nodes, shortfall_over
+from planner.plan.slo_target import Verdict, judge, met_months_over, shortfall_over
 from planner.scenario.scenario import SloTarget
 
 PROMISE = SloTarget()
-HORIZON = SloTarget(each="horizon")
-FLEET = SloTarget(of="fleet")
+HORIZON = SloTarget(per="horizon")
+FLEET = SloTarget(scope="fleet")
 
 # Months by workloads: chat keeps 99% in every month; code, a hundredth of it, misses half of the third month.
 SETTLED = np.array([[1e6, 1e4], [1e6, 1e4], [1e6, 1e4], [1e6, 1e4]])
@@ -24,31 +24,31 @@ MISSED = np.array([[1e3, 0.0], [1e4, 100.0], [1e3, 5e3], [0.0, 6e3]])
 
 
 def where(verdict: Verdict) -> tuple[Any, ...]:
-    assert verdict.first_broken is not None
-    first = verdict.first_broken
-    return first.month, first.workload, first.in_time_fraction
+    assert verdict.first_missed is not None
+    first = verdict.first_missed
+    return first.month, first.workload, first.slo_attainment_fraction
 
 
 def test_each_month_and_workload_must_keep_it() -> None:
     """99% exactly is kept; the third month's code breaks with 50%, the fourth is worst with 40%."""
     verdict = judge(MISSED, SETTLED, PROMISE)
-    assert not verdict.kept
+    assert not verdict.is_met
     assert where(verdict) == (2, 1, pytest.approx(0.5))
     assert verdict.worst is not None
     assert (verdict.worst.month, verdict.worst.workload) == (3, 1)
     assert verdict.shortfall_fraction == pytest.approx(0.59)
-    assert verdict.kept_months(4) == 2
+    assert verdict.met_months(4) == 2
 
 
-def test_a_large_workload_hides_a_small_one_only_where_the_promise_is_of_the_fleet() -> None:
+def test_a_large_workload_hides_a_small_one_only_where_the_slo_target_is_of_the_fleet() -> None:
     """6000 of 1,010,000 missed is 99.4% in time; the second month misses 1% of both, which is just kept."""
     verdict = judge(MISSED, SETTLED, FLEET)
-    assert verdict.kept
+    assert verdict.is_met
     assert verdict.shortfall_fraction == 0.0
     assert verdict.worst is not None
     assert (verdict.worst.month, verdict.worst.workload) == (1, None)
-    assert verdict.worst.in_time_fraction == pytest.approx(0.99)
-    assert verdict.kept_months(4) == 4
+    assert verdict.worst.slo_attainment_fraction == pytest.approx(0.99)
+    assert verdict.met_months(4) == 4
 
 
 def test_over_the_horizon_it_runs_out_in_the_month_that_spends_what_may_be_missed() -> None:
@@ -56,28 +56,28 @@ def test_over_the_horizon_it_runs_out_in_the_month_that_spends_what_may_be_misse
     verdict = judge(MISSED, SETTLED, HORIZON)
     assert where(verdict) == (2, 1, pytest.approx(1 - 5100 / 40000))
     assert verdict.worst is not None
-    assert verdict.worst.in_time_fraction == pytest.approx(1 - 11100 / 40000)
+    assert verdict.worst.slo_attainment_fraction == pytest.approx(1 - 11100 / 40000)
     assert verdict.shortfall_fraction == pytest.approx(0.99 - (1 - 11100 / 40000))
     good = np.vstack([MISSED[:2], np.zeros((2, 2))])
-    assert judge(good, SETTLED, HORIZON).kept
+    assert judge(good, SETTLED, HORIZON).is_met
 
 
 def test_what_nobody_asked_for_is_kept() -> None:
     nothing = np.zeros((3, 2))
     verdict = judge(nothing, nothing, PROMISE)
-    assert verdict.kept
+    assert verdict.is_met
     assert verdict.worst is None
     late = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     assert where(judge(late, np.array([[0.0, 5.0], [0.0, 2.0], [0.0, 0.0]]), PROMISE)) == (1, 1, 0.5)
 
 
 counts = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=6)
-promises = st.builds(
+slo_targets = st.builds(
     SloTarget,
-    in_time=st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0]),
-    each=st.sampled_from(["month", "horizon"]),
-    of=st.sampled_from(["workload", "fleet"]),
-    in_replications=st.sampled_from([0.5, 0.9, 1.0]),
+    attainment=st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0]),
+    per=st.sampled_from(["month", "horizon"]),
+    scope=st.sampled_from(["workload", "fleet"]),
+    confidence=st.sampled_from([0.5, 0.9, 1.0]),
 )
 
 
@@ -89,59 +89,63 @@ def served(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return np.array(missed, dtype=np.float64), np.array(settled, dtype=np.float64)
 
 
-def counted(missed: np.ndarray, settled: np.ndarray, promise: SloTarget) -> tuple[Fraction, int | None]:
+def counted(missed: np.ndarray, settled: np.ndarray, slo_target: SloTarget) -> tuple[Fraction, int | None]:
     """Return the worst share and the first month that breaks, counted request by request in whole numbers."""
-    groups = [[0], [1]] if promise.of_workload else [[0, 1]]
+    groups = [[0], [1]] if slo_target.is_per_workload else [[0, 1]]
     worst, first = Fraction(1), None
     for columns in groups:
         rows = [(int(m[columns].sum()), int(s[columns].sum())) for m, s in zip(missed, settled, strict=True)]
-        if not promise.each_month:
+        if not slo_target.is_per_month:
             whole = sum(s for _, s in rows)
             rows = [(sum(m for m, _ in rows[: end + 1]), whole) for end in range(len(rows))]
         for month, (lost, whole) in enumerate(rows):
             if whole:
                 share = 1 - Fraction(lost, whole)
                 worst = min(worst, share)
-                if share < Fraction(str(promise.in_time)) and (first is None or month < first):
+                if share < Fraction(str(slo_target.attainment)) and (first is None or month < first):
                     first = month
     return worst, first
 
 
-@given(served(), promises)
-def test_it_agrees_with_a_count_in_whole_numbers(requests: tuple[np.ndarray, np.ndarray], promise: SloTarget) -> None:
-    missed, settled = requests
-    verdict, (worst, first) = judge(missed, settled, promise), counted(missed, settled, promise)
-    assert verdict.kept == (first is None)
-    assert (None if verdict.first_broken is None else verdict.first_broken.month) == first
-    assert verdict.shortfall_fraction == pytest.approx(max(0.0, promise.in_time - float(worst)), abs=1e-6)
-    if verdict.worst is not None:
-        assert verdict.worst.in_time_fraction == pytest.approx(float(worst), abs=1e-12)
-
-
-@given(served(), promises, st.floats(1e-6, 1.0))
-def test_a_looser_promise_breaks_nothing_and_comes_no_sooner(
-    requests: tuple[np.ndarray, np.ndarray], promise: SloTarget, part: float
+@given(served(), slo_targets)
+def test_it_agrees_with_a_count_in_whole_numbers(
+    requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget
 ) -> None:
-    strict = judge(*requests, promise)
+    missed, settled = requests
+    verdict, (worst, first) = judge(missed, settled, slo_target), counted(missed, settled, slo_target)
+    assert verdict.is_met == (first is None)
+    assert (None if verdict.first_missed is None else verdict.first_missed.month) == first
+    assert verdict.shortfall_fraction == pytest.approx(max(0.0, slo_target.attainment - float(worst)), abs=1e-6)
+    if verdict.worst is not None:
+        assert verdict.worst.slo_attainment_fraction == pytest.approx(float(worst), abs=1e-12)
+
+
+@given(served(), slo_targets, st.floats(1e-6, 1.0))
+def test_a_looser_slo_target_breaks_nothing_and_comes_no_sooner(
+    requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget, part: float
+) -> None:
+    strict = judge(*requests, slo_target)
     looser = [
-        promise.model_copy(update={"in_time": promise.in_time * part}),
-        promise.model_copy(update={"each": "horizon"}),
-        promise.model_copy(update={"of": "fleet"}),
+        slo_target.model_copy(update={"attainment": slo_target.attainment * part}),
+        slo_target.model_copy(update={"per": "horizon"}),
+        slo_target.model_copy(update={"scope": "fleet"}),
     ]
     for loose in looser:
         verdict = judge(*requests, loose)
-        assert verdict.kept >= strict.kept
+        assert verdict.is_met >= strict.is_met
         assert verdict.shortfall_fraction <= strict.shortfall_fraction + 1e-6
-    assert judge(*requests, looser[0]).kept_months(99) >= strict.kept_months(99)
-    free = judge(*requests, promise.model_copy(update={"in_time": 0.0}))
-    assert free.kept
+    assert judge(*requests, looser[0]).met_months(99) >= strict.met_months(99)
+    free = judge(*requests, slo_target.model_copy(update={"attainment": 0.0}))
+    assert free.is_met
     assert free.shortfall_fraction == 0.0
 
 
-@given(served(), promises)
-def test_missing_more_never_helps(requests: tuple[np.ndarray, np.ndarray], promise: SloTarget) -> None:
+@given(served(), slo_targets)
+def test_missing_more_never_helps(requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget) -> None:
     missed, settled = requests
-    assert judge(settled, settled, promise).shortfall_fraction >= judge(missed, settled, promise).shortfall_fraction
+    assert (
+        judge(settled, settled, slo_target).shortfall_fraction >= judge(missed, settled, slo_target).shortfall_fraction
+    )
 
 
 def test_enough_replications_must_keep_it() -> None:
@@ -165,18 +169,6 @@ def test_a_plan_keeps_it_where_the_share_of_replications_that_do_is_enough(each:
 def test_the_plan_runs_out_in_the_month_that_too_few_replications_keep() -> None:
     """Of ten replications nine must keep it: the second soonest to break decides."""
     months = np.array([36.0] * 8 + [12.0, 20.0])
-    assert kept_months_over(months, 0.9) == 20.0
-    assert kept_months_over(months, 0.8) == 36.0
-    assert kept_months_over(months, 1.0) == 12.0
-
-
-def test_what_a_month_misses_beyond_the_promise_is_counted_in_nodes() -> None:
-    """Of the third month code misses 5,000 − 100, of the fourth 6,000 − 100; a node takes 10 or 5 an hour, or none."""
-    rates = np.array([[[100.0], [10.0]], [[100.0], [5.0]], [[100.0], [0.0]]])
-    hours = np.array([744.0, 672.0, 744.0, 100.0])
-    nodes = lacking_nodes(MISSED, SETTLED, rates, hours, PROMISE)
-    assert nodes[:2].tolist() == pytest.approx([5900 / 10 / 100, 5900 / 5 / 100])
-    assert nodes[2] == np.inf
-    assert lacking_nodes(MISSED[:2], SETTLED[:2], rates, hours[:2], PROMISE).tolist() == [0.0, 0.0, 0.0]
-    together = lacking_nodes(MISSED[3:] * 3, SETTLED[3:], rates, hours[3:], FLEET)
-    assert together[0] == pytest.approx((18000 - 10100) / 10 / 100)  # chat missed nothing, so all of it is code
+    assert met_months_over(months, 0.9) == 20.0
+    assert met_months_over(months, 0.8) == 36.0
+    assert met_months_over(months, 1.0) == 12.0

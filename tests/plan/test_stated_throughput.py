@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.calibration.throughput import Grid, evaluate_grid
+from planner.calibration.throughput import OperatingPoints, evaluate_grid
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from planner.run.simulate import simulate
@@ -31,7 +31,7 @@ def rate(
             "workloads": {
                 "chat": {
                     "model": "llama-3.1-70b",
-                    "tokens": tokens,
+                    "lengths": tokens,
                     "slo": {"ttft_s": 5, "tpot_s": 0.1},
                     "priority": priority,
                 }
@@ -58,7 +58,7 @@ def test_at_other_lengths_it_moves_as_the_formula_does(lengths: Mapping[str, flo
 def test_prompts_eight_times_as_long_cost_about_what_the_grid_says() -> None:
     """The command ``throughput`` finds the same ratio by its own way through the formula, which is of mean times."""
     long = {"input_tokens": 8000, "output_tokens": 250}
-    grid = Grid(models=["llama-3.1-70b"], accelerators=["H200"], engines=["vllm"], precisions=["fp8"],
+    grid = OperatingPoints(models=["llama-3.1-70b"], accelerators=["H200"], engines=["vllm"], precisions=["fp8"],
                 tensor_parallel=[1, 2, 4, 8], input_tokens=[1000, 8000], output_tokens=[250], ttft_objective_s=5,
                 tpot_objective_s=0.1)  # fmt: skip
     records = evaluate_grid(grid, load_catalog(), shipped_calibration())
@@ -87,7 +87,7 @@ def test_a_claim_is_carried_along_as_requests_grow_longer() -> None:
         {"horizon_months": 24},
         {
             "workloads": {
-                "chat": {"model": "llama-3.1-70b", "tokens": {**tokens, "growth_per_year": growth}, "slo": slo}
+                "chat": {"model": "llama-3.1-70b", "lengths": {**tokens, "growth_per_year": growth}, "slo": slo}
             }
         },
         {"clusters": {"h200": claim, "mi325x": None}},
@@ -112,14 +112,18 @@ def test_lengths_from_which_nothing_can_be_scaled_are_refused() -> None:
         rate(LENGTHS, throughput_measured_at={"input_tokens": 400000, "output_tokens": 250})
 
 
-@pytest.mark.parametrize("on_overload", ["refuse", "queue"])
-def test_an_overload_is_served_up_to_what_is_stated_and_no_more(on_overload: str) -> None:
+@pytest.mark.parametrize("admission", ["reject", "queue"])
+def test_an_overload_is_served_up_to_what_is_stated_and_no_more(admission: str) -> None:
     """Four nodes of eight that are asked for five times what they are said to generate: 1.6 times it was served."""
     tokens = {name: {"mean": LENGTHS[f"{name}_tokens"]} for name in ("input", "output")}
-    chat = {"model": "llama-3.1-70b", "tokens": tokens, "slo": {"ttft_s": 5, "tpot_s": 0.1}, "on_overload": on_overload}
+    chat = {"model": "llama-3.1-70b", "lengths": tokens, "slo": {"ttft_s": 5, "tpot_s": 0.1}, "admission": admission}
     stated = {"throughput_tokens_per_s_per_accelerator": STATED, "throughput_measured_at": LENGTHS}
     most = STATED * 32 / LENGTHS["output_tokens"]
-    flat = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}, "requests_per_s": 5 * most}
+    flat = {
+        "load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+        "noise": {"sigma": 0},
+        "requests_per_s": 5 * most,
+    }
     change = {"horizon_months": 1, "workloads": {"chat": chat | flat, "nightly": None}}
     result = simulate(scenario_of(merged(QUIET, change, {"clusters": {"h200": stated, "mi325x": None}})))
     served = result.monthly.served_requests.sum() / (result.plan.hours * 3600.0)

@@ -26,7 +26,7 @@ from planner.plan.capacity import Service, build_services
 from planner.plan.reuse import Reuse
 from planner.plan.slo_capacity import Candidates, lengths_of
 from planner.requests.outcome import outcomes
-from planner.requests.zoom import Asked, zoom
+from planner.requests.zoom import ZoomRequest, zoom
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from tests.shipped import shipped_calibration
@@ -41,28 +41,28 @@ workloads:
     {work}
     requests_per_s: {rate}
     growth: {{kind: steps, steps: [{{date: 2026-01-05, multiplier: {grown}}}]}}
-    shape: {{peak_to_mean: 1.0, weekend_fraction: 1.0}}
+    load_profile: {{peak_to_mean: 1.0, weekend_fraction: 1.0}}
     noise: {{sigma: 0}}
     burst_index_of_dispersion: {dispersion}
-    on_overload: {overload}
+    admission: {overload}
 clusters:
   one: {{{part}, nodes: {nodes}}}
 site: {{outages_per_year: 0}}
 reliability: {{failure_multiplier: 0}}
-software: {{incident_multiplier: 0, release_gain_multiplier: 0}}
+software: {{incident_multiplier: 0, software_speedup_multiplier: 0}}
 """
 # The three scenarios: what the reference asks of a node, workload by workload.
 WORK = {
     "chat": """model: llama-3.1-70b
-    tokens: {input: {mean: 1200, p95: 4000}, output: {mean: 300, p95: 900}}
+    lengths: {input: {mean: 1200, p95: 4000}, output: {mean: 300, p95: 900}}
     prefix_cache_hit_fraction: 0.3
     slo: {ttft_s: 2.0, tpot_s: 0.05}""",
     "code-completion": """model: qwen3-32b
-    tokens: {input: {mean: 2500, p95: 6500}, output: {mean: 28, p95: 80}}
+    lengths: {input: {mean: 2500, p95: 6500}, output: {mean: 28, p95: 80}}
     prefix_cache_hit_fraction: 0.5
     slo: {ttft_s: 1.0, tpot_s: 0.04}""",
     "long-context": """model: llama-3.1-70b
-    tokens: {input: {mean: 12000, p95: 40000}, output: {mean: 343, p95: 1200}}
+    lengths: {input: {mean: 12000, p95: 40000}, output: {mean: 343, p95: 1200}}
     prefix_cache_hit_fraction: 0.37
     slo: {ttft_s: 10.0, tpot_s: 0.1}""",
 }
@@ -86,7 +86,7 @@ class Cell:
     load: float
     """Of the hourly model's capacity."""
     dispersion: float = 1.0
-    overload: str = "refuse"
+    overload: str = "reject"
     pool: str = "cluster"
     minutes: int = 4
     grown: float = 1.0
@@ -129,7 +129,7 @@ def scenario_of(cell: Cell, rate: float) -> Scenario:
 
 
 @functools.cache
-def service_of(work: str, part: str, pool: str, overload: str = "refuse") -> Service:
+def service_of(work: str, part: str, pool: str, overload: str = "reject") -> Service:
     """Return what one node sustains."""
     scenario = scenario_of(Cell(work=work, part=part, load=1.0, pool=pool, overload=overload), 1.0)
     return build_services(scenario, Reuse(scenario), {})[0]["one", "work"]
@@ -139,13 +139,13 @@ def compare(cell: Cell) -> Compared:
     """Run both models on a cell."""
     service = service_of(cell.work, cell.part, cell.pool)
     rate = cell.load * service.requests_per_s * NODES[cell.work]
-    zoomed = zoom(scenario_of(cell, rate), Asked(at=NOON, minutes=cell.minutes))
+    zoomed = zoom(scenario_of(cell, rate), ZoomRequest(at=NOON, minutes=cell.minutes))
     (outcome,) = outcomes(zoomed)
     hourly = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
     return Compared(
         cell=cell,
-        requests=outcome.in_time.size,
-        zoomed=1.0 - float(outcome.in_time.mean()),
+        requests=outcome.attainment.size,
+        zoomed=1.0 - float(outcome.attainment.mean()),
         hourly=hourly,
         ttft_p99_s=float(np.nanquantile(outcome.ttft_s, 0.99)),
         hourly_ttft_p99_s=first_token_p99_s(cell) if cell.load <= 1.0 and cell.dispersion == 1.0 else np.nan,
@@ -185,7 +185,7 @@ def first_token_p99_s(cell: Cell) -> float:
         objective = asked if ttft_s <= asked.ttft_s else dataclasses.replace(asked, ttft_s=ttft_s)
         return float(late_first(replica, objective, rate, step_s, np.array([ttft_s]))[0, 0])
 
-    refused = beyond(asked.ttft_s) if cell.overload == "refuse" else 0.0
+    refused = beyond(asked.ttft_s) if cell.overload == "reject" else 0.0
     low, high = 1e-3, 100.0
     for _ in range(20):
         middle = float(np.sqrt(low * high))

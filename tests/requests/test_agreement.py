@@ -41,7 +41,7 @@ def test_bursts_of_grown_traffic_are_those_of_its_own_rate(cell: Cell, held: flo
 def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
     """All agree up to 120% load; whoever changes fleet or throughput runs `make prove` for what the zoom then says."""
     shown_rows = [[part.strip() for part in line.split("|")[1:-1]] for line in written().splitlines()]
-    rows = [row for row in shown_rows if len(row) == 11 and row[4] in ("refuse", "queue")]
+    rows = [row for row in shown_rows if len(row) == 11 and row[4] in ("reject", "queue")]
     every = list(cells())
     assert len(rows) == len(every) >= 60
     assert {row[8] for row, cell in zip(rows, every, strict=True) if cell.load <= 1.2} == {"yes"}

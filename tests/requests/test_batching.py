@@ -158,8 +158,8 @@ def test_cache_is_never_exceeded_and_everything_ends(reserves: bool) -> None:
     assert all(request.finished_s > request.first_token_s for request in requests)
     # Steps that carry a prompt are not cut short, so what they write may lie a step's tokens beyond.
     assert most <= 3000 + (0 if reserves else 30)
-    evictions = sum(request.evictions for request in requests)
-    assert (evictions == 0) if reserves else (evictions > 0)
+    preemptions = sum(request.preemptions for request in requests)
+    assert (preemptions == 0) if reserves else (preemptions > 0)
     assert replica.cached_tokens == pytest.approx(0.0, abs=1e-6)
     assert replica.requests == [0]
 

@@ -11,7 +11,7 @@ import pytest
 import simpy
 
 from planner.requests.batching import Request, StepTimes
-from planner.requests.router import Group, Pool, Promise, Router
+from planner.requests.router import Group, LatencySlo, ReplicaPool, RequestRouter
 from tests.oracles.erlang import erlang_c
 
 STEP_S = 1e-3
@@ -21,9 +21,9 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
     """Return the waits of requests with exponential work on replicas that take one each: M/M/c, steps apart."""
     random = np.random.default_rng(seed)
     env = simpy.Environment()
-    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)], [0], 0.85)
+    router = RequestRouter(env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)], [0], 0.85)
     times = StepTimes(fixed_s=STEP_S, most_sequences=1)
-    pool = Pool(router, times, servers, {0: math.inf})
+    pool = ReplicaPool(router, times, servers, {0: math.inf})
     group = Group(name="g", pools=[pool], capacity_requests_per_s={0: 1.0 / mean_s})
     router.groups, router.ways, router.deferred = [group], {0: [[group]]}, {0: deque()}
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
@@ -83,13 +83,13 @@ def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], prefer
     Groups have so many replicas, tier by tier; requests come evenly and none ends.
     """
     env = simpy.Environment()
-    promise = Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)
-    router = Router(env, [promise] * len(rates), by_rank, preferred_use)
+    slo_target = LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)
+    router = RequestRouter(env, [slo_target] * len(rates), by_rank, preferred_use)
     sustained = dict.fromkeys(range(len(rates)), 1.0)
     times = StepTimes(fixed_s=1.0, most_sequences=10_000)
     laid_out = [
         [
-            Group(name="g", pools=[Pool(router, times, size, sustained)], capacity_requests_per_s=sustained)
+            Group(name="g", pools=[ReplicaPool(router, times, size, sustained)], capacity_requests_per_s=sustained)
             for size in tier
         ]
         for tier in tiers
@@ -119,8 +119,8 @@ def test_beyond_the_preferred_use_of_all_and_where_there_is_none_all_are_used_al
 
 def test_a_group_of_few_and_slow_requests_is_not_taken_as_full_for_one_of_them() -> None:
     """By the last half minute alone one request is more than what it sustains."""
-    router = Router(simpy.Environment(), [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=1.0)], [0], 0.85)
-    pool = Pool(router, StepTimes(fixed_s=1.0), 1, {0: math.inf})
+    router = RequestRouter(simpy.Environment(), [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0)], [0], 0.85)
+    pool = ReplicaPool(router, StepTimes(fixed_s=1.0), 1, {0: math.inf})
     group = Group(name="g", pools=[pool], capacity_requests_per_s={0: 0.03})
     group.take(0, 0, 50.0)
     assert group.use(0, 51.0, 0.0) == pytest.approx(1 / 51 / 0.03, rel=0.02)
@@ -134,9 +134,9 @@ def test_a_workload_does_not_see_those_that_clusters_are_offered_after_it() -> N
 
 def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() -> None:
     env = simpy.Environment()
-    router = Router(env, [Promise(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)], [0], 0.85)
+    router = RequestRouter(env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)], [0], 0.85)
     times = StepTimes(fixed_s=0.02, sequence_s=1e-3, prefill_s_per_token=1e-4)
-    group = Group(name="g", pools=[Pool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0})
+    group = Group(name="g", pools=[ReplicaPool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0})
     router.groups, router.ways = [group], {0: [[group]]}
     random = np.random.default_rng(4)
     arrived = np.cumsum(random.exponential(0.02, 6000))

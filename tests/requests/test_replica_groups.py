@@ -9,19 +9,19 @@ import pytest
 
 from planner.engine.driver import run_plan
 from planner.requests.outcome import Outcome, outcomes
-from planner.requests.zoom import Asked, Zoom, zoom
+from planner.requests.zoom import Zoom, ZoomRequest, zoom
 from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
 
 NOON = datetime(2026, 1, 10, 12)
-STEADY = {"shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
+STEADY = {"load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
 CHAT = {
     "model": "llama-3.1-70b",
-    "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+    "lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
     "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
 }
 SMALL = {
     "model": "llama-3.1-8b",
-    "tokens": {"input": {"mean": 800, "p95": 2500}, "output": {"mean": 150, "p95": 450}},
+    "lengths": {"input": {"mean": 800, "p95": 2500}, "output": {"mean": 150, "p95": 450}},
     "slo": {"ttft_s": 1.0, "tpot_s": 0.03},
 }
 
@@ -35,7 +35,7 @@ def world(workloads: dict[str, Any], clusters: dict[str, Any], **top: Any) -> di
 
 
 def zoomed(change: dict[str, Any], minutes: int = 2) -> tuple[Zoom, dict[str, Outcome]]:
-    hour = zoom(scenario_of(change), Asked(at=NOON, minutes=minutes))
+    hour = zoom(scenario_of(change), ZoomRequest(at=NOON, minutes=minutes))
     return hour, {outcome.name: outcome for outcome in outcomes(hour)}
 
 
@@ -51,7 +51,7 @@ def test_clusters_are_used_as_by_the_hour(routing: str) -> None:
     sustained = float(plan_of(asked).requests_per_node_h.sum()) / 3600
     hour, by_name = zoomed(merged(asked, {"workloads": {"chat": {"requests_per_s": 0.8 * sustained}}}))
     assert hour.utilisation_fraction == pytest.approx(hour.hour.utilisation_fraction, abs=0.05)
-    assert by_name["chat"].in_time.mean() > 0.98
+    assert by_name["chat"].attainment.mean() > 0.98
 
 
 def test_models_stand_on_the_replicas_that_the_hour_has_placed() -> None:
@@ -66,8 +66,8 @@ def test_models_stand_on_the_replicas_that_the_hour_has_placed() -> None:
     }
     assert {(group.model, group.accelerators): group.replicas for group in hour.hour.replica_groups} == placed
     assert accelerators(hour) == 8
-    assert by_name["small"].in_time.size > 500
-    assert by_name["small"].in_time.mean() > 0.99
+    assert by_name["small"].attainment.size > 500
+    assert by_name["small"].attainment.mean() > 0.99
 
 
 def test_a_cluster_too_small_for_the_best_layouts_holds_narrower_ones() -> None:
@@ -89,29 +89,29 @@ def test_models_that_share_accelerators_each_stand_there() -> None:
     cluster = {"accelerator": "MI325X", "nodes": 1, "tensor_parallel": 8}
     hour, by_name = zoomed(world(workloads, {"one": cluster}), minutes=1)
     assert {group.model for group in hour.hour.replica_groups} == {load.model for load in hour.plan.workloads}
-    assert all(outcome.in_time.mean() > 0.9 for outcome in by_name.values())
+    assert all(outcome.attainment.mean() > 0.9 for outcome in by_name.values())
 
 
 def test_who_finds_no_replica_is_refused() -> None:
     """One node holds one of two large models: requests for the other come, and are turned away."""
     words = {"input": {"mean": 800}, "output": {"mean": 200}}
-    large = {"requests_per_s": 1.0, "tokens": words, "slo": {"ttft_s": 10, "tpot_s": 0.2}}
+    large = {"requests_per_s": 1.0, "lengths": words, "slo": {"ttft_s": 10, "tpot_s": 0.2}}
     workloads = {"big": large | {"model": "llama-3.1-405b"}, "bigger": large | {"model": "deepseek-r1"}}
     hour, by_name = zoomed(world(workloads, {"one": {"accelerator": "H200", "nodes": 1}}))
     shed = dict(zip(by_name, hour.hour.shed_fraction.tolist(), strict=True))
     assert sorted(shed.values()) == [pytest.approx(0.0, abs=0.01), pytest.approx(1.0)]
     for name, outcome in by_name.items():
-        assert outcome.in_time.size > 50
+        assert outcome.attainment.size > 50
         assert outcome.refused.mean() == pytest.approx(shed[name], abs=0.01)
 
 
 def test_an_engine_admits_no_more_sequences_than_its_cluster_states() -> None:
-    asked = {"chat": CHAT | {"requests_per_s": 12.0, "on_overload": "queue"}}
+    asked = {"chat": CHAT | {"requests_per_s": 12.0, "admission": "queue"}}
     cluster = {"accelerator": "H200", "nodes": 1, "max_sequences": 12}
     hour, by_name = zoomed(world(asked, {"one": cluster}), minutes=4)
     (group,) = hour.hour.replica_groups
     assert hour.seconds[:, 0, 1].max() <= 12 * group.replicas
-    assert by_name["chat"].in_time.mean() < 0.9  # a tenth beyond what it sustains
+    assert by_name["chat"].attainment.mean() < 0.9  # a tenth beyond what it sustains
 
 
 def test_a_sample_has_the_traffic_of_the_replicas_it_holds() -> None:
@@ -119,7 +119,7 @@ def test_a_sample_has_the_traffic_of_the_replicas_it_holds() -> None:
     workloads = {"chat": CHAT | {"requests_per_s": 4.0}, "small": SMALL | {"requests_per_s": 900.0}}
     steady = {name: load | {"burst_index_of_dispersion": 1.0} for name, load in workloads.items()}
     change = world(steady, {"one": {"accelerator": "H200", "nodes": 3}})
-    hour = zoom(scenario_of(change), Asked(at=NOON, minutes=1, requests=6000))
+    hour = zoom(scenario_of(change), ZoomRequest(at=NOON, minutes=1, requests=6000))
     assert hour.share < 0.3
     for w, outcome in enumerate(outcomes(hour)):
         pairs = zip(hour.hour.replica_groups, hour.replicas, strict=True)

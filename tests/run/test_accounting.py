@@ -23,7 +23,7 @@ Run = Callable[..., RunResult]
 QUIET = [
     "reliability.failure_multiplier=0",
     "software.incident_multiplier=0",
-    "software.release_gain_multiplier=0",
+    "software.software_speedup_multiplier=0",
     "site.outages_per_year=0",
 ]
 
@@ -114,7 +114,7 @@ EVERYTHING = [
     "site.colocation_escalator_per_year=0.05",
     "reliability.failure_multiplier=20",
     "workloads.chat.requests_per_s=3000",
-    "workloads.chat.on_overload=queue",  # so that some are late, and owed for
+    "workloads.chat.admission=queue",  # so that some are late, and owed for
 ]
 
 
@@ -406,7 +406,7 @@ def test_tax_of_the_books_is_the_rate_on_book_income(run: Run) -> None:
 
 
 def test_a_quote_prices_the_orders_placed_while_it_holds(run: Run) -> None:
-    offer = "{name: spring, unit_price_usd: 20000, valid_until: 2026-02-15, volume_discounts: " + (
+    offer = "{name: spring, accelerator_price_usd: 20000, valid_until: 2026-02-15, volume_discounts: " + (
         "[{from_accelerators: 24, discount_fraction: 0.1}, {from_accelerators: 100, discount_fraction: 0.5}]}"
     )
     result = run(f"clusters.h200.quotes=[{offer}]", f"clusters.mi325x.quotes=[{offer}]",
@@ -416,12 +416,12 @@ def test_a_quote_prices_the_orders_placed_while_it_holds(run: Run) -> None:
     assert bought[1] == pytest.approx(24 * 18_000)  # the catalogue's 18,000: the quote had expired
     ordered = run(f"clusters.mi325x.quotes=[{offer}]", "clusters.mi325x.online=null", *QUIET,
                   "clusters.mi325x.order={placed: 2026-01-20, lead_weeks: 2, slip_weeks: {low: 0, base: 0, high: 0}}",
-                  "clusters.mi325x.unit_price_usd=19000")  # fmt: skip
+                  "clusters.mi325x.accelerator_price_usd=19000")  # fmt: skip
     assert by_cluster(ordered, Account.CAPEX_ACCELERATORS)[1] == pytest.approx(24 * 18_000)
 
 
 def test_volume_discounts_come_on_top_of_the_discount(run: Run) -> None:
-    result = run("clusters.h200.unit_price_usd=30000", "clusters.h200.discount_fraction=0.1", *QUIET,
+    result = run("clusters.h200.accelerator_price_usd=30000", "clusters.h200.discount_fraction=0.1", *QUIET,
                  "clusters.h200.volume_discounts=[{from_accelerators: 32, discount_fraction: 0.2}]")  # fmt: skip
     assert by_cluster(result, Account.CAPEX_ACCELERATORS)[0] == pytest.approx(32 * 30_000 * 0.9 * 0.8)
 
@@ -431,7 +431,7 @@ def expansion(*quotes: str) -> Sequence[str]:
         "horizon_months=12",
         "clusters.mi325x=null",
         "workloads.chat.requests_per_s=3000",
-        "clusters.h200.unit_price_usd=30000",
+        "clusters.h200.accelerator_price_usd=30000",
         "expansion={rules: [{when: utilisation_above, threshold_fraction: 0.1, months: 1, cluster: h200, nodes: 2, "
         "lead_weeks: 4, cooldown_months: 60}], price_change_per_year: -0.5}",
         *quotes,
@@ -446,7 +446,9 @@ def test_later_purchases_take_the_quote_that_holds_or_the_moving_list_price(run:
     ratios = np.divide(later, first)
     assert ratios == pytest.approx(np.full(4, ratios[0]))
     assert 0.5 < ratios[0] < 1
-    quoted = run(*expansion("clusters.h200.quotes=[{name: year, unit_price_usd: 25000, valid_from: 2026-01-15}]"))
+    quoted = run(
+        *expansion("clusters.h200.quotes=[{name: year, accelerator_price_usd: 25000, valid_from: 2026-01-15}]")
+    )
     assert quoted.cohorts[0].prices_usd[0] == pytest.approx(8 * 30_000)
     assert quoted.cohorts[1].prices_usd[0] == pytest.approx(8 * 25_000)
     assert quoted.cohorts[1].prices_usd[1:] == pytest.approx(later[1:])

@@ -25,11 +25,11 @@ Run = Callable[..., RunResult]
 QUIET = [
     "reliability.failure_multiplier=0",
     "software.incident_multiplier=0",
-    "software.release_gain_multiplier=0",
+    "software.software_speedup_multiplier=0",
     "site.outages_per_year=0",
     "clusters.mi325x=null",
 ]
-PRICED = ["horizon_months=6", "clusters.h200.nodes=4", "clusters.h200.unit_price_usd=37000"]
+PRICED = ["horizon_months=6", "clusters.h200.nodes=4", "clusters.h200.accelerator_price_usd=37000"]
 BLOCKS = "site.power_blocks=[{date: 2026-01-01, it_kw: 11}, {date: 2026-03-17, it_kw: 21}]"
 
 
@@ -154,8 +154,8 @@ def test_every_order_bears_maintenance_and_insurance_at_its_own_price(run: Run) 
     result = run(
         "horizon_months=6",
         "workloads.chat.requests_per_s=3000",
-        "clusters.h200.unit_price_usd=30000",
-        "clusters.h200.quotes=[{name: offer, unit_price_usd: 20000, valid_from: 2026-01-15}]",
+        "clusters.h200.accelerator_price_usd=30000",
+        "clusters.h200.quotes=[{name: offer, accelerator_price_usd: 20000, valid_from: 2026-01-15}]",
         "expansion={rules: [{when: utilisation_above, threshold_fraction: 0.1, months: 1, cluster: h200, nodes: 2, "
         "lead_weeks: 4, cooldown_months: 60}]}",
         "finance.operations_fraction_per_year=0.12",

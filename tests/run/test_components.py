@@ -21,7 +21,7 @@ APART = (
     "clusters.h200.components={accelerators: {depreciation_months: 48, residual_fraction: 0.1}, "
     "hosts: {depreciation_months: 60}, network: {depreciation_months: 96, residual_fraction: 0}}"
 )
-ODD = "clusters.h200.unit_price_usd=12345.678", "clusters.h200.host_usd_per_node=33333.337"
+ODD = "clusters.h200.accelerator_price_usd=12345.678", "clusters.h200.host_usd_per_node=33333.337"
 SOLD_LATER = "clusters.h200.retire=2026-03-10"
 
 

@@ -157,7 +157,7 @@ def test_own_or_rent_flips_between_the_surveys(run: Run) -> None:
     """
     neocloud = (
         "horizon_months=48", "finance.discount_rate_per_year=0", "finance.end_value=none",
-        "clusters.h200.unit_price_usd=32005", "clusters.h200.host_usd_per_node=0",  # network and storage are 4,995
+        "clusters.h200.accelerator_price_usd=32005", "clusters.h200.host_usd_per_node=0",  # others: 4,995
         "site.electricity_usd_per_kwh=0.075", "site.colocation_usd_per_kw_month=180", "clusters.h200.nodes=2",
         "finance.operations_fraction_per_year=0.05", "software.support_contract=none",
         "software.engineers_per_800={nvidia: 0}", "workloads.chat.requests_per_s=900",

@@ -21,7 +21,7 @@ SPOT = ON_DEMAND.replace("on-demand", "spot").replace("4}}", "4, interruptions_p
 RESERVED = ON_DEMAND.replace("on-demand", "reserved").replace("40", "4")
 STEADY = ("reliability.failure_multiplier=0", "site.outages_per_year=0")
 BUSY = "workloads.chat.requests_per_s=3000"
-CAPPED = ("site.power_cap_kw=20", "site.pue_fixed_fraction=0", BUSY, *STEADY)
+CAPPED = ("site.facility_power_cap_kw=20", "site.pue_fixed_fraction=0", BUSY, *STEADY)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_provider_is_paid_for_what_the_own_machines_waits_do_not_allow_and_no_
 def test_own_machines_are_filled_no_further_than_their_waits_allow(run: Run) -> None:
     """With 99.8% promised, a load at which fewer are in time is left to the provider; rent buys what is promised."""
     busy = ("workloads.chat.requests_per_s=2300", "workloads.chat.noise.sigma=0.05", *STEADY, ON_DEMAND)
-    lax, strict = run(*busy), run(*busy, "promise={in_time: 0.998}")
+    lax, strict = run(*busy), run(*busy, "slo_target={attainment: 0.998}")
     requests = strict.run.inputs[0].demand_requests
     (allowed,) = set(allowed_loads(strict.plan, requests)[0].tolist())
     assert 0.85 < allowed < 1 == allowed_loads(lax.plan, requests)[0, 0]

@@ -317,7 +317,7 @@ def test_break_even_against_rent(run: Run) -> None:
 
 def test_a_dearer_plan_is_worse_by_every_break_even(run: Run) -> None:
     stated = (SOLD, "finance.rental={usd_per_accelerator_h: 4}")
-    plans = (known(run(*stated, f"clusters.h200.unit_price_usd={usd}")) for usd in (20_000, 60_000))
+    plans = (known(run(*stated, f"clusters.h200.accelerator_price_usd={usd}")) for usd in (20_000, 60_000))
     cheap, dear = plans
     names = [name for name in cheap if name.startswith("break_even")]
     assert len(names) >= 2
@@ -347,7 +347,7 @@ def test_energy_and_emissions_of_a_token(run: Run) -> None:
 
 
 def test_an_unpublished_footprint_is_unknown_not_zero(run: Run) -> None:
-    result = run("clusters.mi325x.accelerator=MI355X", "clusters.mi325x.unit_price_usd=30000")
+    result = run("clusters.mi325x.accelerator=MI355X", "clusters.mi325x.accelerator_price_usd=30000")
     assert measures(result)["embodied_kg_per_million_tokens"] is None
 
 
@@ -375,7 +375,7 @@ def test_the_levelised_series_ends_at_the_measure(run: Run) -> None:
 
 def test_the_levelised_cost_to_date_is_that_of_a_shorter_horizon(run: Run) -> None:
     quiet = ("reliability.failure_multiplier=0", "software.incident_multiplier=0", "site.outages_per_year=0",
-             "software.release_gain_multiplier=0")  # fmt: skip
+             "software.software_speedup_multiplier=0")  # fmt: skip
     whole, half = run("horizon_months=6", *quiet), run("horizon_months=3", *quiet)
     tokens = np.tile(series_of(whole).tokens[:, None], 3)
     until = levelised_to_date(ownership(whole), tokens)[2, -1]
@@ -383,22 +383,22 @@ def test_the_levelised_cost_to_date_is_that_of_a_shorter_horizon(run: Run) -> No
     assert until == pytest.approx(shorter, rel=1e-3)  # the same machines, other random demand
 
 
-@pytest.mark.parametrize("promise", ["{}", "{each: horizon}", "{of: fleet, in_time: 0.999}"])
-def test_a_run_is_judged_by_the_promise_of_its_scenario(run: Run, promise: str) -> None:
+@pytest.mark.parametrize("slo_target", ["{}", "{per: horizon}", "{scope: fleet, attainment: 0.999}"])
+def test_a_run_is_judged_by_the_slo_target_of_its_scenario(run: Run, slo_target: str) -> None:
     """Two nodes of four are taken away, and requests multiplied, until the later months break."""
     result = run(
         "clusters.h200.nodes=1", "clusters.mi325x.online=2026-03-01", "workloads.chat.requests_per_s=400",
-        f"promise={promise}",
+        f"slo_target={slo_target}",
     )  # fmt: skip
-    stated, figures = result.scenario.promise, service(result)
+    stated, figures = result.scenario.slo_target, service(result)
     timeline = result.timeline_workloads()
     shares = timeline.slo_attainment_fraction
-    if stated.each == "month":
-        worst, broken = shares.min(), shares[shares < stated.in_time]
-        assert figures["promise_kept_months"] == (broken.index[0] if len(broken) else 3)
+    if stated.per == "month":
+        worst, broken = shares.min(), shares[shares < stated.attainment]
+        assert figures["slo_met_months"] == (broken.index[0] if len(broken) else 3)
     else:
         worst = figures["slo_attainment_fraction"]
     assert worst is not None
-    assert figures["worst_in_time_fraction"] == pytest.approx(worst)
-    assert figures["promise_shortfall_fraction"] == pytest.approx(max(0.0, stated.in_time - worst))
-    assert result.verdict().kept == (worst >= stated.in_time)
+    assert figures["slo_attainment_lowest_fraction"] == pytest.approx(worst)
+    assert figures["slo_shortfall_fraction"] == pytest.approx(max(0.0, stated.attainment - worst))
+    assert result.verdict().is_met == (worst >= stated.attainment)

@@ -27,7 +27,7 @@ workloads:
   chat:
     model: llama-3.1-8b
     requests_per_s: 5
-    tokens: {input: {mean: 500}, output: {mean: 100}}
+    lengths: {input: {mean: 500}, output: {mean: 100}}
 clusters:
   h200:
     accelerator: H200
@@ -138,7 +138,7 @@ def test_owning_costs_what_buying_at_the_market_on_the_first_day_does(run: Run) 
     each, host = opening / 32 - 4_000.0, 32_000.0
     bought = run(
         "clusters.h200.owned=null",
-        f"clusters.h200.unit_price_usd={each}",
+        f"clusters.h200.accelerator_price_usd={each}",
         f"clusters.h200.host_usd_per_node={host}",
         f"clusters.h200.resale_curve=[{{age_months: 3, fraction_of_new: {end / opening}}}]",
         "finance.operations_fraction_per_year=0",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.run.measure_names import DRAWS
-from planner.run.replications import Chance, Interval, draw_again, interval_of
+from planner.run.replications import Interval, Replications, draw_again, interval_of
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.conftest import WriteScenario
@@ -26,7 +26,7 @@ def test_a_further_draw_lies_within_at_the_stated_rate(draws: int, coverage: flo
         found = interval_of(row[:-1])
         assert found is not None
         inside += found.low <= row[-1] <= found.high
-    stated = Chance(figures=({},) * draws).coverage_fraction
+    stated = Replications(figures=({},) * draws).coverage_fraction
     assert stated == pytest.approx(coverage)
     assert abs(inside / 4000 - stated) < 4 * math.sqrt(stated * (1 - stated) / 4000)
 
@@ -45,10 +45,10 @@ def test_a_figure_without_meaning_in_one_draw_has_no_interval() -> None:
 
 
 def test_differences_are_taken_draw_by_draw() -> None:
-    base = Chance(figures=({"x": 1.0}, {"x": 5.0}, {"x": 9.0}))
-    other = Chance(figures=({"x": 1.5}, {"x": 5.5}, {"x": 9.5}))
+    base = Replications(figures=({"x": 1.0}, {"x": 5.0}, {"x": 9.0}))
+    other = Replications(figures=({"x": 1.5}, {"x": 5.5}, {"x": 9.5}))
     assert other.difference("x", base) == Interval(low=0.5, high=0.5)
-    nothing = Chance(figures=({"x": None}, {"x": 5.0}, {"x": 9.0}))
+    nothing = Replications(figures=({"x": None}, {"x": 5.0}, {"x": 9.0}))
     assert other.difference("x", nothing) is None
 
 
@@ -56,7 +56,7 @@ def test_a_plan_drawn_again_differs_by_chance_alone(write: WriteScenario) -> Non
     scenario = load_scenario(write())
     result = simulate(scenario)
     chance = draw_again(result)
-    assert chance.draws == DRAWS
+    assert chance.number == DRAWS
     assert chance.figures == draw_again(result).figures  # the same draws every time
     assert chance.figures[3] == draw_again(simulate(scenario, replication=3), 1).figures[0]
     tokens = chance.interval("cost_per_million_tokens_usd")

@@ -28,7 +28,7 @@ def deferred_tax_usd(result: RunResult) -> list[float]:
     """Return rate × (book value − tax basis) at each month's end, apart from the ledger's tax accounts."""
     plan, rules = result.plan, result.plan.money.market.tax
     assert rules is not None
-    gain = tax_base(plan, result.cohorts, rules).end_gain_cents
+    gain = tax_base(plan, result.cohorts, rules)[1]
     basis = np.where(is_owned(plan, result.cohorts), owned_value_cents(plan, result.cohorts) - gain, 0)
     book = depreciate(assets_of(plan, result.cohorts), plan.months.edge_coordinates).closing_book_cents
     apart = (book - basis).sum(axis=0)

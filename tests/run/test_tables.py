@@ -158,7 +158,7 @@ def result_of(plan: Plan, run: Run) -> RunResult:
         run=run,
         cohorts=cohorts,
         rented=rent_for_shed(plan, run.windows),
-        ledger=write_ledger(plan, run, monthly, cohorts),
+        ledger=write_ledger(plan, run, monthly, cohorts, rent_for_shed(plan, run.windows)),
     )
 
 
@@ -241,15 +241,15 @@ def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(resul
     )
     mean = sums.busy.mean() * (1 + sums.shed.sum() / sums.served.sum())
     assert monthly.accelerators_needed.tolist() == pytest.approx(mean.tolist())
-    assert monthly.power_limit_kw.isna().all()
-    capped = simulate(scenario_of({"site": {"power_cap_kw": 50, "curtailments": [
+    assert monthly.facility_power_cap_kw.isna().all()
+    capped = simulate(scenario_of({"site": {"facility_power_cap_kw": 50, "curtailments": [
         {"date": "2026-02-03", "length_days": 2, "cut_fraction": 0.5}]}}))  # fmt: skip
-    assert fleet(capped.timeline_monthly()).power_limit_kw.unique().tolist() == [50.0]
+    assert fleet(capped.timeline_monthly()).facility_power_cap_kw.unique().tolist() == [50.0]
 
 
 def test_machine_time_is_that_of_the_layouts_that_served() -> None:
     """Batch work uses what idles of other models' layouts, slower than in its own: its hours fill what is at work."""
-    quiet = ["software.incident_multiplier=0", "software.release_gain_multiplier=0", "horizon_months=1"]
+    quiet = ["software.incident_multiplier=0", "software.software_speedup_multiplier=0", "horizon_months=1"]
     pool = ["clusters.mi325x=null", "clusters.b200=null", "clusters.b200-2027=null", "clusters.h200.nodes=24"]
     rates = {"chat": 100, "code-completion": 100, "long-context": 5, "overnight-batch": 400}
     traffic = [f"workloads.{name}.requests_per_s={rate}" for name, rate in rates.items()]

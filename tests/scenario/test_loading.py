@@ -35,7 +35,7 @@ def test_a_scenario_is_read_with_mappings_by_name(write: Write) -> None:
     assert list(scenario.workloads) == ["chat"]
     assert list(scenario.clusters) == ["h200", "mi325x"]
     assert scenario.clusters["mi325x"].online == datetime.date(2026, 2, 1)
-    assert scenario.workloads["chat"].tokens.input.mean == 500
+    assert scenario.workloads["chat"].lengths.input.mean == 500
 
 
 def test_a_path_may_be_text(write: Write) -> None:
@@ -124,7 +124,7 @@ def test_null_removes_even_where_there_was_nothing(write: Write) -> None:
         ("seed= 7 ", ("seed",), 7),
         ("horizon_months=1_2", ("horizon_months",), 12),
         ("workloads.chat.requests_per_s=1e1", ("workloads", "chat", "requests_per_s"), 10.0),
-        ("workloads.chat.tokens.input={mean: 7, p95: 9}", ("workloads", "chat", "tokens", "input", "p95"), 9.0),
+        ("workloads.chat.lengths.input={mean: 7, p95: 9}", ("workloads", "chat", "lengths", "input", "p95"), 9.0),
         ("workloads.chat.growth={kind: flat}", ("workloads", "chat", "growth", "kind"), "flat"),
     ],
 )
@@ -315,26 +315,3 @@ def test_merging_changes_neither_part_and_places_follow_values(a: Any, b: Any) -
             assert result.locations[(key,)].file == ("b" if own is not None else "a")
     for key in set(layer.content) - set(result.content):
         assert (key,) not in result.locations
-
-
-def test_keys_of_older_scenarios_are_read_where_their_values_live_now(write: Write, tiny: str) -> None:
-    """Each layer may write either name; the last that speaks wins, whichever it used."""
-    write(tiny + "reliability: {amd_failure_multiplier: 2}\nsoftware: {engineers_per_800_amd: 3}\n", "base.yaml")
-    top = write("extends: base.yaml\nname: top\nsoftware: {engineers_per_800: {amd: 4}}\n", "top.yaml")
-    scenario = load_scenario(top)
-    assert scenario.reliability.vendor_failure_multiplier == {"amd": 2.0, "nvidia": 1.0}
-    assert scenario.software.engineers_per_800 == {"amd": 4.0, "nvidia": 0.5}
-    changed = load_scenario(top, ["software.engineers_per_800_amd=5", "software.engineers_per_800_nvidia=1"])
-    assert changed.software.engineers_per_800 == {"amd": 5.0, "nvidia": 1.0}
-    gone = write("extends: base.yaml\nname: gone\nsoftware: {engineers_per_800_amd: null}\n", "gone.yaml")
-    assert load_scenario(gone).software.engineers_per_800["amd"] == 2.0  # the catalogue's again
-    lines = (tiny + "reliability: {amd_failure_multiplier: 2}\n").splitlines()
-    place = load_scenario(top).document.locate(("reliability", "vendor_failure_multiplier", "amd"))
-    assert place is not None
-    assert place.line == len(lines)
-
-
-def test_an_older_key_beside_its_successor_is_refused(write: Write, tiny: str) -> None:
-    text = tiny + "software: {engineers_per_800_amd: 3, engineers_per_800: {amd: 4}}\n"
-    with pytest.raises(ScenarioError, match=r"software\.engineers_per_800_amd: unknown key"):
-        load_scenario(write(text))

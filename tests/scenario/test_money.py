@@ -16,7 +16,7 @@ Planner = Callable[..., Any]
 Write = Callable[..., Path]
 
 BAD = [
-    ("clusters.h200.unit_price_usd=-1", ["clusters.h200.unit_price_usd", "greater than or equal to 0"]),
+    ("clusters.h200.accelerator_price_usd=-1", ["clusters.h200.accelerator_price_usd", "greater than or equal to 0"]),
     ("site.electricity_usd_per_kwh=-0.1", ["site.electricity_usd_per_kwh"]),
     ("finance.depreciation_months=0", ["finance.depreciation_months", "greater than or equal to 1"]),
     ("finance.residual_fraction=1.2", ["finance.residual_fraction", "less than or equal to 1"]),
@@ -28,8 +28,8 @@ BAD = [
      ["clusters.h200", "ages of resale_curve must rise"]),
     ("finance.discount_rate_per_year=-1", ["finance.discount_rate_per_year", "greater than -1"]),
     ("finance.currency=EUR", ["finance.currency", "US dollars", "convert"]),
-    ("clusters.h200.unit_price_usd=30000 EUR", ["clusters.h200.unit_price_usd", "must be a number"]),
-    ("clusters.h200.unit_price_eur=30000", ["clusters.h200.unit_price_eur", "did you mean unit_price_usd?"]),
+    ("clusters.h200.accelerator_price_usd=30000 EUR", ["clusters.h200.accelerator_price_usd", "must be a number"]),
+    ("clusters.h200.accelerator_price_eur=30000", ["price_eur", "did you mean accelerator_price_usd?"]),
     ("finance.tax.rate_fraction=1", ["finance.tax.rate_fraction"]),
     ("finance.tax.bonus_fraction=0.5", ["finance.tax.rate_fraction: is required"]),
     ("finance.burst_rental.usd_per_accelerator_h=0", ["finance.burst_rental.usd_per_accelerator_h"]),
@@ -52,9 +52,9 @@ BAD = [
     ("site.electricity.windows=[{name: a, usd_per_kwh: 0.1, weekdays: [someday]}]", ["must be one of 'monday'"]),
     ("clusters.h200.volume_discounts=[{from_accelerators: 100, discount_fraction: 0.1}, "
      "{from_accelerators: 50, discount_fraction: 0.2}]", ["clusters.h200.volume_discounts", "rise from tier to tier"]),
-    ("clusters.h200.quotes=[{name: q, unit_price_usd: 1, valid_from: 2026-05-01, valid_until: 2026-04-01}]",
+    ("clusters.h200.quotes=[{name: q, accelerator_price_usd: 1, valid_from: 2026-05-01, valid_until: 2026-04-01}]",
      ["clusters.h200.quotes", "ends on 2026-04-01, before it begins on 2026-05-01"]),
-    ("clusters.h200.quotes=[{name: q, unit_price_usd: -5}]", ["greater than or equal to 0"]),
+    ("clusters.h200.quotes=[{name: q, accelerator_price_usd: -5}]", ["greater than or equal to 0"]),
 ]  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def test_a_flat_price_beside_windows_has_no_effect_and_is_refused(write: Write) 
 def test_all_money_problems_come_at_once(write: Write) -> None:
     changes = [
         "site.electricity.windows=[{name: day, usd_per_kwh: 0.1, start_hour: 6}]",
-        "clusters.h200.quotes=[{name: q, unit_price_usd: 1, valid_from: 2026-05-01, valid_until: 2026-04-01}]",
+        "clusters.h200.quotes=[{name: q, accelerator_price_usd: 1, valid_from: 2026-05-01, valid_until: 2026-04-01}]",
         "finance.residual_fraction=2",
     ]
     with pytest.raises(ScenarioError) as caught:
@@ -86,7 +86,7 @@ def test_prices_become_what_finance_takes(write: Write) -> None:
         write(),
         [
             "clusters.h200.discount_fraction=0.1",
-            "clusters.h200.quotes=[{name: q, unit_price_usd: 100, volume_rule: marginal, volume_discounts: "
+            "clusters.h200.quotes=[{name: q, accelerator_price_usd: 100, volume_rule: marginal, volume_discounts: "
             "[{from_accelerators: 11, discount_fraction: 0.5}]}]",
             "site.electricity={windows: [{name: a, usd_per_kwh: 0.1, months: [1, 2, 3, 4, 5, 6]}, {name: b, "
             "usd_per_kwh: 0.3, months: [7, 8, 9, 10, 11, 12]}], demand_ratchet_fraction: 0.5}",

@@ -23,7 +23,7 @@ from tests.conftest import ROOT, Outcome, Planner, WriteScenario
 
 NO_RANGE = {
     "Scenario.seed",  # any number is as good
-    "Shape.weekly_profile",  # in any unit: it is divided by its mean
+    "LoadProfile.weekly_profile",  # in any unit: it is divided by its mean
     "PriceWindow.months", "PriceWindow.start_hour", "PriceWindow.end_hour",  # the calendar allows no others
 }  # fmt: skip
 
@@ -82,21 +82,21 @@ def done(outcome: Outcome) -> Outcome:
 SLIPS = [
     ("finance.discount_rate_per_year", "8", "(0.08? 8 looks like a percentage)"),
     ("site.electricity_usd_per_kwh", "8", "(0.08? 8 looks like cents)"),
-    ("clusters.h200.unit_price_usd", "3", "3 is hardly meant: 4,670 to 186,000"),
-    ("clusters.h200.unit_price_usd", "31", "(31,000? 31 looks like thousands)"),
+    ("clusters.h200.accelerator_price_usd", "3", "3 is hardly meant: 4,670 to 186,000"),
+    ("clusters.h200.accelerator_price_usd", "31", "(31,000? 31 looks like thousands)"),
     ("clusters.h200.nodes", "99999", "25,000 is plausible (the largest clusters"),
     ("workloads.chat.requests_per_s", "3000000", "(50,000? 3,000,000 looks like requests a minute)"),
     ("workloads.chat.growth", "{kind: compound, per_year: 80}", "(0.8? 80 looks like a percentage)"),
     ("workloads.chat.slo", "{ttft_s: 2000}", "(2? 2,000 looks like milliseconds)"),
     ("finance.depreciation_months", "3", "(36? 3 looks like years)"),
-    ("site.power_cap_kw", "1.5e7", "(15,000? 15,000,000 looks like W)"),
+    ("site.facility_power_cap_kw", "1.5e7", "(15,000? 15,000,000 looks like W)"),
     ("finance.token_price", "{input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 0.000002}",
      "(2? 2e-06 looks like USD per token)"),
     ("finance.rental", "{usd_per_accelerator_h: 20000}", "(2.282? 20,000 looks like USD a year)"),
     ("software.engineers_per_800.amd", "200", "0.02 to 40 is plausible"),
     ("reliability.vendor_failure_multiplier.amd", "130", "130 is hardly meant"),
     ("clusters.h200.max_sequences", "100000", "1 to 16,384 is plausible"),
-    ("clusters.h200.speculation", "{drafted_tokens: 20, accepted_tokens: 3}", "1 to 16 is plausible"),
+    ("clusters.h200.speculation", "{drafted_tokens: 20, mean_acceptance_length: 3}", "1 to 16 is plausible"),
     ("clusters.h200.throughput_tokens_per_s_per_accelerator", "1.0e+12", "1 to 50,000 is plausible (public benchmarks"),
 ]  # fmt: skip
 
@@ -114,12 +114,12 @@ def test_a_number_far_off_is_named_with_its_place_and_the_likely_slip(
 
 def test_the_price_of_a_node_is_no_price_of_an_accelerator(write: WriteScenario, tiny: str) -> None:
     """180,000 lies within the range of all parts: of an MI325X, listed at 18,000, it is a server's."""
-    (problem,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.unit_price_usd=180000"]))
+    (problem,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=180000"]))
     assert "180,000 for one MI325X is hardly meant: the catalogue has 18,000" in str(problem)
     assert "22,500? 180,000 looks like the price of a node" in str(problem)
-    (cheap,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.unit_price_usd=4000"]))
+    (cheap,) = implausible(load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=4000"]))
     assert "looks like" not in str(cheap)
-    assert implausible(load_scenario(write(tiny), ["clusters.mi325x.unit_price_usd=71000"])) == []
+    assert implausible(load_scenario(write(tiny), ["clusters.mi325x.accelerator_price_usd=71000"])) == []
 
 
 @pytest.mark.parametrize(("cost", "told"), [(300_000, "6,000,000? 300,000 looks like the cost of one node"), (6e6, "")])
@@ -145,7 +145,7 @@ CALENDAR = [
     ("workloads.chat.spikes=[{date: 2025-06-01, multiplier: 3}]", "spikes[0].date: 2025-06-01 is before the horizon"),
     ("workloads.chat.model_launch=2030-01-01", "model_launch: 2030-01-01 is after the horizon"),
     ("workloads.chat.growth={kind: steps, steps: [{date: 2029-01-01, multiplier: 2}]}", "the step has no effect"),
-    ("workloads.chat.shape.holidays=[{date: 2024-12-25}]", "no holiday falls into the run"),
+    ("workloads.chat.load_profile.holidays=[{date: 2024-12-25}]", "no holiday falls into the run"),
     ("site.curtailments=[{date: 2026-07-01, cut_fraction: 0.5}]", "it cuts nothing"),
     ("site.power_blocks=[{date: 2026-01-01, it_kw: 500}, {date: 2040-01-01, it_kw: 500}]", "its power never comes"),
     ("workloads.chat.requests_per_s=0", "there is nothing to serve"),
@@ -155,14 +155,14 @@ CALENDAR = [
 
 @pytest.mark.parametrize(("change", "told"), CALENDAR)
 def test_what_has_no_effect_is_said(write: WriteScenario, tiny: str, change: str, told: str) -> None:
-    scenario = load_scenario(write(tiny), [change, "workloads.chat.tokens.input.mean=20000"])
+    scenario = load_scenario(write(tiny), [change, "workloads.chat.lengths.input.mean=20000"])
     assert any(told in warning for warning in hardly_meant(scenario, build_plan(scenario)))
 
 
 def test_dates_within_the_horizon_are_not(write: WriteScenario, tiny: str) -> None:
     changes = [
         "workloads.chat.spikes=[{date: 2025-12-20, multiplier: 3}, {date: 2026-03-31, multiplier: 3}]",
-        "workloads.chat.shape.holidays=[{date: 2025-12-25}, {date: 2026-12-25}]",
+        "workloads.chat.load_profile.holidays=[{date: 2025-12-25}, {date: 2026-12-25}]",
         "site.curtailments=[{date: 2025-12-31, length_days: 3, cut_fraction: 0.1}]",
         "site.power_blocks=[{date: 2020-01-01, it_kw: 500}]",
     ]
@@ -174,7 +174,7 @@ def test_no_nodes_anywhere_unless_a_review_buys_them(write: WriteScenario, tiny:
     none = ["clusters.h200.nodes=0", "clusters.mi325x=null"]
     scenario = load_scenario(write(tiny), none)
     assert any("no cluster has a node" in warning for warning in build_plan(scenario).warnings)
-    open_to = load_scenario(write(tiny), [*none, "choose.clusters.h200.most_nodes=9"])
+    open_to = load_scenario(write(tiny), [*none, "sizing.clusters.h200.max_nodes=9"])
     assert any("until planner size has chosen" in warning for warning in build_plan(open_to).warnings)
     rule = "expansion.rules=[{when: shed_above, threshold_fraction: 0.01, cluster: h200, nodes: 2}]"
     assert build_plan(load_scenario(write(tiny), [*none, rule])).warnings == ()
@@ -202,7 +202,7 @@ def test_a_growth_table_that_leaves_months_level(
 
 def test_a_run_that_sheds_nearly_all_says_so_first(planner: Planner, write: WriteScenario, tiny: str) -> None:
     write(tiny)
-    outcome = done(planner("run", "tiny.yaml", "--draws", "1", "--set", "workloads.chat.requests_per_s=90000"))
+    outcome = done(planner("run", "tiny.yaml", "--replications", "1", "--set", "workloads.chat.requests_per_s=90000"))
     assert outcome.out.startswith("tiny sheds 9")
     assert next(line for line in outcome.err.splitlines() if "warning" in line).endswith("too small for this traffic")
     page = Path("outputs/tiny/report.html").read_text()
@@ -227,9 +227,9 @@ def test_strict_refuses_in_every_command_and_writes_nothing(planner: Planner, wr
     write(tiny.replace("name: tiny", "name: other"), "other.yaml")
     write(STUDY, "study.yaml")
     for command in (
-        ("run", "tiny.yaml", "--draws", "1"),
+        ("run", "tiny.yaml", "--replications", "1"),
         ("validate", "tiny.yaml", "study.yaml"),
-        ("compare", "tiny.yaml", "other.yaml", "--draws", "1"),
+        ("compare", "tiny.yaml", "other.yaml", "--replications", "1"),
         ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=3,4"),
         ("sweep", "tiny.yaml", "--vary", "finance.discount_rate_per_year=0.1,8"),
         ("montecarlo", "study.yaml", "-n", "4", "--workers", "1"),
@@ -276,8 +276,8 @@ def test_warnings_and_notes_are_in_the_summary_and_the_report(
     planner: Planner, write: WriteScenario, tiny: str
 ) -> None:
     write(tiny)
-    slips = ("--set", "finance.discount_rate_per_year=8", "--set", "site.power_cap_kw=60")
-    outcome = done(planner("run", "tiny.yaml", "--draws", "1", "--json", *slips))
+    slips = ("--set", "finance.discount_rate_per_year=8", "--set", "site.facility_power_cap_kw=60")
+    outcome = done(planner("run", "tiny.yaml", "--replications", "1", "--json", *slips))
     summary = json.loads(outcome.out)
     assert len(summary["warnings"]) == 1
     assert "at full load" in summary["notes"][0]

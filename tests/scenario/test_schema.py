@@ -12,7 +12,7 @@ import pytest
 
 from planner.onramp.first_scenario import starter_text
 from planner.scenario.schema import scenario_schema, study_schema
-from planner.studies.replicate import headline_names
+from planner.studies.replicate import objective_names
 from planner.yaml_io import parse_document, read_document
 
 Valid = Callable[[Any], bool]
@@ -85,7 +85,7 @@ def test_a_what_if_may_state_a_part_and_remove(valid: Valid, text: str, fine: bo
     assert valid(parse_document(text, "f").content) is fine
 
 
-SCHEMAS = {"scenario": scenario_schema(), "study": study_schema(headline_names())}
+SCHEMAS = {"scenario": scenario_schema(), "study": study_schema(objective_names())}
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
@@ -101,7 +101,7 @@ def test_the_shipped_study_is_valid_and_a_spoiled_one_is_not(root: Path) -> None
     validator = jsonschema.Draft202012Validator(SCHEMAS["study"], format_checker=jsonschema.FormatChecker())
     study = as_json(read_document(root / "scenarios" / "mixed-fleet-study.yaml").content)
     assert validator.is_valid(study)
-    assert not validator.is_valid({**study, "headline": "profit"})
+    assert not validator.is_valid({**study, "objective": "profit"})
     assert not validator.is_valid({**study, "workloads": {}})
 
 

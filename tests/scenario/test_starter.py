@@ -28,7 +28,11 @@ def test_the_starter_explains_itself() -> None:
 
 
 def test_what_the_starter_leaves_commented_out_is_valid_too(write: Write) -> None:
-    text = starter_text("x").replace("# unit_price_usd", "unit_price_usd").replace("# price_source", "price_source")
+    text = (
+        starter_text("x")
+        .replace("# accelerator_price_usd", "accelerator_price_usd")
+        .replace("# price_source", "price_source")
+    )
     assert load_scenario(write(text)).clusters["h200"].price_source == "quote of 2026-01-10"
 
 
@@ -40,11 +44,11 @@ def test_a_bad_name_is_refused(name: str) -> None:
 
 
 def test_what_the_starter_lets_be_chosen_is_allowed(write: Write) -> None:
-    """The commented lines on the promise and on choices, uncommented, are a scenario that can be sized."""
-    first, _, rest = starter_text("x").partition("# promise:")
+    """The commented lines on the SLO target and on choices, uncommented, are a scenario that can be sized."""
+    first, _, rest = starter_text("x").partition("# slo_target:")
     chosen, blank, site = rest.partition("\n\n")
-    text = first + ("# promise:" + chosen).replace("\n# ", "\n").removeprefix("# ") + blank + site
+    text = first + ("# slo_target:" + chosen).replace("\n# ", "\n").removeprefix("# ") + blank + site
     scenario = load_scenario(write(text))
-    assert scenario.choose is not None
-    assert set(scenario.choose.clusters) == set(scenario.clusters)
-    assert scenario.choose.review is not None
+    assert scenario.sizing is not None
+    assert set(scenario.sizing.clusters) == set(scenario.clusters)
+    assert scenario.sizing.decision_dates is not None

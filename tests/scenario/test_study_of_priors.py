@@ -28,8 +28,8 @@ def tiny_file(tmp_path: Path, tiny: str) -> Path:
 
 
 def test_what_is_left_open_is_drawn_and_what_is_stated_is_known(tiny_file: Path) -> None:
-    assert drawn(tiny_file)["clusters.h200.unit_price_usd"] == "gpu_module_price_h200"
-    assert "clusters.h200.unit_price_usd" not in drawn(tiny_file, "clusters.h200.unit_price_usd=30000")
+    assert drawn(tiny_file)["clusters.h200.accelerator_price_usd"] == "gpu_module_price_h200"
+    assert "clusters.h200.accelerator_price_usd" not in drawn(tiny_file, "clusters.h200.accelerator_price_usd=30000")
 
 
 def test_a_tariff_takes_the_place_of_a_price(tiny_file: Path) -> None:

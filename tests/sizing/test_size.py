@@ -34,14 +34,14 @@ REPLICATIONS = 3
 CALM = {
     "site": {"outages_per_year": 0},
     "reliability": {"failure_multiplier": 0},
-    "software": {"incident_multiplier": 0, "release_gain_multiplier": 0},
+    "software": {"incident_multiplier": 0, "software_speedup_multiplier": 0},
 }
 """No outage, failure, incident or release."""
 
 
 def toy(dates: Sequence[str] = ("2026-01-01", "2026-02-01"), most: int = 3, **changes: Any) -> dict[str, Any]:
     """Return a problem of two parts and some dates."""
-    open_to = {"dates": list(dates), "most_nodes": most}
+    open_to = {"dates": list(dates), "max_nodes": most}
     return {
         "name": "toy",
         "start": "2026-01-01",
@@ -51,7 +51,7 @@ def toy(dates: Sequence[str] = ("2026-01-01", "2026-02-01"), most: int = 3, **ch
                 "model": "llama-3.1-70b",
                 "requests_per_s": 40,
                 "growth": {"kind": "compound", "per_year": 6.0},
-                "tokens": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
+                "lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
                 "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
             }
         },
@@ -59,7 +59,7 @@ def toy(dates: Sequence[str] = ("2026-01-01", "2026-02-01"), most: int = 3, **ch
             "h200": {"accelerator": "H200", "nodes": 2},
             "mi325x": {"accelerator": "MI325X", "nodes": 0},
         },
-        "choose": {"clusters": {"h200": open_to, "mi325x": open_to}},
+        "sizing": {"clusters": {"h200": open_to, "mi325x": open_to}},
         **CALM,
         **changes,
     }
@@ -78,8 +78,8 @@ def whole(search: Search, counts: Counts) -> Judged:
 
 
 def keeps(search: Search, plan: Judged) -> bool:
-    promise = search.trial.promise
-    return bool(plan.kept(promise.in_time_fraction).mean() >= promise.in_replications_fraction)
+    slo_target = search.trial.slo_target
+    return bool(plan.kept(slo_target.attainment).mean() >= slo_target.confidence)
 
 
 def solved(content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = ()) -> Judged:
@@ -90,7 +90,7 @@ def solved(content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequen
 
 
 def exhaustive(search: Search, most: int) -> Judged:
-    """Return the cheapest of all plans that keep the promise."""
+    """Return the cheapest of all plans that meet the SLO target."""
     choices = search.trial.choices
     plans = itertools.product(range(most + 1), repeat=len(choices.purchases))
     allowed = [counts for counts in plans if choices.within_limits(counts)]
@@ -145,7 +145,7 @@ def flat(requests_per_s: float) -> dict[str, Any]:
     load = content["workloads"]["chat"] | {
         "requests_per_s": requests_per_s,
         "growth": {"kind": "compound", "per_year": 0.0},
-        "shape": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
+        "load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0},
         "noise": {"sigma": 0.0},
         "slo": {"ttft_s": 60.0, "tpot_s": 0.05},
     }
@@ -173,11 +173,11 @@ def test_flat_traffic_without_luck_takes_the_nodes_that_division_gives() -> None
     )  # a mix may round better
 
 
-def test_a_looser_promise_or_a_further_part_never_makes_it_dearer() -> None:
+def test_a_looser_slo_target_or_a_further_part_never_makes_it_dearer() -> None:
     content = toy(("2026-01-01",), 8)
     usual = solved(content)
     assert usual.cost <= solved(content, parts=["H200"]).cost * (1 + 1e-9)
-    assert solved(content, ["promise.in_time=0.9"]).cost <= usual.cost
+    assert solved(content, ["slo_target.attainment=0.9"]).cost <= usual.cost
 
 
 @pytest.mark.prove
@@ -186,10 +186,10 @@ def test_more_of_anything_allowed_never_makes_it_dearer() -> None:
     usual = solved(content)
     power_kw = 8 * 10.2
     assert usual.cost <= solved(content, parts=["H200"]).cost * (1 + 1e-9)
-    assert solved(content, ["promise.in_time=0.9"]).cost <= usual.cost
-    assert usual.cost <= solved(content, ["promise.in_time=0.999"]).cost
-    assert usual.cost <= solved(content, [f"choose.power_kw={power_kw}"]).cost * (1 + 1e-9)
-    assert usual.cost <= solved(content, [f"choose.budget_usd={usual.capital_usd * 1.05}"]).cost * (1 + 1e-9)
+    assert solved(content, ["slo_target.attainment=0.9"]).cost <= usual.cost
+    assert usual.cost <= solved(content, ["slo_target.attainment=0.999"]).cost
+    assert usual.cost <= solved(content, [f"sizing.it_power_cap_kw={power_kw}"]).cost * (1 + 1e-9)
+    assert usual.cost <= solved(content, [f"sizing.budget_usd={usual.capital_usd * 1.05}"]).cost * (1 + 1e-9)
 
 
 def test_neither_names_nor_order_matter() -> None:
@@ -197,7 +197,7 @@ def test_neither_names_nor_order_matter() -> None:
     names = {"h200": "zebra", "mi325x": "aardvark"}
     other = content | {
         "clusters": {names[name]: content["clusters"][name] for name in ("mi325x", "h200")},
-        "choose": {"clusters": {names[name]: content["choose"]["clusters"][name] for name in ("mi325x", "h200")}},
+        "sizing": {"clusters": {names[name]: content["sizing"]["clusters"][name] for name in ("mi325x", "h200")}},
     }
     assert solved(content).counts == solved(other).counts
 
@@ -205,12 +205,12 @@ def test_neither_names_nor_order_matter() -> None:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("choose.budget_usd=100000", "a budget of at least"),
-        ("choose.power_kw=11", "kW of power in place of 11"),
-        ("choose.clusters={h200: {most_nodes: 1}, mi325x: {most_nodes: 1}}", "most_nodes"),
+        ("sizing.budget_usd=100000", "a budget of at least"),
+        ("sizing.it_power_cap_kw=11", "kW of power in place of 11"),
+        ("sizing.clusters={h200: {max_nodes: 1}, mi325x: {max_nodes: 1}}", "max_nodes"),
         ("site={outages_per_year: 12, outage_h: 100}", "site.outages_per_year"),
         (
-            "choose.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}",
+            "sizing.clusters={h200: {dates: [2026-02-01]}, mi325x: {dates: [2026-02-01]}}",
             "nothing can be there in 2026-01",
         ),
         (
@@ -229,11 +229,11 @@ def test_what_cannot_be_kept_says_what_to_relax(override: str, said: str) -> Non
 
 @pytest.mark.prove
 def test_the_budget_that_is_named_is_enough_for_the_relaxation_and_no_less_is() -> None:
-    trial, search = problem(toy(), ["choose.budget_usd=100000"])
+    trial, search = problem(toy(), ["sizing.budget_usd=100000"])
     told = what_to_relax(trial, search.surveyed.surveys[search.decisive], search.surveyed.bound_prices)
     least = float(told.split("at least ")[1].split(" USD")[0].replace(",", ""))
     for factor, is_enough in ((1.001, True), (0.999, False)):
-        other, again = problem(toy(), [f"choose.budget_usd={least * factor}"])
+        other, again = problem(toy(), [f"sizing.budget_usd={least * factor}"])
         program = Relaxation(other, again.surveyed.surveys[search.decisive], again.surveyed.bound_prices)
         assert (solve_together([program], integral=False) is not None) == is_enough
 
@@ -241,14 +241,14 @@ def test_the_budget_that_is_named_is_enough_for_the_relaxation_and_no_less_is() 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"choose": None}, "says nothing of what may be bought"),
-        ({"choose": {}}, "names nothing to choose"),
-        ({"choose": {"clusters": {"h300": {}}}}, "no cluster is called 'h300'"),
-        ({"choose": {"clusters": {"h200": {"dates": ["2025-12-31"]}}}}, "before the start"),
-        ({"choose": {"clusters": {"h200": {"dates": ["2026-03-01"]}}}}, "after the end"),
-        ({"choose": {"clusters": {"h200": {"least_nodes": 5, "most_nodes": 4}}}}, "least_nodes, 5, is more than"),
-        ({"choose": {"retire": {"h200": ["2026-09-01"]}}}, "not within the horizon"),
-        ({"promise": {"in_time": 1.5}}, "less than or equal to 1"),
+        ({"sizing": None}, "says nothing of what may be bought"),
+        ({"sizing": {}}, "names nothing to choose"),
+        ({"sizing": {"clusters": {"h300": {}}}}, "no cluster is called 'h300'"),
+        ({"sizing": {"clusters": {"h200": {"dates": ["2025-12-31"]}}}}, "before the start"),
+        ({"sizing": {"clusters": {"h200": {"dates": ["2026-03-01"]}}}}, "after the end"),
+        ({"sizing": {"clusters": {"h200": {"min_nodes": 5, "max_nodes": 4}}}}, "min_nodes, 5, is more than"),
+        ({"sizing": {"retire": {"h200": ["2026-09-01"]}}}, "not within the horizon"),
+        ({"slo_target": {"attainment": 1.5}}, "less than or equal to 1"),
         ({"expansion": {"rules": [{"when": "shed_above", "threshold_fraction": 0.1, "cluster": "h200", "nodes": 1}]}},
          "buy by themselves"),
     ],
@@ -272,9 +272,9 @@ def test_at_the_price_that_is_named_the_rival_costs_as_much() -> None:
     change = price_change(search, alone[0], alone[1], "H200")
     assert change is not None
     stated = toy(most=4)
-    price = load_scenario(stated).load_catalog().accelerator("H200").unit_price_usd
+    price = load_scenario(stated).load_catalog().accelerator("H200").accelerator_price_usd
     assert price is not None
-    stated["clusters"]["h200"]["unit_price_usd"] = price.value * (1 + change)
+    stated["clusters"]["h200"]["accelerator_price_usd"] = price.value * (1 + change)
     _, other = problem(stated)
     costs = [whole(other, counts).cost for counts in ((3, 0, 0, 0), (0, 0, 3, 0))]
     assert costs[0] == pytest.approx(costs[1], rel=1e-4)
@@ -290,10 +290,19 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     assert result.verdict().shortfall_fraction == pytest.approx(max(0.0, 0.99 - own.worst), abs=1e-12)
     summary = answer.summary()
     assert summary["schema_version"] == SCHEMA_VERSION
-    assert summary["bound"] <= summary["cost"]
-    assert 0.0 <= summary["kept_low_fraction"] <= summary["kept_fraction"] <= summary["kept_high_fraction"] <= 1.0
+    assert summary["bound"] <= summary["objective_usd"]
+    assert (
+        0.0 <= summary["slo_met_low_fraction"] <= summary["slo_met_fraction"] <= summary["slo_met_high_fraction"] <= 1.0
+    )
     files = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"plan.yaml", "frontier.csv", "families.csv", "months.csv", "promises.csv", "report.html"} <= files
+    assert {
+        "plan.yaml",
+        "frontier.csv",
+        "single_accelerator_plans.csv",
+        "months.csv",
+        "slo_target_curve.csv",
+        "report.html",
+    } <= files
     sheets = sheets_of((tmp_path / "out" / "workbook.xlsx").read_bytes())
     assert {"Percentiles by month", "Size purchases", "Size frontier"} <= set(sheets)
     assert sheets["Percentiles by month"][1][5:8] == ["P10", "P50", "P90"]
@@ -304,11 +313,11 @@ def test_a_plan_runs_as_it_is_and_gives_the_same_figures(tmp_path: Path) -> None
     check_families(answer.result)
     frontier = answer.table()
     assert frontier.is_answer.sum() == 1
-    assert (np.diff(frontier.cost) > 0).all()
+    assert (np.diff(frontier.objective_usd) > 0).all()
 
 
 def check_families(sized: Sized) -> None:
-    """A mixed plan stands beside an answer of one part, keeps the promise and costs no less."""
+    """A mixed plan stands beside an answer of one part, meets the SLO target and costs no less."""
     families = {family.name: family for family in sized.families}
     assert set(families) | {sized.family} == {"all-H200", "all-MI325X", "mixed"}
     assert sized.family == "mixed" or families["mixed"].plan is not None
@@ -321,7 +330,7 @@ def check_families(sized: Sized) -> None:
         assert family.bound <= family.plan.cost
 
 
-def test_nothing_is_written_where_nothing_keeps_the_promise(tmp_path: Path) -> None:
+def test_nothing_is_written_where_nothing_meets_the_slo_target(tmp_path: Path) -> None:
     with pytest.raises(CapacityError, match="budget of at least"):
         planner.size(toy(), tmp_path / "out", budget=1e5, replications=2, confirmations=2, workers=1)
     assert not (tmp_path / "out").exists()
@@ -331,7 +340,7 @@ def test_a_cluster_that_is_not_needed_is_retired() -> None:
     """Twelve nodes where two do: they leave in favour of a few, or stay where that costs less."""
     content = toy(("2026-01-01",))
     content["clusters"]["old"] = {"accelerator": "H200", "nodes": 12}
-    content["choose"]["retire"] = {"old": ["2026-01-15"]}
+    content["sizing"]["retire"] = {"old": ["2026-01-15"]}
     _, search = problem(content)
     found = search.run()
     assert found is not None
@@ -353,7 +362,10 @@ def test_where_nothing_is_bought_no_part_is_a_rival(tmp_path: Path) -> None:
 def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_are_called(tmp_path: Path) -> None:
     content = toy(("2026-01-01", "2026-02-01"))
     (tmp_path / "toy.yaml").write_text(yaml.safe_dump(content).replace("'", ""))
-    reached = {"clusters.mi325x*.unit_price_usd": [20e3, 30e3], "reliability.vendor_failure_multiplier.amd": [1.0, 2.0]}
+    reached = {
+        "clusters.mi325x*.accelerator_price_usd": [20e3, 30e3],
+        "reliability.vendor_failure_multiplier.amd": [1.0, 2.0],
+    }
     study = {
         "name": "prices",
         "scenarios": {"toy": {"extends": "toy.yaml"}},
@@ -362,7 +374,7 @@ def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_a
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     trial = trial_of(load_scenario(content), (), tmp_path / "study.yaml", "net-present-cost", None)
     assert [[path[1:] for path in found.targets[0]] for found in trial.inputs.entries[:2]] == [
-        [("mi325x-2026-01-01", "unit_price_usd"), ("mi325x-2026-02-01", "unit_price_usd")],
+        [("mi325x-2026-01-01", "accelerator_price_usd"), ("mi325x-2026-02-01", "accelerator_price_usd")],
         [("vendor_failure_multiplier", "amd")],
     ]
     outcome = Workers(trial, 1).subject.outcome((0, 0, 3, 0), 0)
@@ -391,7 +403,7 @@ def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypa
     before, flags = len(runs), set[str]()
     planner.size(content, tmp_path / "stopped", resume=True, **options)  # type: ignore[arg-type]
     assert not {0, 1} & set(runs[before : before + 2])  # what was searched is not run again
-    for name in ("plan.yaml", "frontier.csv", "families.csv", "summary.json"):
+    for name in ("plan.yaml", "frontier.csv", "single_accelerator_plans.csv", "summary.json"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
@@ -407,12 +419,12 @@ def ways(**contracts: str) -> dict[str, Any]:
     clusters = {"bought": {"accelerator": "H200", "nodes": 1}}
     for name, contract in contracts.items():
         clusters[name] = {"accelerator": "H200", "nodes": 1, "contract": yaml.safe_load(contract)}
-    return toy(clusters=clusters, choose={"clusters": {name: {"most_nodes": 8} for name in clusters}})
+    return toy(clusters=clusters, sizing={"clusters": {name: {"max_nodes": 8} for name in clusters}})
 
 
 def node_usd(content: dict[str, Any], name: str) -> float:
     """Return the present cost of one node alone but for energy, which a provider pays."""
-    alone = {**content, "clusters": {name: content["clusters"][name]}, "choose": None}
+    alone = {**content, "clusters": {name: content["clusters"][name]}, "sizing": None}
     return float(present_cost_usd(simulate(load_scenario(alone), seed=1)).sum())
 
 
@@ -465,7 +477,7 @@ def test_a_provider_pays_the_energy_of_its_machines_and_rent_by_the_hour_is_no_f
 def test_machines_paid_by_the_hour_take_the_peaks_of_what_one_owns() -> None:
     """At a dear rent most nodes are bought and some rented for the peaks; the best of all plans is found."""
     content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 20}")
-    content["choose"] = {"clusters": {name: {"most_nodes": 5} for name in content["clusters"]}}
+    content["sizing"] = {"clusters": {name: {"max_nodes": 5} for name in content["clusters"]}}
     _, search = problem(content)
     found = search.run()
     assert found is not None
@@ -481,10 +493,10 @@ def test_machines_paid_by_the_hour_take_the_peaks_of_what_one_owns() -> None:
 def test_rent_is_predicted_as_the_objective_counts_it_and_burst_rental_with_it(objective: Objective) -> None:
     """A search goes by predictions: in dollars by the million tokens where these are to be cheap, bursts included."""
     content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 2}")
-    content["choose"] = {"clusters": {name: {"most_nodes": 5} for name in content["clusters"]}}
+    content["sizing"] = {"clusters": {name: {"max_nodes": 5} for name in content["clusters"]}}
     content["finance"] = {"burst_rental": {"usd_per_accelerator_h": 50, "most_accelerators": 16}}
     content["clusters"]["old"] = {"accelerator": "H200", "nodes": 1, "owned": {"bought": "2024-06-01"}}
-    content["choose"]["retire"] = {"old": ["2026-02-01"]}
+    content["sizing"]["retire"] = {"old": ["2026-02-01"]}
     trial = trial_of(load_scenario(content), (), None, objective, None)
     workers = Workers(trial, 1)
     search = Search(Surveyed(trial, workers, REPLICATIONS), Archive(workers), Clock(), [True, True])
@@ -497,7 +509,7 @@ def test_rent_is_predicted_as_the_objective_counts_it_and_burst_rental_with_it(o
 def test_of_work_that_can_wait_rent_is_predicted_for_what_idle_hours_leave() -> None:
     """As it is run: by four nodes of one's own such work rents half of what it would if it could not wait."""
     content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 20}")
-    content["choose"] = {"clusters": {name: {"most_nodes": 6} for name in content["clusters"]}}
+    content["sizing"] = {"clusters": {name: {"max_nodes": 6} for name in content["clusters"]}}
     rents = {}
     for priority in ("standard", "deferrable"):
         content["workloads"]["batch"] = {**content["workloads"]["chat"], "requests_per_s": 15, "priority": priority}
@@ -515,7 +527,7 @@ def test_of_work_that_can_wait_rent_is_predicted_for_what_idle_hours_leave() -> 
 def test_with_machines_paid_by_the_hour_it_finds_what_exhaustive_search_finds(kind: str, usd: float) -> None:
     often = ", interruptions_per_year: 50" if kind == "spot" else ""
     content = ways(hourly=f"{{kind: {kind}, usd_per_accelerator_h: {usd}{often}}}")
-    content["choose"] = {"clusters": {name: {"most_nodes": 6, "least_nodes": 0} for name in content["clusters"]}}
+    content["sizing"] = {"clusters": {name: {"max_nodes": 6, "min_nodes": 0} for name in content["clusters"]}}
     _, search = problem(content)
     found = search.run()
     assert found is not None
@@ -525,9 +537,9 @@ def test_with_machines_paid_by_the_hour_it_finds_what_exhaustive_search_finds(ki
     assert answer.cost <= 1.01 * best.cost, (found, best.counts)
 
 
-def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named() -> None:
+def test_where_limits_leave_no_plan_that_meets_the_slo_target_the_nearest_is_named() -> None:
     """The relaxation allows one, since there no request is late by chance; the simulation does not."""
-    scenario = load_scenario(toy(("2026-01-01",), 6, promise={"in_time": 0.9995}))
+    scenario = load_scenario(toy(("2026-01-01",), 6, slo_target={"attainment": 0.9995}))
     trial = trial_of(scenario, (), None, "net-present-cost", None)
     with pytest.raises(CapacityError, match=r"6 × H200 .* 6 × MI325X .* comes nearest, with 99\.7\d% in time"):
         size(scenario, trial, Effort(replications=2, confirmations=2), Clock())
@@ -536,9 +548,9 @@ def test_where_limits_leave_no_plan_that_keeps_the_promise_the_nearest_is_named(
 def test_where_the_relaxation_leaves_no_margin_the_most_that_limits_allow_is_tried() -> None:
     """With failures counted five nodes are too few for the relaxation, so it made no start and nothing was tried."""
     content = toy(clusters={"h200": {"accelerator": "H200", "nodes": 1}})
-    content["choose"] = {"clusters": {"h200": {"dates": ["2026-01-01", "2026-02-01"], "most_nodes": 5}}}
-    content["site"] = {"power_cap_kw": 20}
-    content["promise"] = {"of": "fleet"}
+    content["sizing"] = {"clusters": {"h200": {"dates": ["2026-01-01", "2026-02-01"], "max_nodes": 5}}}
+    content["site"] = {"facility_power_cap_kw": 20}
+    content["slo_target"] = {"scope": "fleet"}
     del content["reliability"], content["software"]
     scenario = load_scenario(content)
     trial = trial_of(scenario, (), None, "net-present-cost", None)
@@ -553,10 +565,10 @@ def test_where_fewer_nodes_by_the_hour_are_cheaper_they_are_found() -> None:
     """B200 on demand at 12 dollars beside bursts at 5: of four nodes the last saves nothing, and one is the best."""
     content = ways(hourly="{kind: on-demand, usd_per_accelerator_h: 12}")
     content["clusters"]["hourly"]["accelerator"] = "B200"
-    content["choose"] = {"clusters": {name: {"most_nodes": 4} for name in content["clusters"]}}
+    content["sizing"] = {"clusters": {name: {"max_nodes": 4} for name in content["clusters"]}}
     content["workloads"]["chat"] |= {"requests_per_s": 50, "growth": {"kind": "compound", "per_year": 0.5}}
     content["finance"] = {"burst_rental": {"usd_per_accelerator_h": 5, "most_accelerators": 8}}
-    content["promise"] = {"in_time": 0.95, "of": "fleet"}
+    content["slo_target"] = {"attainment": 0.95, "scope": "fleet"}
     check_against_exhaustive(content, 4)
 
 
@@ -566,7 +578,7 @@ def test_a_plan_of_one_part_may_rent_any_by_the_hour() -> None:
     content["clusters"]["b200"] = {"accelerator": "B200", "nodes": 0}
     hourly = {"nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 4}}
     content["clusters"] |= {"hours": {"accelerator": "H200", **hourly}, "more": {"accelerator": "MI300X", **hourly}}
-    content["choose"]["clusters"] |= {name: {"most_nodes": 2} for name in ("b200", "hours", "more")}
+    content["sizing"]["clusters"] |= {name: {"max_nodes": 2} for name in ("b200", "hours", "more")}
     choices = choices_of(load_scenario(content))
 
     def family(**bought: int) -> str:
@@ -596,7 +608,7 @@ def test_where_one_part_is_sold_out_a_short_stretch_is_mended_by_the_other(sold_
 
 def test_it_leaps_from_a_part_that_stays_to_one_that_is_sold_and_another_that_comes_then() -> None:
     """From MI325X that stay no small step is cheaper; with B200 in the second year they may go, which is."""
-    first, later = ({"dates": [day], "most_nodes": 400} for day in ("2026-01-01", "2027-01-01"))
+    first, later = ({"dates": [day], "max_nodes": 400} for day in ("2026-01-01", "2027-01-01"))
     chat = {**toy()["workloads"]["chat"], "requests_per_s": 1500, "growth": {"kind": "compound", "per_year": 0.6}}
     kept = {"accelerator": "MI325X", "nodes": 0}
     b200 = {"accelerator": "B200", "nodes": 0, "engine": "tensorrt-llm", "precision": "fp4"}
@@ -604,7 +616,7 @@ def test_it_leaps_from_a_part_that_stays_to_one_that_is_sold_and_another_that_co
         horizon_months=24,
         workloads={"chat": chat},
         clusters={"kept": kept, "sold": {**kept, "retire": "2027-01-01"}, "b200": b200},
-        choose={"clusters": {"kept": first, "sold": first, "b200": later}},
+        sizing={"clusters": {"kept": first, "sold": first, "b200": later}},
     )
     trial, search = problem(content)
     start = search._start()

@@ -64,7 +64,7 @@ def test_what_a_discount_is_worth_is_predicted_to_the_dollar(contract: dict[str,
     h200 = content["clusters"]["h200"]
     if is_quoted:
         tiers = h200.pop("volume_discounts")
-        h200["quotes"] = [{"name": "offer", "unit_price_usd": 30_000, "volume_discounts": tiers}]
+        h200["quotes"] = [{"name": "offer", "accelerator_price_usd": 30_000, "volume_discounts": tiers}]
     h200["contract"] = contract
     search = searched(content)
     plans = [(count, 0) for count in (2, 3, 4)]
@@ -82,7 +82,7 @@ def test_people_who_come_whole_are_counted() -> None:
     """
     content = toy(("2026-01-01",), 80, horizon_months=6)
     content["workloads"]["chat"] |= {"requests_per_s": 180, "growth": {"kind": "compound", "per_year": 0.3}}
-    content["clusters"]["mi325x"]["unit_price_usd"] = 8000
+    content["clusters"]["mi325x"]["accelerator_price_usd"] = 8000
     search = searched(content)
     assert search.best is not None
     answer = whole(search, search.best)
@@ -95,7 +95,7 @@ def test_a_team_that_is_paid_whatever_is_bought_is_no_cost_of_a_node() -> None:
     """One MI325X beside six H200 takes three engineers: that was the answer, 39% above the seven H200 that do."""
     content = toy(("2026-01-01",), 80, horizon_months=12)
     content["workloads"]["chat"] |= {"requests_per_s": 60, "growth": {"kind": "compound", "per_year": 0.3}}
-    content["clusters"]["mi325x"]["unit_price_usd"] = 15_000
+    content["clusters"]["mi325x"]["accelerator_price_usd"] = 15_000
     content["software"] = {**CALM["software"], "engineers": {"amd": 3, "nvidia": 2}}
     search = searched(content)
     assert search.best == (7, 0)
@@ -136,11 +136,11 @@ def test_where_a_budget_leaves_one_mix_it_is_found() -> None:
         "b200": {"accelerator": "B200", "nodes": 0, "order": order},
         "mi325x": {"accelerator": "MI325X", "nodes": 0, "order": order | shipments},
     }
-    content["choose"] = {
-        "clusters": {name: {"dates": ["2025-11-02"], "most_nodes": 4} for name in content["clusters"]},
+    content["sizing"] = {
+        "clusters": {name: {"dates": ["2025-11-02"], "max_nodes": 4} for name in content["clusters"]},
         "budget_usd": 1.6e6,
     }
-    content["promise"] = {"each": "horizon"}
+    content["slo_target"] = {"per": "horizon"}
     chat = content["workloads"]["chat"] | {"model": "llama-3.1-8b", "requests_per_s": 240}
     content["workloads"] = {
         "chat": chat,
@@ -153,13 +153,13 @@ def test_where_a_budget_leaves_one_mix_it_is_found() -> None:
 
 
 def test_a_part_of_which_all_that_may_be_bought_just_does_is_no_part_that_cannot() -> None:
-    """Five H200 alone keep the promise. Where limits leave the relaxation no margin it began no search for them.
+    """Five H200 alone meet the SLO target. Where limits leave the relaxation no margin it began no search for them.
 
     So it was said that no plan of H200 alone keeps it. Where something else has to be bought there is none.
     """
     content = toy(("2026-01-01",), 5)
     content["clusters"]["b200"] = {"accelerator": "B200", "nodes": 0}
-    content["choose"]["clusters"] = {name: {"most_nodes": 5} for name in ("h200", "b200")}
+    content["sizing"]["clusters"] = {name: {"max_nodes": 5} for name in ("h200", "b200")}
     content["clusters"].pop("mi325x")
     trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
     workers = Workers(trial, 1)
@@ -168,7 +168,7 @@ def test_a_part_of_which_all_that_may_be_bought_just_does_is_no_part_that_cannot
     assert rival.run() is None
     assert from_limits(rival, 6) == (0, 5)
     assert set(fullest(trial.choices, [False, True])) == {(0, 5)}
-    content["choose"]["clusters"]["b200"]["least_nodes"] = 1
+    content["sizing"]["clusters"]["b200"]["min_nodes"] = 1
     assert not list(fullest(choices_of(load_scenario(content)), [False, True]))
 
 
@@ -190,7 +190,7 @@ def test_a_policy_counts_the_rent_of_hours(tmp_path: Path) -> None:
     content, study = uncertain(tmp_path)
     hourly = {"accelerator": "H200", "nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 20}}
     content["clusters"]["hourly"] = hourly
-    content["choose"]["clusters"]["hourly"] = {"dates": ["2026-01-01"], "most_nodes": 20}
+    content["sizing"]["clusters"]["hourly"] = {"dates": ["2026-01-01"], "max_nodes": 20}
     main = fixed_search(content, study)
     assert main.best is not None
     fixed = cheaper_as_run(main, main.best)
@@ -210,7 +210,7 @@ def test_where_nothing_is_paid_at_once_the_fewest_nodes_are_taken(tmp_path: Path
     ).summary()
     assert answer["capital_usd"] == answer["gap_fraction"] == 0.0
     assert answer["plan"] == "5 × H200 (reserved) 2026-01-01"
-    assert answer["purchases"][0]["kept_fewer_fraction"] == 0.0
+    assert answer["purchases"][0]["slo_met_fewer_fraction"] == 0.0
 
 
 def test_a_step_is_taken_as_often_as_single_steps_would_be() -> None:
@@ -236,7 +236,7 @@ def test_only_what_takes_nodes_away_is_carried_on(before: Counts, after: Counts)
 def test_a_start_that_is_far_too_large_is_soon_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """From 60 nodes of H200 to the five that do, one node at a time was 55 choices and more."""
     content = toy(("2026-01-01",), 60)
-    del content["clusters"]["mi325x"], content["choose"]["clusters"]["mi325x"]
+    del content["clusters"]["mi325x"], content["sizing"]["clusters"]["mi325x"]
     trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
     workers = Workers(trial, 1)
     search = Search(Surveyed(trial, workers, 3), Archive(workers), Clock(), [True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from planner.plan.slo_target import LEAST_SHORTFALL
 from planner.scenario.loading import load_scenario
 from planner.sizing.choices import Counts
 from planner.sizing.confirm import Effort
-from planner.sizing.evaluate import Archive, Clock, workers_of
+from planner.sizing.evaluate import Archive, Clock, Workers
 from planner.sizing.size import Sized, size, trial_of
 
 NOVEMBER = Path(__file__).parents[1] / "benchmarks" / "november"
@@ -26,12 +27,12 @@ MOST_NODES = 800
 
 
 def sized() -> Sized:
-    open_to = {"dates": DATES, "most_nodes": MOST_NODES}
+    open_to = {"dates": DATES, "max_nodes": MOST_NODES}
     content = {
         "name": "november",
         "extends": str(NOVEMBER / "mixed-fleet.yaml"),
-        "promise": {"in_time": PROMISED},
-        "choose": {"clusters": dict.fromkeys(("h200", "mi325x", "b200"), open_to)},
+        "slo_target": {"attainment": PROMISED},
+        "sizing": {"clusters": dict.fromkeys(("h200", "mi325x", "b200"), open_to)},
     }
     scenario = load_scenario(content)
     trial = trial_of(scenario, (), NOVEMBER / "mixed-fleet-study.yaml", "net-present-cost", None)
@@ -39,7 +40,7 @@ def sized() -> Sized:
 
 
 def keeps(archive: Archive, counts: Counts, replications: range) -> bool:
-    """Say whether enough replications keep the promise; stop as soon as too many do not."""
+    """Say whether enough replications meet the SLO target; stop as soon as too many do not."""
     most = len(replications) - math.ceil(0.9 * len(replications))
     broken = 0
     for first in range(0, len(replications), 10):
@@ -51,14 +52,14 @@ def keeps(archive: Archive, counts: Counts, replications: range) -> bool:
 
 
 @pytest.mark.prove
-def test_no_random_plan_that_keeps_the_promise_is_cheaper() -> None:
+def test_no_random_plan_that_meets_the_slo_target_is_cheaper() -> None:
     found = sized()
     confirmed = found.confirmation
     assert confirmed.kept >= 0.9 * confirmed.replications
     assert found.bound <= found.plan.cost
     fresh = range(confirmed.first, confirmed.first + confirmed.replications)
     generator = np.random.Generator(np.random.PCG64(1))
-    with workers_of(found.trial, 2) as workers:
+    with contextlib.closing(Workers(found.trial, 2)) as workers:
         archive = Archive(workers)
         answer = np.mean([each.cost for each in archive.outcomes([(found.plan.counts, each) for each in fresh])])
         for _ in range(RANDOM_PLANS):
@@ -90,6 +91,6 @@ def test_the_shipped_plan_is_what_is_found() -> None:
     }
     assert bought == stated
     assert found.plan.counts[-1] == 1  # H200 goes on the only day on which it may
-    assert scenario.choose is not None
-    assert shipped.clusters["h200"].retire == scenario.choose.retire["h200"][0]
+    assert scenario.sizing is not None
+    assert shipped.clusters["h200"].retire == scenario.sizing.retire["h200"][0]
     assert found.confirmation.kept >= 0.9 * found.confirmation.replications

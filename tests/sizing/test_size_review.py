@@ -30,8 +30,8 @@ REPLICATIONS = 10
 def uncertain(folder: Path, **changes: Any) -> tuple[dict[str, Any], Path]:
     """Return a problem whose demand is not known, and the study that says so."""
     content = toy(("2026-01-01", "2026-03-01"), 20, horizon_months=4, **changes)
-    del content["clusters"]["mi325x"], content["choose"]["clusters"]["mi325x"]
-    content["choose"]["review"] = REVIEW.isoformat()
+    del content["clusters"]["mi325x"], content["sizing"]["clusters"]["mi325x"]
+    content["sizing"]["decision_dates"] = [REVIEW.isoformat()]
     (folder / "toy.yaml").write_text(yaml.safe_dump(content).replace("'", ""))  # dates, not words
     study = {
         "name": "demand",
@@ -134,7 +134,7 @@ def test_the_answer_says_what_a_review_is_worth(tmp_path: Path) -> None:
     assert any("Deciding on 2026-03-01" in sentence for sentence in answer.summary()["sentences"])
     assert answer.summary()["review"][0]["decided"] == REVIEWED
     assert "Now or later" in (tmp_path / "out" / "report.html").read_text()
-    assert (tmp_path / "out" / "plan-level-1.yaml").exists()
+    assert (tmp_path / "out" / "plan-branch-1.yaml").exists()
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_answer_says_what_a_review_is_worth(tmp_path: Path) -> None:
 )
 def test_a_review_that_cannot_be_is_refused(review: str, said: str) -> None:
     content = toy(("2026-01-01", "2026-03-01"), horizon_months=4)
-    content["choose"]["review"] = review
+    content["sizing"]["decision_dates"] = [review]
     with pytest.raises(ScenarioError, match=said) as refused:
         load_scenario(content)
     assert len(refused.value.problems) == 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from planner import api
+from planner.studies.analysis import Finished
 from tests.conftest import TINY
 from tests.studies.processes import files, finish
 
@@ -17,7 +19,7 @@ scenarios:
   nvidia: {extends: tiny.yaml, set: {clusters: {mi325x: null, h200: {nodes: 6}}}}
 uncertain:
   workloads.*.requests_per_s: {kind: lognormal, median: 1.0, sigma: 0.3, times_stated: true}
-  clusters.h200.unit_price_usd: {prior: gpu_module_price_h200}
+  clusters.h200.accelerator_price_usd: {prior: gpu_module_price_h200}
   site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}
 scramblings: 4
 """
@@ -40,6 +42,11 @@ def study_file(tmp_path: Path, tiny: str) -> Callable[..., Path]:
 def study(study_file: Callable[..., Path]) -> Path:
     """The small study's file."""
     return study_file()
+
+
+def run_study(study: Path, size: int, folder: Path, overrides: Sequence[str] = ()) -> Finished:
+    """Return a study run from Python in this process, or continued, with what it wrote."""
+    return api.study(study, size, folder, overrides=overrides, workers=1, resume=True, charts=False).result
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ amounts = st.floats(0.01, 100.0)
 shares = st.floats(0.05, 1.0)
 factors = st.builds(
     Factors,
-    price_usd=amounts, power_usd=amounts, people_usd=amounts, failures_usd=st.floats(0.0, 10.0),
+    hardware_cost_usd=amounts, power_usd=amounts, people_usd=amounts, availability_usd=st.floats(0.0, 10.0),
     utilisation_usd=st.floats(0.0, 10.0), available_fraction=shares, utilised_fraction=shares,
     undragged_fraction=shares, throughput_tokens=st.floats(1e3, 1e7), throughput_output_tokens=st.floats(1e3, 1e7),
 )  # fmt: skip
@@ -51,8 +51,8 @@ def test_the_parts_sum_to_the_whole(first: Factors, second: Factors) -> None:
 
 @given(same=factors, price=amounts)
 def test_a_cause_that_does_not_differ_explains_nothing(same: Factors, price: float) -> None:
-    parts = bridge(same, replace(same, price_usd=price))
-    assert all(part == pytest.approx(0, abs=1e-9) for cause, part in parts.items() if cause != "price")
+    parts = bridge(same, replace(same, hardware_cost_usd=price))
+    assert all(part == pytest.approx(0, abs=1e-9) for cause, part in parts.items() if cause != "hardware_cost")
 
 
 def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
@@ -74,11 +74,11 @@ def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
 @pytest.mark.parametrize(
     ("change", "cause", "sign"),
     [
-        ("clusters.h200.unit_price_usd=90000", "price", 1),
+        ("clusters.h200.accelerator_price_usd=90000", "hardware_cost", 1),
         ("site.electricity_usd_per_kwh=0.5", "power", 1),
         ("site.colocation_usd_per_kw_month=0", "power", -1),
-        ("software.engineers_per_800_amd=40", "people", 1),
-        ("finance.spare_part_price_fraction=1", "failures", 1),
+        ("software.engineers_per_800.amd=40", "people", 1),
+        ("finance.spare_part_price_fraction=1", "availability", 1),
     ],
 )
 def test_one_changed_input_moves_its_own_cause_alone(write: Write, change: str, cause: str, sign: int) -> None:
@@ -92,8 +92,8 @@ def test_failures_move_failures_most(write: Write) -> None:
     path = write()
     load = "workloads.chat.requests_per_s=3000"
     parts = bridge(own(run(path, load)), own(run(path, load, "reliability.failure_multiplier=60")))
-    assert parts["failures"] > 0
-    assert parts["failures"] == max(parts.values())
+    assert parts["availability"] > 0
+    assert parts["availability"] == max(parts.values())
 
 
 def test_a_faster_fleet_under_the_same_traffic_is_used_less(write: Write) -> None:
@@ -110,7 +110,7 @@ def test_a_plan_that_serves_nothing_has_no_bridge(write: Write) -> None:
 
 def test_every_cause_is_explained(root: Path) -> None:
     assert list(CAUSES) == list(CAUSE_MEANINGS)
-    assert list(CAUSES) == ["price", "throughput", "power", "software", "failures", "utilisation", "people"]
+    assert list(CAUSES) == ["hardware_cost", "throughput", "power", "software", "availability", "utilisation", "people"]
     page = (root / "docs" / "explanation" / "finance.md").read_text(encoding="utf-8")
     assert all(f"\n| {cause} | " in page for cause in CAUSES)
 
@@ -124,10 +124,10 @@ def test_dollars_sum_to_the_cent_and_books_are_no_price(write: Write) -> None:
     difference = int((books.cost_cents() - base.cost_cents()).sum())
     assert found == dict.fromkeys(PLAN_CAUSES, 0) | {"policy": difference}
     assert difference < 0
-    dear = run(path, "clusters.h200.unit_price_usd=60000")
+    dear = run(path, "clusters.h200.accelerator_price_usd=60000")
     price = dollars(dear, base)
     assert price == dict.fromkeys(PLAN_CAUSES, 0) | {"price": int((dear.cost_cents() - base.cost_cents()).sum())}
-    both = dollars(run(path, "finance.depreciation_months=60", "clusters.h200.unit_price_usd=60000"), base)
+    both = dollars(run(path, "finance.depreciation_months=60", "clusters.h200.accelerator_price_usd=60000"), base)
     assert both is not None
     # The price is that under the baseline's books, whatever books the plan keeps.
     assert both["price"] == price["price"]

@@ -32,7 +32,7 @@ def done(
 ) -> Finished:
     """Store and finish a study, of made-up rows unless real ones are asked for: what is looked at is the store."""
     store = open_store(prepared, folder, resume=resume, restart=not resume)
-    goal = Goal(rows=rows, headline=prepared.headline.name, scramblings=prepared.study.scramblings)
+    goal = Goal(rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings)
     try:
         with pytest.MonkeyPatch.context() as patched:
             if made:
@@ -82,7 +82,7 @@ def test_a_file_laid_into_the_folder_while_it_works_is_not_swept_away(study: Pat
     prepared = prepare(study)
     store = open_store(prepared, tmp_path / "o")
     (tmp_path / "o" / "notes.txt").write_text("mine")
-    goal = Goal(rows=ROWS, headline=prepared.headline.name)
+    goal = Goal(rows=ROWS, objective=prepared.objective.name)
     with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
         run_rows(store, goal, Workforce())
     with pytest.raises(Exception, match=r"holds 'notes\.txt', which planner did not write"):

@@ -68,7 +68,7 @@ def test_plans_that_keep_other_books_are_warned_about(pair: list[Scenario], writ
 def test_a_longer_book_life_saves_nothing(write: Write) -> None:
     path = write()
     comparison = compare(
-        [load_scenario(path), load_scenario(path, ["name=long", "finance.depreciation_months=60"])], draws=1
+        [load_scenario(path), load_scenario(path, ["name=long", "finance.depreciation_months=60"])], replications=1
     )
     short, long = comparison.figures
     for name in ("npv_usd", "tco_usd", "levelised_cost_per_million_tokens_usd"):
@@ -94,11 +94,16 @@ def test_a_saving_has_a_rate_and_a_payback(write: Write) -> None:
     path = write()
     spend = [
         "name=dear",
-        "clusters.h200.unit_price_usd=60000",
+        "clusters.h200.accelerator_price_usd=60000",
         "site.electricity_usd_per_kwh=0.05",
         "horizon_months=24",
     ]
-    save = ["name=cheap", "clusters.h200.unit_price_usd=35000", "site.electricity_usd_per_kwh=9", "horizon_months=24"]
+    save = [
+        "name=cheap",
+        "clusters.h200.accelerator_price_usd=35000",
+        "site.electricity_usd_per_kwh=9",
+        "horizon_months=24",
+    ]
     comparison = compare([load_scenario(path, save), load_scenario(path, spend)])
     figures = comparison.figures[1]
     flows = [half_months(result) for result in comparison.results]

@@ -76,47 +76,47 @@ def normal_case(rows: int, offset: float, slope: float, noise: float) -> tuple[n
 @pytest.mark.parametrize(("offset", "slope", "noise"), [(0.5, 1.0, 0.5), (0.5, 1.0, 4.0), (-0.3, 2.0, 1.0)])
 def test_knowing_a_normal_figure_is_worth_what_the_textbook_says(offset: float, slope: float, noise: float) -> None:
     """Unit normal loss: σ·(φ(m) − m·Φ(−m)) with m = |offset|/σ, σ the slope: Raiffa and Schlaifer 1961."""
-    theta, headline = normal_case(40_000, offset, slope, noise)
+    theta, objective = normal_case(40_000, offset, slope, noise)
     m = abs(offset) / slope
     density, tail = math.exp(-m * m / 2) / math.sqrt(2 * math.pi), 0.5 * math.erfc(m / math.sqrt(2))
     expected = slope * (density - m * tail)
-    found = worth_of_knowing(theta, headline, 8, lower_is_better=True)
+    found = worth_of_knowing(theta, objective, 8, lower_is_better=True)
     assert found.value == pytest.approx(expected, abs=4 * math.hypot(slope, noise) / math.sqrt(40_000))
-    assert worth_of_knowing(theta, -headline, 8, lower_is_better=False).value == found.value
+    assert worth_of_knowing(theta, -objective, 8, lower_is_better=False).value == found.value
 
 
 def test_knowing_what_changes_no_choice_is_worth_nothing() -> None:
-    theta, headline = normal_case(4000, 8.0, 1.0, 1.0)
-    assert worth_of_knowing(theta, headline, 8, lower_is_better=True).value == 0.0  # it never catches up
+    theta, objective = normal_case(4000, 8.0, 1.0, 1.0)
+    assert worth_of_knowing(theta, objective, 8, lower_is_better=True).value == 0.0  # it never catches up
     idle = np.random.default_rng(5).standard_normal(4000)
-    theta, headline = normal_case(4000, 0.3, 1.0, 1.0)
-    assert worth_of_knowing(idle, headline, 8, lower_is_better=True).value < 0.01  # noise is not knowledge
-    assert worth_of_knowing(np.ones(4000), headline, 8, lower_is_better=True).value == 0.0
-    headline[::7, 1] = np.nan
-    assert worth_of_knowing(theta, headline, 8, lower_is_better=True).completed == 4000 - 572
+    theta, objective = normal_case(4000, 0.3, 1.0, 1.0)
+    assert worth_of_knowing(idle, objective, 8, lower_is_better=True).value < 0.01  # noise is not knowledge
+    assert worth_of_knowing(np.ones(4000), objective, 8, lower_is_better=True).value == 0.0
+    objective[::7, 1] = np.nan
+    assert worth_of_knowing(theta, objective, 8, lower_is_better=True).completed == 4000 - 572
 
 
-def test_only_what_keeps_its_promise_can_be_best() -> None:
-    """Scenario a is cheapest but keeps its promise in 8 of 10 replications; between b and c the headline decides."""
+def test_only_what_meets_its_slo_target_can_be_best() -> None:
+    """Scenario a is cheapest but meets its SLO target in 8 of 10 replications; between b and c the headline decides."""
     rows = np.tile([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0], [1.0, 2.0, 2.5], [1.0, 2.0, 2.0]], (20, 1))
     short = np.zeros((80, 3))
     short[:16, 0] = np.linspace(0.01, 0.16, 16)
     short[:8, 1] = 0.3
     months = np.where(short > 0, 5.0, 36.0)
     asked = [(name, 0.9) for name in NAMES]
-    a, b, c = standings(rows.T, short.T, months.T, asked, 4, lower_is_better=True)
-    assert [each.keeps_promise for each in (a, b, c)] == [False, True, True]
-    assert [each.kept_fraction.value for each in (a, b, c)] == pytest.approx([0.8, 0.9, 1.0])
+    a, b, c = standings([rows.T, short.T, months.T], asked, 4, lower_is_better=True)
+    assert [each.meets_slo for each in (a, b, c)] == [False, True, True]
+    assert [each.slo_met_fraction.value for each in (a, b, c)] == pytest.approx([0.8, 0.9, 1.0])
     assert a.shortfall_fraction == pytest.approx(0.08)  # the 72nd smallest of 80
-    assert (a.kept_months, b.kept_months) == (5.0, 36.0)
+    assert (a.met_months, b.met_months) == (5.0, 36.0)
     assert np.isnan(a.best_fraction.value)
     assert [b.best_fraction.value, c.best_fraction.value] == pytest.approx([0.625, 0.375])
     pairs = {(each.scenario, each.against) for each in decisions(rows.T, NAMES, 4, (1, 2), lower_is_better=True)}
     assert len(pairs) == 6  # against all others only where more than two keep it
     others_short = np.tile([[0.1], [0.0], [0.1]], 80)
-    alone = standings(rows.T, others_short, months.T, asked, 4, lower_is_better=True)
+    alone = standings([rows.T, others_short, months.T], asked, 4, lower_is_better=True)
     assert alone[1].best_fraction.value == 1.0
-    none = standings(rows.T, np.full((3, 80), 0.1), months.T, asked, 4, lower_is_better=True)
+    none = standings([rows.T, np.full((3, 80), 0.1), months.T], asked, 4, lower_is_better=True)
     assert all(np.isnan(each.best_fraction.value) for each in none)
 
 
@@ -124,9 +124,9 @@ def test_replications_that_failed_judge_nothing() -> None:
     rows = np.array([[1.0, 2.0]] * 16)
     rows[3, 0] = np.nan
     short = np.where(np.isnan(rows), np.nan, 0.0)
-    found = standings(rows.T, short.T, short.T + 36.0, [("a", 1.0), ("b", 1.0)], 4, lower_is_better=True)
-    assert found[0].keeps_promise
-    assert found[0].kept_fraction.completed == 15
+    found = standings([rows.T, short.T, short.T + 36.0], [("a", 1.0), ("b", 1.0)], 4, lower_is_better=True)
+    assert found[0].meets_slo
+    assert found[0].slo_met_fraction.completed == 15
     assert found[0].best_fraction.completed == 15
 
 
@@ -152,27 +152,27 @@ COLUMNS: dict[str, np.ndarray] = {}
 
 def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
     """What is known of a pair is its own factor times those of its model and its part."""
-    theta, headline = normal_case(8000, 0.5, 1.0, 0.5)
+    theta, objective = normal_case(8000, 0.5, 1.0, 0.5)
     keys = {"own": ("MI325X", "vllm", "m"), "model": ("", "vllm", "m"), "idle": ("H200", "vllm", "m")}
     shares = np.random.default_rng(3).uniform(0.2, 0.8, 8000)
     COLUMNS.update(own=np.exp(shares * theta), model=np.exp((1 - shares) * theta), idle=np.exp(0 * theta))
-    failing = np.full((8000, 1), headline.min() - 1.0)  # cheapest of all: it fails its users
-    COLUMNS.update(cost_per_million_tokens_usd=np.hstack([failing, headline]), served_tokens=np.full((8000, 3), 3e6))
-    COLUMNS.update(promise_shortfall_fraction=np.tile([0.1, 0.0, 0.0], (8000, 1)))
-    COLUMNS.update(promise_kept_months=np.full((8000, 3), 36.0))
+    failing = np.full((8000, 1), objective.min() - 1.0)  # cheapest of all: it fails its users
+    COLUMNS.update(cost_per_million_tokens_usd=np.hstack([failing, objective]), served_tokens=np.full((8000, 3), 3e6))
+    COLUMNS.update(slo_shortfall_fraction=np.tile([0.1, 0.0, 0.0], (8000, 1)))
+    COLUMNS.update(slo_met_months=np.full((8000, 3), 36.0))
     inputs = [SimpleNamespace(name=name, throughput_of=key) for name, key in keys.items()]
     name = "cost_per_million_tokens_usd"
     output = SimpleNamespace(name=name, unit=unit_of(name), lower_is_better=True)
     prepared = SimpleNamespace(
         names=("fails", "a", "b"),
-        promised=[(name, 0.9) for name in ("fails", "a", "b")],
-        headline=output,
+        targeted=[(name, 0.9) for name in ("fails", "a", "b")],
+        objective=output,
         inputs=SimpleNamespace(entries=inputs),
         study=SimpleNamespace(scramblings=8),
     )
     first, second = Stub(prepared=prepared, store=None, rows=8000).information()  # type: ignore[arg-type]
     assert (first.input, first.measure, first.scenario) == ("throughput.MI325X.vllm.m", "worth_usd", "a")
-    expected = worth_of_knowing(theta, headline, 8, lower_is_better=True).value * 3.0
+    expected = worth_of_knowing(theta, objective, 8, lower_is_better=True).value * 3.0
     assert first.value == pytest.approx(expected)
     assert first.value > 0.3
     assert second.input == "throughput.H200.vllm.m"

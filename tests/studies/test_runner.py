@@ -21,7 +21,7 @@ from planner.studies.analysis import Finished
 from planner.studies.decision import IntervalEstimate, mean_estimate
 from planner.studies.inputs import UncertainInputs
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator, headline_names, headlines
+from planner.studies.replicate import Replicator, headlines, objective_names
 from planner.studies.runner import Goal, Progress, Until, Workforce, batch_size, run_rows
 from planner.studies.store import Store, identity
 from tests.conftest import TINY
@@ -40,7 +40,7 @@ def store_of(prepared: Prepared, folder: Path, **options: bool) -> Store:
 
 def finish(prepared: Prepared, folder: Path, rows: int = ROWS, force: Workforce | None = None, **more: Any) -> Finished:
     store = store_of(prepared, folder, **{k: v for k, v in more.items() if k in ("resume", "restart")})
-    goal = Goal(rows=rows, headline=prepared.headline.name, scramblings=4, until=more.get("until"))
+    goal = Goal(rows=rows, objective=prepared.objective.name, scramblings=4, until=more.get("until"))
     try:
         count = run_rows(store, goal, force or Workforce(), more.get("watch"))
         finished = Finished(prepared=prepared, store=store, rows=count)
@@ -192,7 +192,7 @@ def test_a_study_stops_when_its_interval_is_narrow_enough(study_file: Write, tmp
     assert wide.rows == 128  # the fewest: 32 rows of each of 4 randomisations
     again = finish(prepared, tmp_path / "b" / "s", rows=160, until=Until(0.2), force=Workforce(workers=2))
     assert bytes_of(tmp_path / "b" / "s") == bytes_of(tmp_path / "a" / "s")
-    reached = mean_estimate(again.output(prepared.headline.name)[:, 0], 4).relative
+    reached = mean_estimate(again.output(prepared.objective.name)[:, 0], 4).relative
     assert reached <= 0.2
 
 
@@ -218,24 +218,24 @@ def test_what_cannot_end_a_study_is_refused(text: str) -> None:
 
 
 def test_a_study_looks_at_the_figure_it_is_told() -> None:
-    """Of 4 scramblings and three plans, of which the cheapest breaks its promise: against numpy, by hand."""
+    """Of 4 scramblings and three plans, of which the cheapest misses its SLO target: against numpy, by hand."""
     random = np.random.default_rng(3)
-    headline = random.normal([[9.0, 10.0, 10.5]], 1.0, (400, 3))
+    objective = random.normal([[9.0, 10.0, 10.5]], 1.0, (400, 3))
     short = np.where([[True, False, False]], 0.2, np.zeros((400, 3)))
-    rows = np.stack([headline, short, np.full((400, 3), 12.0)], axis=1)
+    rows = np.stack([objective, short, np.full((400, 3), 12.0)], axis=1)
     plans = (("cheap", 0.9), ("sound", 0.9), ("dear", 0.9))
 
     def found(until: Until) -> IntervalEstimate:
-        goal = Goal(rows=400, headline="cost_usd", scramblings=4, until=until, promised=plans)
+        goal = Goal(rows=400, objective="cost_usd", scramblings=4, until=until, targeted=plans)
         return goal.estimate(list(rows[:, : len(goal.columns)].transpose(1, 2, 0)))
 
-    assert found(Until(0.1)).value == pytest.approx(headline[:, 0].mean())
+    assert found(Until(0.1)).value == pytest.approx(objective[:, 0].mean())
     ninth = found(Until(0.1, "p90"))
-    each = [np.percentile(headline[which::4, 0], 90, method="median_unbiased") for which in range(4)]
-    assert ninth.value == pytest.approx(np.percentile(headline[:, 0], 90, method="median_unbiased"))
+    each = [np.percentile(objective[which::4, 0], 90, method="median_unbiased") for which in range(4)]
+    assert ninth.value == pytest.approx(np.percentile(objective[:, 0], 90, method="median_unbiased"))
     assert ninth.half_width == pytest.approx(3.182446 * np.std(each, ddof=1) / 2, rel=1e-6)  # Student's t, 3 degrees
     best = found(Until(0.1, "best"))
-    assert best.value == pytest.approx((headline[:, 1] < headline[:, 2]).mean())
+    assert best.value == pytest.approx((objective[:, 1] < objective[:, 2]).mean())
     assert Until(0.1, "best").width(best) == best.half_width
     assert Until(0.1, "p90").width(ninth) == ninth.half_width / ninth.value
 
@@ -251,13 +251,13 @@ def test_replication_17_is_the_same_run_alone(prepared: Prepared, uninterrupted:
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     values, chance = replicator.values(17, 18)
     alone = headlines(replicator.simulate(1, values[0], int(chance[0])))
-    stored = [uninterrupted.output(name)[17, 1] for name in headline_names()]
+    stored = [uninterrupted.output(name)[17, 1] for name in objective_names()]
     assert np.array_equal(alone, stored, equal_nan=True)
 
 
 def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: Write) -> None:
     line = "uncertain:\n  workloads.chat.slo.ttft_s: {kind: uniform, low: 0.5, high: 4}\n"
-    line += "  workloads.chat.tokens.input.mean: {kind: uniform, low: 300, high: 450}\n"
+    line += "  workloads.chat.lengths.input.mean: {kind: uniform, low: 300, high: 450}\n"
     prepared = prepare(study_file(SMALL.replace("uncertain:\n", line)))
     setup = prepared.setup(prepared.montecarlo())
     busy, fresh = Replicator(setup), Replicator(setup)
@@ -269,19 +269,19 @@ def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
     result = simulate(prepared.scenarios[0].scenario, seed=1)
     told = summary(result)
     fleet = {**told["clusters"]["fleet"], **told["measures"]}
-    found = dict(zip(headline_names(), headlines(result).tolist(), strict=True))
+    found = dict(zip(objective_names(), headlines(result).tolist(), strict=True))
     for name, value in found.items():
         if name in fleet and fleet[name] is None:
             assert np.isnan(value), name  # nothing is sold
         elif name in fleet:
             assert value == pytest.approx(fleet[name], rel=1e-6, abs=2e-6), name
-    promised = {
-        "worst_in_time_fraction",
-        "promise_shortfall_fraction",
-        "promise_kept_months",
+    targeted = {
+        "slo_attainment_lowest_fraction",
+        "slo_shortfall_fraction",
+        "slo_met_months",
     }
-    assert set(found) - promised <= set(fleet)
-    assert found["promise_shortfall_fraction"] == pytest.approx(told["promise"]["shortfall_fraction"], abs=2e-6)
+    assert set(found) - targeted <= set(fleet)
+    assert found["slo_shortfall_fraction"] == pytest.approx(told["slo_target"]["shortfall_fraction"], abs=2e-6)
 
 
 def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_spread_out_points_have_less_error_than_plain_ones(study_file: Write) ->
         text = "\n".join(line for line in text.splitlines() if "nvidia:" not in line)
         prepared = prepare(study_file(text), ["horizon_months=2"])
         rows = Replicator(prepared.setup(prepared.montecarlo())).run(0, 12 * 16)
-        cost = rows.headlines[:, 0, headline_names().index("cost_per_million_tokens_usd")]
+        cost = rows.headlines[:, 0, objective_names().index("cost_per_million_tokens_usd")]
         spread[kind] = np.array([cost[which::12].mean() for which in range(12)]).std()
     assert spread["lhs"] < 0.6 * spread["plain"]
     assert spread["sobol"] < 0.6 * spread["plain"]
@@ -317,7 +317,7 @@ def test_a_scheduler_that_does_not_answer_is_one_message(
 
 def test_designs_without_correlations_leave_them_out(study_file: Write) -> None:
     text = SMALL + (
-        "correlations:\n  - {between: [clusters.h200.unit_price_usd, site.electricity_usd_per_kwh], rank: 0.9}\n"
+        "correlations:\n  - {between: [clusters.h200.accelerator_price_usd, site.electricity_usd_per_kwh], rank: 0.9}\n"
     )
     prepared = prepare(study_file(text))
     with pytest.raises(ScenarioError, match="independent inputs"):

@@ -8,7 +8,7 @@ from scipy.stats import f
 
 from planner.scenario.study import Sampling
 from planner.studies.designs import MonteCarlo, PointSet
-from planner.studies.replicate import Replicator, headline_names
+from planner.studies.replicate import Replicator, objective_names
 from tests.benchmarks.study import reference_study
 
 SAMPLES, POINTS = 12, 16
@@ -23,7 +23,7 @@ def variance_of_means(sampling: Sampling) -> dict[str, float]:
     rows = Replicator(prepared.setup(MonteCarlo(points=points))).run(0, SAMPLES * POINTS)
     assert rows.errors == ()
     means = rows.headlines[:, 0].reshape(POINTS, SAMPLES, -1).mean(axis=0)  # replication i is of sample i % SAMPLES
-    return dict(zip(headline_names(), means.var(axis=0, ddof=1).tolist(), strict=True))
+    return dict(zip(objective_names(), means.var(axis=0, ddof=1).tolist(), strict=True))
 
 
 @pytest.mark.prove

@@ -10,9 +10,8 @@ from planner.answers.run import summary
 from planner.run.measure_names import FLEET
 from planner.run.simulate import simulate
 from planner.scenario.study import load_study
-from planner.studies.analysis import run_study
 from planner.studies.prepare import prepare
-from tests.studies.conftest import SMALL
+from tests.studies.conftest import SMALL, run_study
 
 Write = Callable[..., Path]
 
@@ -42,7 +41,7 @@ def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replica
     study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     third = SMALL.replace("uncertain:", "  amd: {extends: tiny.yaml, set: {clusters: {h200: null}}}\nuncertain:")
-    study = study_file(third.replace("  clusters.h200.unit_price_usd: {prior: gpu_module_price_h200}\n", ""))
+    study = study_file(third.replace("  clusters.h200.accelerator_price_usd: {prior: gpu_module_price_h200}\n", ""))
     together = list(run_study(study, 12, tmp_path / "out").bands())
     monkeypatch.setattr("planner.studies.store._ROW_GROUP", 8)
     assert list(run_study(study, 12, tmp_path / "again").bands()) == together
@@ -68,7 +67,7 @@ def test_the_shipped_study_is_sound(shipped: Path) -> None:
     reached = {
         found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.entries if found.targets
     }
-    assert reached["clusters.h200-*.unit_price_usd"] == [0, 0, 0, 2, 0]
+    assert reached["clusters.h200-*.accelerator_price_usd"] == [0, 0, 0, 2, 0]
     assert reached["clusters.mi325x*.resale_multiplier"] == [1, 1, 0, 0, 2]
     assert reached["finance.resale_multiplier"] == [1, 1, 1, 1, 1]
     assert reached["workloads.*.requests_per_s"] == [4, 4, 4, 4, 4]

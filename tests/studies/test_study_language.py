@@ -32,7 +32,7 @@ def test_a_sound_study_is_taken(study_file: Write) -> None:
     assert prepared.names == ("both", "nvidia")
     assert prepared.inputs.names[:3] == (
         "workloads.*.requests_per_s",
-        "clusters.h200.unit_price_usd",
+        "clusters.h200.accelerator_price_usd",
         "site.electricity_usd_per_kwh",
     )
     assert prepared.inputs.names[3:] == (
@@ -52,7 +52,10 @@ def test_a_sound_study_is_taken(study_file: Write) -> None:
             "clusters.h200.discount_fraction: {kind: uniform, low: 0.5, high: 1.5}",
             ("clusters.h200.discount_fraction does not allow", "less than 1"),
         ),
-        ("clusters.h200.unit_price: {kind: uniform, low: 1, high: 2}", ("no scenario", "did you mean unit_price_usd?")),
+        (
+            "clusters.h200.accelerator_price: {kind: uniform, low: 1, high: 2}",
+            ("no scenario", "did you mean accelerator_price_usd?"),
+        ),
         ("cluster.h200.nodes: {kind: uniform, low: 1, high: 2}", ("no scenario", "did you mean clusters?")),
         ("site: {kind: uniform, low: 1, high: 2}", ("is a section",)),
         ("start: {kind: discrete, values: [2026-01-01, 2026-02-01]}", ("a study cannot vary start",)),
@@ -65,10 +68,10 @@ def test_a_sound_study_is_taken(study_file: Write) -> None:
         ("site.pue_ratio: {kind: uniform, low: 1.1, hihg: 1.2}", ("unknown key", "did you mean high?")),
         ("site.tariff: {kind: discrete, values: [us-ohio, us-oihio]}", ("reaches us-oihio", "unknown tariff")),
         ("clusters.h200.online: {kind: discrete, values: [2026-01-01, 2029-01-01]}", ("reaches 2029-01-01", "after")),
-        ("site.power_cap_kw: {kind: uniform, low: 1, high: 2, times_stated: true}", ("states no number",)),
+        ("site.facility_power_cap_kw: {kind: uniform, low: 1, high: 2, times_stated: true}", ("states no number",)),
         ("site.pue_ratio: {kind: empirical, file: nowhere.csv, column: pue}", ("no such file",)),
         ("site.pue_ratio: {kind: discrete, values: [1.1, 1.2], weights: [1]}", ("needs 2 weights",)),
-        ("workloads.chat.tokens.input.mean: {kind: uniform, low: 1.0e+6, high: 2.0e+6}", ()),
+        ("workloads.chat.lengths.input.mean: {kind: uniform, low: 1.0e+6, high: 2.0e+6}", ()),
     ],
 )
 def test_a_bad_input_is_named_with_its_place(study_file: Write, line: str, parts: tuple[str, ...]) -> None:
@@ -96,7 +99,7 @@ def correlated(*entries: str) -> str:
 
 DEMAND, PRICE, POWER = (
     "workloads.*.requests_per_s",
-    "clusters.h200.unit_price_usd",
+    "clusters.h200.accelerator_price_usd",
     "site.electricity_usd_per_kwh",
 )
 
@@ -136,7 +139,7 @@ def test_bad_correlations(study_file: Write, entries: tuple[str, ...], part: str
 
 
 def test_other_mistakes_of_a_study(study_file: Write) -> None:
-    assert "unknown output 'cost'" in refusal(study_file(SMALL + "headline: cost\n"))
+    assert "unknown output 'cost'" in refusal(study_file(SMALL + "objective: cost\n"))
     assert "no such file" in refusal(study_file(SMALL.replace("both: {extends: tiny", "both: {extends: tni")))
     message = refusal(
         study_file(SMALL.replace("{clusters: {mi325x: null", "{horizon_months: 2, clusters: {mi325x: null"))
@@ -165,20 +168,10 @@ def test_one_draw_sets_every_field_its_path_reaches(study_file: Write) -> None:
     for which, base in enumerate(prepared.scenarios):
         scenario, factors = changed(base, which, prepared.inputs, values)
         assert scenario.workloads["chat"].requests_per_s == 10.0
-        assert scenario.clusters["h200"].unit_price_usd == 30000.0
+        assert scenario.clusters["h200"].accelerator_price_usd == 30000.0
         assert scenario.site.electricity_usd_per_kwh == 0.1
         assert factors == {("H200", "vllm", "llama-3.1-8b"): 1.1, ("MI325X", "vllm", "llama-3.1-8b"): 0.9}
     assert prepared.scenarios[0].scenario.workloads["chat"].requests_per_s == 5.0  # what was stated stays
-
-
-@pytest.mark.parametrize("written", ["software.engineers_per_800_amd", "software.engineers_per_800.amd"])
-def test_a_vendors_figure_is_reached_by_its_older_name_too(study_file: Write, written: str) -> None:
-    prepared = prepare(study_file(with_input(f"{written}: {{kind: uniform, low: 4, high: 6}}")))
-    place = prepared.inputs.names.index(written)
-    assert set(prepared.inputs.entries[place].targets) == {(("software", "engineers_per_800", "amd"),)}
-    values = np.ones(len(prepared.inputs))
-    values[place] = 5.0
-    assert changed(prepared.scenarios[0], 0, prepared.inputs, values)[0].software.engineers_per_800 == {"amd": 5.0}
 
 
 def test_whole_numbers_stay_whole_and_lists_are_reached(study_file: Write) -> None:

@@ -24,20 +24,21 @@ from planner.errors import ScenarioError
 from planner.files import MANIFEST, OWNER, WORK, FolderLock
 from planner.studies import replicate, work
 from planner.studies import store as stores
-from planner.studies.analysis import open_store, run_study, separation
+from planner.studies.analysis import open_store, separation
 from planner.studies.decision import mean_estimate
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
-from planner.studies.runner import Workforce
 from planner.studies.store import SINGLE, Store
 from tests.conftest import TINY
-from tests.studies.conftest import SMALL
+from tests.studies.conftest import SMALL, run_study
 from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
 
 Write = Callable[..., Path]
 GROWING = TINY.replace("requests_per_s: 5\n", "requests_per_s: 5\n    growth: {kind: csv, file: growth.csv}\n")
-OVERLAY = "accelerators: {{H200: {{unit_price_usd: {{value: {price}, source: a quote, date: 2026-01-01, grade: C}}}}}}"
+OVERLAY = (
+    "accelerators: {{H200: {{accelerator_price_usd: {{value: {price}, source: a quote, date: 2026-01-01, grade: C}}}}}}"
+)
 
 
 @pytest.fixture
@@ -181,12 +182,12 @@ def test_dropped_replications_are_counted_and_what_they_share_is_said(
     dear = int((finished.input("site.electricity_usd_per_kwh") > 0.11).sum())
     assert 2 <= dear <= 20
     rows = [line.split(",") for line in (tmp_path / "s" / "percentiles.csv").read_text().splitlines()]
-    assert rows[0][-1] == "completed"
+    assert rows[0][-1] == "replications"
     completed = {row[0]: int(row[-1]) for row in rows[1:] if row[1:3] == ["cost_usd", "mean"]}
     assert completed == {"both": 40, "nvidia": 40 - dear}
     for name in ("monthly_bands", "decision", "sensitivity", "distribution", "convergence"):
         table = (tmp_path / "s" / f"{name}.csv").read_text().splitlines()
-        assert table[0].endswith(",completed")
+        assert table[0].endswith((",replications", ",all_replications"))
         assert [row for row in table if row.startswith("nvidia,")][-1].endswith(f",{40 - dear}")
     said = " ".join(finished.dropped())
     assert f"{dear} of 40 replications of nvidia could not be run ({dear / 40:.1%})" in said
@@ -326,7 +327,7 @@ def test_rows_that_are_no_whole_batch_are_set_aside(study: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
-def test_a_study_of_the_earlier_format_is_recognised(study: Path, tmp_path: Path, is_finished: bool) -> None:
+def test_a_study_of_the_earlier_format_is_left_alone(study: Path, tmp_path: Path, is_finished: bool) -> None:
     folder = tmp_path / "o"
     (folder / WORK).mkdir(parents=True)
     (folder / WORK / "00000000-00000008.parquet").write_bytes(b"PAR1")
@@ -335,16 +336,16 @@ def test_a_study_of_the_earlier_format_is_recognised(study: Path, tmp_path: Path
         manifest = {"product": "datacenter-planner", "kind": "study", "identity": {}, "files": {OWNER: "0"}}
         (folder / MANIFEST).write_text(json.dumps(manifest))
     for resume in (True, False):
-        with pytest.raises(ScenarioError, match="format of another version of planner, which this one cannot continue"):
+        with pytest.raises(ScenarioError, match="will not be overwritten"):
             open_store(prepare(study), folder, resume=resume, restart=not resume)
 
 
 def test_a_study_from_python_is_finished_and_goes_on(study: Path, tmp_path: Path) -> None:
     study.write_text("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line))
-    first = run_study(study, 4, tmp_path / "o", force=Workforce())
+    first = run_study(study, 4, tmp_path / "o")
     cost = first.output("cost_usd")
     assert json.loads((tmp_path / "o" / MANIFEST).read_text())["replications"] == 4
-    longer = run_study(study, 8, tmp_path / "o", force=Workforce())
+    longer = run_study(study, 8, tmp_path / "o")
     assert np.array_equal(longer.output("cost_usd")[:4], cost)
 
 
@@ -371,7 +372,7 @@ def test_a_shard_waits_for_company_but_not_for_long(
 def test_an_interval_from_running_sums_is_that_of_all_rows(study: Path, tmp_path: Path) -> None:
     prepared = prepare(study)
     seen: list[Any] = []
-    column = done(prepared, tmp_path / "o", 64, watch=seen.append).output(prepared.headline.name)[:, 0]
+    column = done(prepared, tmp_path / "o", 64, watch=seen.append).output(prepared.objective.name)[:, 0]
     wanted = mean_estimate(column, 4)
     assert seen[-1].interval.value == pytest.approx(wanted.value, rel=1e-12)
     assert seen[-1].interval.half_width == pytest.approx(wanted.half_width, rel=1e-9)

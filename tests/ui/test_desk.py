@@ -29,17 +29,17 @@ EVERY = """\
 extends: tiny.yaml
 name: every
 workloads:
-  grown: {model: llama-3.1-8b, requests_per_s: 1, tokens: {input: {mean: 100}, output: {mean: 20}},
+  grown: {model: llama-3.1-8b, requests_per_s: 1, lengths: {input: {mean: 100}, output: {mean: 20}},
     growth: {kind: compound, per_year: 0.3}}
-  curved: {model: llama-3.1-8b, requests_per_s: 1, tokens: {input: {mean: 100}, output: {mean: 20}},
+  curved: {model: llama-3.1-8b, requests_per_s: 1, lengths: {input: {mean: 100}, output: {mean: 20}},
     growth: {kind: s-curve, ceiling_multiplier: 3, midpoint_years: 1}}
 clusters:
   ordered: {accelerator: H200, nodes: 1, order: {placed: 2025-10-01}}
   rented: {accelerator: H200, nodes: 1, contract: {kind: operating-lease, usd_per_accelerator_h: 3}}
   owned: {accelerator: H200, nodes: 1, owned: {bought: 2025-01-01}}
-  quoted: {accelerator: H200, nodes: 1, quotes: [{name: offer, unit_price_usd: 25000}]}
+  quoted: {accelerator: H200, nodes: 1, quotes: [{name: offer, accelerator_price_usd: 25000}]}
 """
-OTHER = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "each": "horizon"}
+OTHER = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "per": "horizon"}
 """Words that take the place of those stated."""
 
 
@@ -63,7 +63,7 @@ def turned(knob: Knob) -> str:
         text = (first + datetime.timedelta(days=20)).isoformat()
     elif knob.choices:
         text = OTHER.get(field, "fleet")
-    elif field == "in_time":
+    elif field == "attainment":
         text = "0.95"
     else:
         number = float(knob.value or knob.default or 500)
@@ -93,10 +93,10 @@ def test_a_knob_that_would_do_nothing_is_not_there(every: Desk) -> None:
     for absent in (
         "clusters.ordered.online",
         "clusters.owned.online",
-        "clusters.owned.unit_price_usd",
-        "clusters.quoted.unit_price_usd",
+        "clusters.owned.accelerator_price_usd",
+        "clusters.quoted.accelerator_price_usd",
         "clusters.quoted.discount_fraction",
-        "clusters.rented.unit_price_usd",
+        "clusters.rented.accelerator_price_usd",
         "workloads.grown.growth",
         "workloads.chat.growth.per_year",
     ):
@@ -138,7 +138,7 @@ def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to
         "clusters.mi325x.online=2026-03-01",
         "workloads.chat.growth={kind: compound, per_year: 0.4}",
         "workloads.chat.growth.per_year=0.5",
-        "site.power_cap_kw=40",
+        "site.facility_power_cap_kw=40",
         "clusters.b200={accelerator: B200, nodes: 8}",
         "clusters.b200.nodes=1",
     ]
@@ -155,7 +155,7 @@ def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to
             "b200": {"accelerator": "B200", "nodes": 1},
         },
         "workloads": {"chat": {"growth": {"kind": "compound", "per_year": 0.5}}},
-        "site": {"power_cap_kw": 40},
+        "site": {"facility_power_cap_kw": 40},
     }
     saved = summary(simulate(load_scenario(path)))
     live = desk.contents(desk.plan(tuple(turns)), intervals=False, first=True).summary
@@ -163,11 +163,11 @@ def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to
 
 
 def test_a_value_taken_away_is_saved_as_null(tmp_path: Path) -> None:
-    (tmp_path / "capped.yaml").write_text(TINY + "site: {power_cap_kw: 30}\n")
+    (tmp_path / "capped.yaml").write_text(TINY + "site: {facility_power_cap_kw: 30}\n")
     desk = Desk(load_scenario(tmp_path / "capped.yaml"), tmp_path)
-    path = desk.save(("site.power_cap_kw=null",), "uncapped")
-    assert yaml.safe_load(path.read_text())["site"] == {"power_cap_kw": None}
-    assert load_scenario(path).site.power_cap_kw is None
+    path = desk.save(("site.facility_power_cap_kw=null",), "uncapped")
+    assert yaml.safe_load(path.read_text())["site"] == {"facility_power_cap_kw": None}
+    assert load_scenario(path).site.facility_power_cap_kw is None
 
 
 def test_overrides_of_the_command_line_are_saved_with_the_turns(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_scenario_that_changed_meanwhile_is_not_extended(tmp_path: Path) -> No
     file.write_text(TINY)
     desk = Desk(load_scenario(file), tmp_path)
     file.write_text(TINY.replace("nodes: 4", "nodes: 5"))
-    with pytest.raises(Exception, match="has changed since planner serve read it"):
+    with pytest.raises(Exception, match="has changed since planner ui read it"):
         desk.save(("clusters.mi325x.nodes=2",), "late")
     assert not (tmp_path / "late.yaml").exists()
 
@@ -209,12 +209,12 @@ def test_the_run_folder_is_the_one_that_planner_run_writes_and_its_files_alone_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     turns = ["clusters.h200.nodes=2"]
-    monkeypatch.setattr("planner.ui.desk.run", functools.partial(run, draws=2))  # for the suite's sake
+    monkeypatch.setattr("planner.ui.desk.run", functools.partial(run, replications=2))  # for the suite's sake
     answered = post("write", set=turns, name="as-run")
     assert answered.status_code == 200, answered.text
     folder = desk.outputs / "as-run"
     assert answered.json() == {"said": f"written to {folder}", "href": "folder/as-run/report.html"}
-    plain = run(scenario_file, tmp_path / "plain", overrides=turns, draws=2).folder
+    plain = run(scenario_file, tmp_path / "plain", overrides=turns, replications=2).folder
     names = sorted(entry.name for entry in plain.iterdir())
     assert sorted(entry.name for entry in folder.iterdir()) == names
     for name in names:
@@ -234,7 +234,7 @@ def test_the_run_folder_is_the_one_that_planner_run_writes_and_its_files_alone_a
 
 def test_pinned_and_turned_stand_side_by_side_as_in_a_comparison(desk: Desk, post: Post) -> None:
     beside = desk.beside(desk.plan(()), desk.plan(("clusters.h200.nodes=9",)), intervals=False).table("comparison")
-    held = compare([desk.stated, load_scenario(desk.stated, ["name=nine", "clusters.h200.nodes=9"])], draws=1)
+    held = compare([desk.stated, load_scenario(desk.stated, ["name=nine", "clusters.h200.nodes=9"])], replications=1)
     assert beside is not None
     for name, figures in zip(("pinned", "this plan"), held.figures, strict=True):
         own = beside.where("scenario", name)
@@ -254,16 +254,16 @@ def test_intervals_come_from_nineteen_replications(desk: Desk, post: Post) -> No
     assert 'class="range"' not in text_of(post(set=turns))
     answered = post(set=turns, part="intervals")
     assert 'class="range"' in text_of(answered)
-    assert answered.json()["line"].endswith("promise kept (kept in 19 of 19 replications)")
+    assert answered.json()["line"].endswith("SLO met (met in 19 of 19 replications)")
     drawn = desk.plan(tuple(turns)).drawn
     assert drawn is not None
-    assert drawn.draws == 19
+    assert drawn.number == 19
 
 
 def test_the_answer_names_what_was_turned_from_what_to_what(desk: Desk, post: Post) -> None:
-    shown = post(set=["clusters.h200.nodes=5", "clusters.mi325x.unit_price_usd=20000"])
+    shown = post(set=["clusters.h200.nodes=5", "clusters.mi325x.accelerator_price_usd=20000"])
     assert "<code>clusters.h200.nodes</code> 4 → 5" in text_of(shown)
-    assert "<code>clusters.mi325x.unit_price_usd</code> 18000 → 20000" in text_of(shown)
+    assert "<code>clusters.mi325x.accelerator_price_usd</code> 18000 → 20000" in text_of(shown)
     assert "nothing is turned" in text_of(post(set=["clusters.h200.nodes=4"]))
     assert "per million tokens" in shown.json()["line"]
 
@@ -302,7 +302,7 @@ def test_of_one_knob_the_last_turn_counts_where_it_was_first() -> None:
 
 
 def test_command_line_knobs_stay_within_the_language(desk: Desk) -> None:
-    check_turns(desk.stated, ["clusters.h200.nodes=5", "site.tariff=us-new-york", "promise.in_time=0.995"])
+    check_turns(desk.stated, ["clusters.h200.nodes=5", "site.tariff=us-new-york", "slo_target.attainment=0.995"])
 
 
 def test_no_move_waits_for_why_requests_are_late(every: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

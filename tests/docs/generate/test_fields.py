@@ -180,7 +180,7 @@ def _written_paths(content: Any, path: str = "") -> Iterator[str]:
         yield path
         return
     for key, value in content.items():
-        shown = "<name>" if path in ("workloads", "clusters", "choose.clusters") else key
+        shown = "<name>" if path in ("workloads", "clusters", "sizing.clusters") else key
         yield from _written_paths(value, f"{path}.{shown}" if path else shown)
 
 

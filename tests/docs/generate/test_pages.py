@@ -139,7 +139,7 @@ def test_assumption_sets_list_each_changed_value_and_no_other() -> None:
             changed |= {(name, key) for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     listed = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", _section("catalog.md", "Assumption sets"), re.MULTILINE)
     assert set(listed) == changed
-    assert ("MI325X", "unit_price_usd") in changed
+    assert ("MI325X", "accelerator_price_usd") in changed
 
 
 def test_errors_page_has_every_exception_with_its_exit_code() -> None:

@@ -16,9 +16,9 @@ def test_a_run_says_where_its_headline_lies(planner: Planner, write: WriteScenar
     outcome = planner("run", write(), "--out", "out")
     assert "in nine of ten replications, inputs as stated: " in outcome.out
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["chance"]["draws"] == 19
-    assert summary["chance"]["coverage_fraction"] == 0.9
-    low, high = summary["chance"]["intervals"]["cost_per_million_tokens_usd"]
+    assert summary["replications"]["number"] == 19
+    assert summary["replications"]["coverage_fraction"] == 0.9
+    low, high = summary["replications"]["intervals"]["cost_per_million_tokens_usd"]
     assert low < high
     table = pd.read_csv(tmp_path / "out" / "measures.csv").set_index("measure")
     known = table.dropna(subset=["low"])
@@ -28,22 +28,22 @@ def test_a_run_says_where_its_headline_lies(planner: Planner, write: WriteScenar
 
 
 def test_more_draws_are_said_in_percent_and_remembered(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
-    assert "in 67% of replications" in planner("run", write(), "--out", "out", "--draws", "5").out
+    assert "in 67% of replications" in planner("run", write(), "--out", "out", "--replications", "5").out
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["draws"] == 5
-    assert manifest["command"][-2:] == ["--draws", "5"]
+    assert manifest["replications"] == 5
+    assert manifest["command"][-2:] == ["--replications", "5"]
 
 
 def test_one_draw_has_no_interval(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
     assert "replications, inputs" not in planner("run", write(), "--out", "out", "--replications", "1").out
     assert pd.read_csv(tmp_path / "out" / "measures.csv").low.isna().all()
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["chance"] is None
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["replications"] is None
 
 
 def test_no_draw_at_all_is_refused(planner: Planner, write: WriteScenario) -> None:
-    outcome = planner("run", write(), "--draws", "0")
+    outcome = planner("run", write(), "--replications", "0")
     assert outcome.code == 2
-    assert "--draws" in outcome.err
+    assert "--replications" in outcome.err
 
 
 def test_a_comparison_holds_draw_against_draw(planner: Planner, write: WriteScenario, tmp_path: Path) -> None:
