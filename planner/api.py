@@ -128,10 +128,10 @@ def run(
 
         remedy: Mapping[str, Any] | None = None
         if advise and not slo_summary(result, drawn_again())["met"]:
-            from planner.studies.remedy import find_remedy
+            from planner.studies.remedy import MOST_TIMES, find_remedy
 
-            answer = find_remedy(result, replications, progress)
-            remedy = {"cluster": None} if answer is None else answer._asdict()
+            cheapest = find_remedy(result, replications, progress)
+            remedy = {"cluster": None, "most_times": MOST_TIMES} if cheapest is None else cheapest._asdict()
 
         wanted = Wanted(form=_form(decimal_comma, byte_order_mark), hourly=hourly, parquet=parquet)
         chance = write_run(result, folder, drawn_again=drawn_again, wanted=wanted, remedy=remedy)

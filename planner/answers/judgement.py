@@ -330,7 +330,7 @@ def sizing(summary: Mapping[str, Any]) -> str:
         )
     remedy, best = summary.get("remedy"), "planner size finds the cheapest plan that meets it."
     if remedy is not None and remedy["cluster"] is None:
-        said = [f"No number of nodes of one cluster meets it: {best}"]
+        said = [f"No cluster meets it alone, enlarged up to {remedy['most_times']} times: {best}"]
     elif remedy is not None:
         said = [
             f"{counted(remedy['nodes'], 'more node')} of {remedy['cluster']} ({remedy['accelerator']}) would meet it, "

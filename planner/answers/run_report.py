@@ -251,8 +251,8 @@ def late_section(contents: Contents) -> Section | None:
         for reason in contents.summary.get("slo_misses", ())
     ]
     header = ("workload", "cause", "of its requests", "worst month", "then")
-    caption, complete = "Why requests were not in time, worst first", "of requests not in time"
-    blocks = [loss_grid(missed, list(REASONS.values()), "workload", complete)] if missed else []
+    caption, of_all = "Why requests were not in time, worst first", "of requests not in time"
+    blocks = [loss_grid(missed, list(REASONS.values()), "workload", of_all)] if missed else []
     blocks += [Grid(caption=caption, header=header, rows=rows, numeric=(2, 4))] if rows else []
     return section("losses", blocks)
 

@@ -371,7 +371,7 @@ def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
-    """Predict rows that state a concurrency by running their clients, and those with a SLO target by its arrivals."""
+    """Predict rows that state a concurrency by running their clients, and those with an SLO target by its arrivals."""
     result = {name: np.full(rows.deployment.size, np.nan) for name in PREDICTED}
     usable = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart
     priced = priced_rows(rows, calibration)

@@ -89,7 +89,7 @@ class OwnRows(Strict):
 
 
 class SloRow(Strict):
-    """A measured throughput within a SLO target, and the simulation's, request by request."""
+    """A measured throughput within an SLO target, and the simulation's, request by request."""
 
     run: str
     """Model, accelerator, precision and scenario."""

@@ -284,10 +284,10 @@ def _formatted(column: Column, cells: Cells, names: Cells | None) -> list[str]:
     listed = cells.tolist() if isinstance(cells, np.ndarray) else list(cells)
     match column.kind:
         case ColumnKind.CENTS:
-            complete = np.asarray(cells)
-            if complete.size and not np.issubdtype(complete.dtype, np.integer):
-                raise ConservationError(f"money must come in whole cents, not {complete.dtype}")
-            parts = (part.tolist() for part in (complete < 0, *np.divmod(np.abs(complete.astype(np.int64)), 100)))
+            cents = np.asarray(cells)
+            if cents.size and not np.issubdtype(cents.dtype, np.integer):
+                raise ConservationError(f"money must come in whole cents, not {cents.dtype}")
+            parts = (part.tolist() for part in (cents < 0, *np.divmod(np.abs(cents.astype(np.int64)), 100)))
             return [f"{'-' if below else ''}{dollar}.{rest:02d}" for below, dollar, rest in zip(*parts, strict=True)]
         case ColumnKind.DECIMAL:
             return _decimal_cells(listed, column, names)

@@ -23,7 +23,7 @@ from planner.plan.software import MOST_EVENTS, expected_events, release_delay_h
 from planner.scenario.consistency import implausible
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import dated_quotes, window_zone
-from planner.scenario.workload import StepGrowth
+from planner.scenario.workload import GrowthSteps
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, SECONDS_PER_HOUR, rounded_up
 from planner.yaml_io import KeyPath
 
@@ -189,7 +189,7 @@ def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
         for index, spike in enumerate(workload.spikes):
             gone = _later(spike.date, 5.0 * spike.decay_days)  # below a hundredth of its height
             yield (*path, "spikes", index, "date"), spike.date, gone, "it brings no traffic"
-        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, StepGrowth) else ()):
+        for index, step in enumerate(workload.growth.steps if isinstance(workload.growth, GrowthSteps) else ()):
             yield (*path, "growth", "steps", index, "date"), step.date, date.max, "the step has no effect"
         # A calendar of several years is no slip: one that holds no day of this run is.
         if days := [holiday.date for holiday in workload.load_profile.holidays]:

@@ -51,7 +51,7 @@ class Verdict:
 
 
 def targeted_shares(missed: Floats, settled: Floats, slo_target: SloTarget) -> Floats:
-    """Return the shares in time that a SLO target is about, shape (months, workloads) or (months, 1) of all together.
+    """Return the shares in time that an SLO target is about, shape (months, workloads) or (months, 1) of all together.
 
     Each month: 1 − missed / settled, NaN where nothing was settled. Over the horizon: 1 − missed so far / settled in
     all months, the most that the whole can still come to after that month, so it never rises and ends at the share
@@ -65,7 +65,7 @@ def targeted_shares(missed: Floats, settled: Floats, slo_target: SloTarget) -> F
 
 
 def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> Verdict:
-    """Return whether a replication meets a SLO target, where it is worst, where it first breaks and by how much.
+    """Return whether a replication meets an SLO target, where it is worst, where it first breaks and by how much.
 
     ``missed`` and ``settled`` are requests, shape (months, workloads). The shortfall is max(0, promised − worst
     share), and what is less than :data:`LEAST_SHORTFALL` is none.

@@ -24,7 +24,7 @@ from planner.plan.parts import as_stated
 from planner.plan.plan import ClusterPlan, Plan, WorkloadPlan
 from planner.plan.reuse import Reuse
 from planner.scenario.scenario import Scenario
-from planner.scenario.workload import Compound, Flat, GrowthTable, LoadProfile, SCurve, StepGrowth, Workload
+from planner.scenario.workload import Compound, Flat, GrowthSteps, GrowthTable, LoadProfile, SCurve, Workload
 from planner.units import HOURS_PER_DAY
 
 _SAME_POWER = 0.02  # difference in power at which machines are the same to a router
@@ -45,7 +45,7 @@ def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizo
             growth = demands.CompoundGrowth(per_year=0.0)
         case SCurve() as curve:
             growth = as_stated(demands.SCurveGrowth, curve, ceiling_multiple=curve.ceiling_multiplier)
-        case StepGrowth(steps=steps):
+        case GrowthSteps(steps=steps):
             growth = demands.StepGrowth(steps=tuple((horizon.hour_of(step.date), step.multiplier) for step in steps))
         case GrowthTable(file=file):
             path, content = scenario.document.file_at(("workloads", name, "growth", "file"), file)

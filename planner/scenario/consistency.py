@@ -41,7 +41,7 @@ def check_scenario(scenario: Scenario) -> None:
             f"months take about {size / 1e9:.1f} GB; a run may take {MOST_BYTES / 1e9:g}"
         )
         report(("horizon_months",), message, "shorten the horizon, or join workloads and clusters that are alike")
-    _reported(scenario.load_calibration, ("calibration",), report, complete=True)
+    _reported(scenario.load_calibration, ("calibration",), report, as_one=True)
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, end, report)
     if site.building is not None and site.building.opened >= end:
@@ -135,7 +135,7 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
         if isinstance(workload.growth, GrowthTable):  # read here, once, so that a missing file is found with the rest
             place = (*path, "growth", "file")
             read = functools.partial(scenario.document.file_at, place, workload.growth.file)
-            _reported(read, place, report, complete=True)
+            _reported(read, place, report, as_one=True)
         zone = workload.load_profile.timezone
         if not is_zone(zone):
             hint = nearest(zone, zone_names())
@@ -166,7 +166,7 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, re
             continue
         part = catalog.accelerators[cluster.accelerator]
         vendor = part.vendor.value
-        _reported(functools.partial(catalog.stack, vendor, cluster.engine), (*path, "engine"), report, complete=True)
+        _reported(functools.partial(catalog.stack, vendor, cluster.engine), (*path, "engine"), report, as_one=True)
         if not cluster.resale_curve and not catalog.resale_priors(cluster.accelerator):
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"
@@ -194,12 +194,12 @@ def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str,
     return name in known
 
 
-def _reported(build: Callable[[], object], path: KeyPath, report: Report, *, complete: bool = False) -> None:
+def _reported(build: Callable[[], object], path: KeyPath, report: Report, *, as_one: bool = False) -> None:
     """Report what is wrong with something that is read or made: each problem, or the message as a whole."""
     try:
         build()
     except ScenarioError as error:
-        for problem in [Problem(message=str(error))] if complete else error.problems:
+        for problem in [Problem(message=str(error))] if as_one else error.problems:
             report(path, problem.message, problem.hint)
 
 

@@ -61,7 +61,7 @@ class Step(Strict):
     """Traffic from then on, as a multiple of day one."""
 
 
-class StepGrowth(Strict):
+class GrowthSteps(Strict):
     """Traffic that jumps on dates."""
 
     kind: Literal["steps"]
@@ -79,7 +79,7 @@ class GrowthTable(Strict):
     """CSV with columns date, multiplier; relative to the scenario file; straight lines between dates."""
 
 
-Growth = Annotated[Compound | Flat | SCurve | StepGrowth | GrowthTable, Field(discriminator="kind")]
+Growth = Annotated[Compound | Flat | SCurve | GrowthSteps | GrowthTable, Field(discriminator="kind")]
 
 
 class Season(Strict):
@@ -359,7 +359,7 @@ class Workload(Strict):
                 growth = 1.0
             case SCurve(ceiling_multiplier=ceiling):
                 growth = ceiling
-            case StepGrowth(steps=steps):
+            case GrowthSteps(steps=steps):
                 growth = max(1.0, *(step.multiplier for step in steps))
             case GrowthTable():
                 growth = math.inf
@@ -398,9 +398,9 @@ def lay_presets_under(document: Document) -> None:
             if field == "completion_window_h" and stated.get("priority", "deferrable") != "deferrable":
                 continue
             if field.endswith("p95_tokens"):  # the preset's spread is kept around a mean of the user's own
-                mean, mine = figures[field.replace("p95", "mean")], _stated_at(stated, (*path[:-1], "mean"))
-                usable = isinstance(mine, int | float) and not isinstance(mine, bool)
-                value = value / mean * float(mine if usable else mean)
+                mean, stated_mean = figures[field.replace("p95", "mean")], _stated_at(stated, (*path[:-1], "mean"))
+                usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
+                value = value / mean * float(stated_mean if usable else mean)
             target = filled[name]
             for key in path[:-1]:
                 below = target.get(key)

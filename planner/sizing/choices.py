@@ -233,7 +233,7 @@ class Choices:
         is_own = [purchase.accelerator == part for purchase in self.purchases]
         by_the_hour = [self._is_paid_by_the_hour(purchase) for purchase in self.purchases]
         both = list(zip(is_own, by_the_hour, strict=True))
-        return is_own if all(hourly for mine, hourly in both if mine) else [mine or hourly for mine, hourly in both]
+        return is_own if all(hourly for owned, hourly in both if owned) else [owned or hourly for owned, hourly in both]
 
     def _is_paid_by_the_hour(self, purchase: PurchaseChoice) -> bool:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour

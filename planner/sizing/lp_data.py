@@ -35,7 +35,7 @@ WITH_LOAD = (
 WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)
 """Accounts that are paid for hours at work, where the machines are."""
 _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
-"""Shares of a month's hours, busiest first: narrow where a SLO target of one or two nines is decided."""
+"""Shares of a month's hours, busiest first: narrow where an SLO target of one or two nines is decided."""
 BINS = len(_BIN_EDGES) - 1
 _LEAST_IDLE = 0.9  # share of nodes that draw idle power, at least: the rest is out for repair, or parked under a cap
 

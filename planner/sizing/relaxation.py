@@ -403,8 +403,8 @@ def solve_together(
     for program, places in zip(programs, shared.places, strict=True):
         count = program.columns
         for block in program.constraints():
-            mine = places[np.minimum(block.column, count - 1)]
-            rows.append(replace(block, column=np.where(block.column < count, mine, block.column - count + size)))
+            purchase = places[np.minimum(block.column, count - 1)]
+            rows.append(replace(block, column=np.where(block.column < count, purchase, block.column - count + size)))
         costs.append(program.cost()[count:] / len(programs))
         upper.append(program.upper()[count:])
         size += program.variables - count

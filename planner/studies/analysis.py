@@ -259,7 +259,7 @@ def month_labels(prepared: Prepared) -> tuple[str, ...]:
 
 
 def first_missed_month(prepared: Prepared, standing: SloStanding) -> str | None:
-    """Return the month in which a SLO target is first missed in too many replications; None where it is kept."""
+    """Return the month in which an SLO target is first missed in too many replications; None where it is kept."""
     labels = month_labels(prepared)
     broken = standing.shortfall_fraction > 0 and standing.met_months < len(labels)
     return labels[int(standing.met_months)] if broken else None

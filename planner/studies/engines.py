@@ -175,7 +175,7 @@ class _Cluster:
         self._stack = contextlib.ExitStack()
         if scheduler == LOCAL_DASK:
             self._stack.enter_context(dask.config.set(_QUIET))
-            mine = distributed.LocalCluster(
+            local = distributed.LocalCluster(
                 host=_LOOPBACK,
                 n_workers=workers,
                 threads_per_worker=1,
@@ -183,7 +183,7 @@ class _Cluster:
                 worker_dashboard_address=f"{_LOOPBACK}:0",
                 silence_logs=50,
             )
-            client = distributed.Client(self._stack.enter_context(mine))
+            client = distributed.Client(self._stack.enter_context(local))
         else:
             self._stack.enter_context(silence_logging_cmgr(logging.CRITICAL))  # what a user can mend is raised
             try:

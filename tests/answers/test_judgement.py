@@ -54,7 +54,7 @@ def figures(draw: st.DrawFn) -> Figures:
 
 
 def standing(attainment: float, worst: float) -> Figures:
-    """Return how a plan serves and stands to a SLO target of 99%, as a file holds it."""
+    """Return how a plan serves and stands to an SLO target of 99%, as a file holds it."""
     return {IN_TIME: attainment, WORST: worst, SHORTFALL: round(max(0.0, PROMISED - worst), 6)}
 
 
