@@ -25,7 +25,7 @@ def answer_section(contents: Contents) -> Section:
             rows.append((account.replace("_", " "), [*map(dollars, cells)], [bar]))
     header = ("account", "budget", "actual", "actual less budget", *shown, "")
     grid = bar_grid(header, rows, "Budget against actual")
-    return section("answer", [*sentences(said[:1], "headline"), *sentences(said[1:]), grid], "Where do we stand?")
+    return section("answer", [*sentences(said[:1], "headline"), *sentences(said[1:]), grid], "Actuals against plan")
 
 
 def forecast_section(contents: Contents) -> Section:
@@ -59,7 +59,7 @@ def forecast_section(contents: Contents) -> Section:
     shown = [(name, *map(figure, cells), dollars(usd)) for name, *cells, usd in rows]
     header = ("input", "P10 before", "P50", "P90", "P10 now", "P50", "P90", "moves the months to come by")
     blocks.append(Grid(caption="Why the forecast moved", header=header, rows=shown, numeric=range(1, 8)))
-    return section("time", blocks, "What is to come")
+    return section("time", blocks, "Forecast")
 
 
 def figures_section(contents: Contents) -> Section:
@@ -77,4 +77,4 @@ def figures_section(contents: Contents) -> Section:
     )
     caption = f"{len(rows)} of {len(held)} lay outside"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3, 4, 5))
-    return section("outside", [Sentence(text=said), grid], "What the plan did not expect")
+    return section("outside", [Sentence(text=said), grid], "Outside the plan")

@@ -109,7 +109,7 @@ def tornado(contents: Contents) -> Figure | None:
         rows = [(name, [(low, 0), (high, 1)]) for name, low, high in panel.longest(_BARS)]
         one = swings(rows, panel.middle, panel.title)
         drawn.append(replace(one, marks=[*one.marks, VerticalRule(x=0.0, is_dashed=True)]) if panel.against else one)
-    title = f"What {_words(objective_of(contents))} hangs on"
+    title = f"Sensitivities of {_words(objective_of(contents))}"
     keys = dict(zip(method.ends, (0, 1), strict=True))
     return Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{method.said}.")
 

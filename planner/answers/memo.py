@@ -136,14 +136,14 @@ def memo_sections(contents: Contents) -> list[Section]:
     parts = [
         _part("Question", [question]),
         _part("Answer", answer),
-        _part("SLO target, and when it runs out", target),
+        _part("SLO target", target),
         _cost(contents, of_plan, plan),
         _cash(contents, of_plan, plan),
         _part(beside, others, header, rows),
-        _part("What it hangs on", _hangs(contents, plan)),
+        _part("Sensitivities", _hangs(contents, plan)),
         _part("Risks", _risks(contents, of_plan)),
         _assumptions(contents),
-        _part("To get it again", [again]),
+        _part("Reproduce", [again]),
     ]
     return [part for part in parts if part.blocks]
 
@@ -243,7 +243,7 @@ def _risks(contents: Contents, of_plan: Contents) -> list[str]:
 
 
 def _assumptions(contents: Contents) -> Section:
-    heading, table = "What it rests on", contents.table("assumptions")
+    heading, table = "Assumptions", contents.table("assumptions")
     if table is None:
         return _part(heading)
     rows = list(dict.fromkeys(table.rows("path", "value", "unit", "grade")))

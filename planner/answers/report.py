@@ -29,20 +29,29 @@ from planner.output.tables import DEFAULT_FORMAT, CsvFormat, csv_files
 _NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; `planner run` says why."
 _SWEPT = "A sweep keeps whole-horizon figures. This gives the {what} of the combination to take:"
 POINTERS: dict[tuple[str, str], str] = {
-    ("run", "hangs"): "One run cannot say which input moves its answer. `planner sensitivity STUDY` draws the tornado, "
+    (
+        "run",
+        "sensitivities",
+    ): "One run cannot say which input moves its answer. `planner sensitivity STUDY` draws the tornado, "
     "of a study file that names this scenario and what is uncertain about it; planner montecarlo gives the interval.",
-    ("comparison", "hangs"): "One replication and one value for each input cannot say which of them decides. Put these "
+    (
+        "comparison",
+        "sensitivities",
+    ): "One replication and one value for each input cannot say which of them decides. Put these "
     "scenarios into a study: `planner sensitivity STUDY` draws the tornado of their difference, and planner montecarlo "
     "says how often the order holds.",
     ("sweep", "time"): _SWEPT.replace("{what}", "months"),
     ("sweep", "money"): _SWEPT.replace("{what}", "ledger"),
     ("sweep", "losses"): _SWEPT.replace("{what}", "losses"),
-    ("sweep", "hangs"): "The table above is what the answer hangs on, for what was varied. `planner sensitivity STUDY` "
+    ("sweep", "sensitivities"): "The table above shows what was varied. `planner sensitivity STUDY` "
     "measures it for everything uncertain.",
     ("study", "time"): _NO_RUN,
     ("study", "money"): _NO_RUN,
     ("study", "losses"): _NO_RUN,
-    ("study", "hangs"): "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
+    (
+        "study",
+        "sensitivities",
+    ): "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
     "`planner sensitivity STUDY` draws the tornado.",
 }
 """What is said where a folder has nothing to say to a question, by its kind and the question's anchor."""
@@ -69,7 +78,7 @@ def _pointer(key: str) -> SectionMaker:
     return make
 
 
-POINTED = tuple(_pointer(key) for key in ("time", "money", "losses", "hangs"))
+POINTED = tuple(_pointer(key) for key in ("time", "money", "losses", "sensitivities"))
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoom_report.answer_section, zoom_report.latency_section, zoom_report.queue_section),

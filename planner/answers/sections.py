@@ -1,4 +1,4 @@
-"""The questions that a report answers, in the order in which a reader asks them."""
+"""A report's headings, in the order in which a reader asks for them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from planner.output.blocks import Block, Section
 from planner.output.folder import Contents
 
 TITLES = {
-    "answer": "What should we do?",
-    "time": "How it goes over time",
-    "money": "Where the money goes",
-    "losses": "Where capacity was lost, and to what",
-    "hangs": "What the answer hangs on",
-    "assumptions": "What it assumes",
-    "error": "How wrong the model is",
-    "reproduce": "How to get it again",
+    "answer": "Summary",
+    "time": "Over time",
+    "money": "Cost",
+    "losses": "Lost capacity",
+    "sensitivities": "Sensitivities",
+    "assumptions": "Assumptions",
+    "error": "Model validation",
+    "reproduce": "Reproduce",
 }
-"""The questions by the anchors of their sections."""
+"""Headings by the anchors of their sections."""
 SectionMaker = Callable[[Contents], Section | None]
 """Makes a section of a folder's contents; None where what it needs is not there."""
 
 
 def section(key: str, blocks: Sequence[Block], title: str = "") -> Section:
-    """Return a section under the usual question of its anchor, unless it answers another."""
+    """Return a section under the usual heading of its anchor, unless it has another."""
     return Section(key=key, title=title or TITLES[key], blocks=blocks)

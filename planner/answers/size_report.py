@@ -35,7 +35,7 @@ def answer_section(contents: Contents) -> Section:
         Grid(caption="What to buy", header=header, rows=bought_rows, numeric=(3, 4)),
         Sentence(text="The plan lies beside this report and runs as it is: `planner run plan.yaml`."),
     ]
-    return section("answer", blocks, "What to buy, and when")
+    return section("answer", blocks)
 
 
 def months_section(contents: Contents) -> Section:
@@ -46,7 +46,7 @@ def months_section(contents: Contents) -> Section:
     header = ("month", "workload", "in time", "utilised", "what binds")
     caption = "The workload with the least share in time, month by month"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))
-    return section("time", [grid], "What binds in each month")
+    return section("time", [grid], "Binding constraints by month")
 
 
 def review_section(contents: Contents) -> Section | None:
@@ -74,4 +74,4 @@ def review_section(contents: Contents) -> Section | None:
         Grid(caption=decided, header=header, rows=ways, numeric=(1, 2, 3, 4, 5)),
         Grid(caption=bought, header=below, rows=seen, numeric=(0, 1)),
     ]
-    return section("review", blocks, "Now or later")
+    return section("review", blocks, "Decision dates")

@@ -433,7 +433,7 @@ def hangs_section(contents: Contents) -> Section | None:
         *(Folded(title=title, blocks=[grid]) for title, grid in drawn[OPEN_TORNADOES:]),
         _dump(f"All {len(table):,} measures", every),
     ]
-    return section("hangs", shown)
+    return section("sensitivities", shown)
 
 
 def _order(first: str) -> Callable[[Tornado], int]:

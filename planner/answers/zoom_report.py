@@ -44,7 +44,7 @@ def answer_section(contents: Contents) -> Section:
         caption="Why not in time", header=("workload", "why not in time", "of its requests"), rows=why, numeric=(2,)
     )
     last: Block = causes if why else Sentence(text="Every request was in time.")
-    return section("answer", [Sentence(text=said), grid, last], "Who was in time")
+    return section("answer", [Sentence(text=said), grid, last], "SLO attainment")
 
 
 def latency_section(contents: Contents) -> Section:
@@ -66,7 +66,7 @@ def latency_section(contents: Contents) -> Section:
         blocks += chart(words, "seconds", lines, logarithmic=True)
         rows, caption = [(name, *shown) for name, shown in cells.items()], f"{words}, seconds, with 95% intervals"
         blocks.append(Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header))))
-    return section("latency", blocks, "How long requests took")
+    return section("latency", blocks, "Latency")
 
 
 def queue_section(contents: Contents) -> Section:
@@ -85,7 +85,7 @@ def queue_section(contents: Contents) -> Section:
             stretches = [points[i : i + step] for i in range(0, len(points), step)]
             lines[name] = [max(stretch, key=lambda point: point[1]) for stretch in stretches]
         blocks += chart(words, "minutes", lines)
-    return section("queue", blocks, "How the queue went")
+    return section("queue", blocks, "Queue")
 
 
 def chart(

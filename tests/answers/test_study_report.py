@@ -104,7 +104,7 @@ def sections(page: str) -> list[str]:
 
 def test_a_study_answers_with_interval_baseline_and_odds() -> None:
     page = build_report(study()).decode()
-    assert sections(page) == ["answer", "time", "money", "losses", "hangs", "assumptions", "reproduce"]
+    assert sections(page) == ["answer", "time", "money", "losses", "sensitivities", "assumptions", "reproduce"]
     assert page.count("None of the plans could be run as stated") == 2
     (headline,) = re.findall(r'<p class="headline">(.*?)</p>', page)
     for part in ("all-b200 does best", "$0.0800 on average", "$0.0760 to $0.0840 with 95% confidence",
@@ -130,7 +130,7 @@ def test_a_fan_has_a_band_for_each_scenario() -> None:
 
 def test_the_tornado_is_widest_first() -> None:
     page = build_report(study()).decode()
-    hangs = page[page.index('<section id="hangs"') :].replace("<wbr>", "")
+    hangs = page[page.index('<section id="sensitivities"') :].replace("<wbr>", "")
     body = hangs[hangs.index("<tbody>") :]
     assert body.index("growth, all workloads") < body.index("pue")
     assert hangs.count('class="tornado"') == 5
@@ -207,7 +207,7 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
     assert sections(page) == list(TITLES)
-    assert "planner sensitivity STUDY" in page[page.index('<section id="hangs"') :]
+    assert "planner sensitivity STUDY" in page[page.index('<section id="sensitivities"') :]
     said = r"tiny costs least of the plans that meet their SLO target: \$[\d.]+ per million tokens, levelised, [\d.]+%"
     assert re.search(said, page)
     assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
@@ -392,7 +392,7 @@ def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
     found = bodies(read_contents(tmp_path / "o"))
     assert list(found) == list(TITLES)
     assert "None of the plans could be run as stated" in found["money"]
-    assert "Nothing in this study is uncertain but chance" not in found["hangs"]  # the model's own error is
+    assert "Nothing in this study is uncertain but chance" not in found["sensitivities"]  # the model's own error is
 
 
 @pytest.mark.parametrize("method", ["tornado", "morris", "sobol"])

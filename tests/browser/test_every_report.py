@@ -11,7 +11,7 @@ from tests.browser.chromium import Browser
 from tests.browser.conftest import KINDS
 from tests.browser.test_report_page import CONTRAST, faults, printed_pages
 
-ORDER = ["answer", "time", "money", "losses", "hangs", "assumptions", "error", "reproduce"]
+ORDER = ["answer", "time", "money", "losses", "sensitivities", "assumptions", "error", "reproduce"]
 
 
 @pytest.fixture(params=["run", *(pytest.param(kind, marks=pytest.mark.prove) for kind in KINDS if kind != "run")])

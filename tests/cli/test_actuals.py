@@ -68,7 +68,7 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     cost = monthly["cost_usd", "2026-01"]
     assert float(cost["posterior_p95"]) != float(cost["prior_p95"])
     report = (out / "report.html").read_text()
-    for part in ("Where do we stand?", "What is to come", "What the plan did not expect"):
+    for part in ("Actuals against plan", "Forecast", "Outside the plan"):
         assert part in report
     assert planner("report", str(out)).code == 0
     assert (out / "report.html").read_text() == report

@@ -40,7 +40,7 @@ def place(tmp_path: Path, tiny: str) -> Path:
 
 
 def printed(folder: Path) -> str:
-    """Return the command of "How to get it again", as a reader copies it off the page."""
+    """Return the command of "Reproduce", as a reader copies it off the page."""
     page = (folder / "report.html").read_text(encoding="utf-8")
     section = page[page.index('<section id="reproduce"') :]
     assert "In the folder in which it was first given" in section

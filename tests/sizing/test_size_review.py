@@ -133,7 +133,7 @@ def test_the_answer_says_what_a_review_is_worth(tmp_path: Path) -> None:
     assert sum(level.share for level in review.levels) == pytest.approx(1.0)
     assert any("Deciding on 2026-03-01" in sentence for sentence in answer.summary()["sentences"])
     assert answer.summary()["review"][0]["decided"] == REVIEWED
-    assert "Now or later" in (tmp_path / "out" / "report.html").read_text()
+    assert "Decision dates" in (tmp_path / "out" / "report.html").read_text()
     assert (tmp_path / "out" / "plan-branch-1.yaml").exists()
 
 
