@@ -24,7 +24,18 @@ def test_the_changelog_is_cut_into_versions(root: Path) -> None:
     assert all(date for _, date in released)
     numbers = [tuple(map(int, number.split("."))) for number, _ in released]
     assert numbers == sorted(set(numbers), reverse=True)
-    coming = re.search(r"^To be (\d+\.\d+\.\d+)\.$", changelog, re.MULTILINE)
-    assert coming  # what is not released yet carries the number it will have, and says that it is not released
-    assert library.__version__ == f"{coming[1]}.dev0"
-    assert tuple(map(int, coming[1].split("."))) > numbers[0]
+    unreleased = changelog.partition("## [Unreleased]")[2].partition("\n## [")[0].strip()
+    version, _, suffix = library.__version__.partition(".dev")
+    number = tuple(map(int, version.split(".")))
+    if unreleased:  # what is not released yet carries the number it will have, and says that it is not released
+        assert suffix
+        assert number > numbers[0]
+    else:
+        assert not suffix
+        assert number == numbers[0]
+
+
+def test_the_changelog_is_short(root: Path) -> None:
+    changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^- .*(?:\n  .*)*", changelog, re.MULTILINE)
+    assert not [entry for entry in entries if len(entry.splitlines()) > 2]
