@@ -15,6 +15,7 @@ BIN    := $(VENV)/bin
 WORKERS := $(shell $(PYTHON) -c "import os; print(max(2, 3 * (os.cpu_count() or 2) // 2))")
 # Every worker of the tests reads some six hundred modules: what was compiled of them is kept.
 unexport PYTHONDONTWRITEBYTECODE
+PROPERTIES := tests/demand tests/engine tests/finance tests/output tests/physics tests/run
 QUICK  := tests/finance tests/engine tests/physics tests/test_units.py tests/test_errors.py tests/test_yaml_io.py
 
 .PHONY: run check test prove mutants fuzz attack pythons bench reference docs clean
@@ -27,7 +28,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.contracts.house
-	$(BIN)/pytest -q -n auto --dist worksteal --hypothesis-profile=quick -m 'not slow and not prove' $(QUICK)
+	$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not prove' $(QUICK)
 
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -39,6 +40,7 @@ test: $(VENV)/installed-dev
 
 prove: $(VENV)/installed-dev
 	$(BIN)/pytest -n auto --dist worksteal -m prove
+	$(BIN)/pytest -n auto --dist worksteal --hypothesis-profile=many $(PROPERTIES)
 	$(BIN)/python -m tests.requests.agreement
 
 mutants: $(VENV)/installed-dev

@@ -41,12 +41,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what needs numpy on first use, so that ``planner --help`` does not wait for it."""
+    """Return a public name, importing on first use what needs numpy, so that ``planner --help`` is fast."""
     if name != "RunResult":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module("planner.run.simulate").RunResult
 
 
 def __dir__() -> list[str]:
-    """List what is public, loaded or not."""
+    """Return the public names, loaded or not."""
     return sorted(__all__)

@@ -47,7 +47,7 @@ _POINTS_PER_WORKER = 16
 
 
 class Stopped(KeyboardInterrupt):
-    """An interrupted sweep, study or sizing: what is done is kept, and ``resume=True`` continues it."""
+    """An interrupted sweep, study or sizing: its work is stored, and ``resume=True`` continues it."""
 
 
 def silent(_: str) -> None:
@@ -117,7 +117,7 @@ def run(
     with drawing(draw, range(1, replications), workers=1 if functions else None) as together:
         result = draw(0)
         refuse(result.warnings, strict=strict)
-        from planner.answers.run import Wanted, run_answer, slo_summary, write_run
+        from planner.answers.run import Wanted, run_answer, verdict_summary, write_run
 
         @functools.cache
         def drawn_again() -> Replications | None:
@@ -127,7 +127,7 @@ def run(
             return chance
 
         remedy: Mapping[str, Any] | None = None
-        if advise and not slo_summary(result, drawn_again())["met"]:
+        if advise and verdict_summary(result, drawn_again())["status"] == "MISSED":
             from planner.studies.remedy import MOST_TIMES, find_remedy
 
             cheapest = find_remedy(result, replications, progress)
@@ -309,7 +309,7 @@ def study(
         except KeyboardInterrupt:
             store.close()
             kept = min(len(store.finished()) * store.batch, goal.rows)
-            raise Stopped(f"stopped with {kept:,} of {goal.rows:,} replications kept") from None
+            raise Stopped(f"stopped with {kept:,} of {goal.rows:,} replications stored") from None
         finished = Finished(prepared=prepared, store=store, rows=rows)
         if not isinstance(design, MonteCarlo):
             asked = ["--method", method, "--size", str(count)]
@@ -492,7 +492,7 @@ def memo(folder: Place) -> list[Path]:
 
 
 def _folder(out: Place | None, name: str) -> Path:
-    """Return the output folder: the one asked for, or one of the plan's name under outputs."""
+    """Return the output folder: the one stated, or one of the plan's name under outputs."""
     return Path("outputs") / name if out is None else Path(out)
 
 
@@ -509,7 +509,7 @@ def _listed(words: Sequence[str]) -> Sequence[str]:
 
 
 def _tell(notes: Iterable[str], progress: Say) -> None:
-    """Say what was found in a folder: a lock taken over, damaged files."""
+    """Report the state of a folder: a lock taken over, damaged files."""
     for note in notes:
         progress(f"note: {printable(note)}")
 
@@ -523,6 +523,6 @@ def _kept(work: Work) -> Iterator[None]:
         work.clear()
         raise
     except KeyboardInterrupt:
-        raise Stopped("stopped; what is done is kept") from None
+        raise Stopped("stopped; finished work is stored") from None
     finally:
         work.close()

@@ -1,4 +1,4 @@
-"""The types of the arrays that rooms pass to each other, each said once."""
+"""The array types that packages exchange."""
 
 from __future__ import annotations
 

@@ -19,20 +19,20 @@ Hours = slice | Ints
 
 @functools.cache
 def _level(bound: float, digits: int) -> Floats:
-    """Return one number, as often as a count of so many binary digits may ask for."""
+    """Return a constant array of length 2**digits, cached and read-only."""
     level = np.full(2**digits, bound)
     level.flags.writeable = False
     return level
 
 
 def maximum(least: float, numbers: Floats, out: Floats | None = None) -> Floats:
-    """Return max(least, x). Bounds are few, and kept: fresh ones would cost a pass of their own."""
+    """Return max(least, x) elementwise, with a cached bound array."""
     bound = _level(least, numbers.size.bit_length())[: numbers.size]
     return np.maximum(numbers, bound.reshape(numbers.shape), out=out)
 
 
 def at_most(most: float, numbers: Floats) -> Floats:
-    """Return min(most, x)."""
+    """Return min(most, x) elementwise."""
     bound = np.empty(numbers.shape)
     bound.fill(most)
     np.minimum(numbers, bound, out=bound)
@@ -40,7 +40,7 @@ def at_most(most: float, numbers: Floats) -> Floats:
 
 
 def in_hours(series: Floats, hours: Ints) -> Floats:
-    """Return some hours of series, which have hours as last axis.
+    """Return some hours of series, whose last axis is hours.
 
     Indexing would keep the figures of an hour together, not those of a series, and make each later pass slower.
     """
@@ -53,7 +53,7 @@ def part_of(series: Floats, hours: Hours) -> Floats:
 
 
 def added(rows: Floats, owner: Sequence[int]) -> Floats:
-    """Return rows of shape (members, hours) added up to their owners, which are in the members' order.
+    """Return rows of shape (members, hours) summed by owner.
 
     numpy's add.at and reduceat go cell by cell, at many times the time.
     """
@@ -66,7 +66,7 @@ def added(rows: Floats, owner: Sequence[int]) -> Floats:
 
 
 def pad_edge(tables: Floats, cells: int) -> Floats:
-    """Return a copy of tables by load that go on as they end up to some cells, shape (..., cells)."""
+    """Return tables by load extended with their last value to ``cells`` cells, shape (..., cells)."""
     longer = np.empty((*tables.shape[:-1], cells))
     longer[..., : tables.shape[-1]] = tables
     longer[..., tables.shape[-1] :] = tables[..., -1:]
@@ -74,7 +74,7 @@ def pad_edge(tables: Floats, cells: int) -> Floats:
 
 
 def distinct(numbers: Ints) -> Ints:
-    """Return the numbers that there are, rising.
+    """Return the distinct numbers, rising.
 
     numpy's unique alone asks whether its array is a masked one, and loads all that numpy has for those: 15 ms, in each
     process that asks. Where it counts them too, it does not.
@@ -83,7 +83,7 @@ def distinct(numbers: Ints) -> Ints:
 
 
 def safe_denominator(total: Floats) -> Floats:
-    """Return what to divide by so that a part of nothing is nothing: infinity where a total is not above 0."""
+    """Return the totals as divisors, with infinity where a total is not above 0."""
     if total.size and total.min() > 0.0:
         return total
     safe = total.copy()
@@ -92,5 +92,5 @@ def safe_denominator(total: Floats) -> Floats:
 
 
 def quotient(part: Floats, total: Floats) -> Floats:
-    """Return part / total, and 0 where the total is not above 0; ``total`` may have one cell for all."""
+    """Return part / total, and 0 where the total is not above 0; ``total`` may have a single cell."""
     return part / safe_denominator(total)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey rather than show: control characters, text direction marks, lone surrogates."""
+    """Return text with control characters, direction marks and lone surrogates escaped for a terminal."""
     if text.isprintable():
         return text
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)
@@ -29,7 +29,7 @@ class PlannerError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with what the user wrote, and where."""
+    """One error in a user's input, and its location."""
 
     message: str
     file: str | None = None
@@ -38,7 +38,7 @@ class Problem:
     hint: str | None = None
 
     def __str__(self) -> str:
-        """Return ``file:line: dotted.path: message (hint)`` on one printable line, leaving out what is not known."""
+        """Return ``file:line: dotted.path: message (hint)`` on one printable line, without unknown parts."""
         place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
         parts = [part for part in (place, self.path, self.message) if part]
         text = ": ".join(parts)
@@ -46,7 +46,7 @@ class Problem:
 
 
 class ScenarioError(PlannerError):
-    """What the user wrote cannot be used; carries every problem found, not only the first."""
+    """The user's input cannot be used; carries every problem, not only the first."""
 
     exit_code = 2
 
@@ -59,18 +59,18 @@ class ScenarioError(PlannerError):
 
 
 def raise_all(problems: list[Problem]) -> None:
-    """Raise all that is wrong as one ScenarioError; nothing where nothing is."""
+    """Raise all problems as one ScenarioError, if there are any."""
     if problems:
         raise ScenarioError(problems)
 
 
 def raise_wrong(*checks: tuple[bool, str, str]) -> None:
-    """Raise the messages of all checks that find something wrong, each with its path, as one ScenarioError."""
+    """Raise one ScenarioError with path and message of every failed check."""
     raise_all([Problem(path=path, message=message) for is_wrong, path, message in checks if is_wrong])
 
 
 def refuse(warnings: Iterable[str], *, strict: bool) -> None:
-    """Raise warnings as one ScenarioError where a user takes every warning as an error."""
+    """Raise warnings as one ScenarioError where the user treats warnings as errors."""
     raise_all([Problem(message=warning) for warning in warnings] if strict else [])
 
 

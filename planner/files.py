@@ -1,4 +1,4 @@
-"""Output folders that last: written whole, synced to the disk, by one process at a time, over nobody else's files.
+"""Output folders written atomically and synced to disk, by one process, never over files of others.
 
 A folder is made beside the one whose place it takes and exchanged with it in one step. Where the file system knows no
 such step there are two renames; stopped between them, the next command that names the folder completes the swap. What
@@ -36,12 +36,12 @@ _SWAP_FLAG, _HERE = 2, -100  # RENAME_EXCHANGE and AT_FDCWD of Linux, linux/fs.h
 
 
 def json_text(content: Any) -> str:
-    """Write JSON the same way every time."""
+    """Return JSON text in a canonical form."""
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object; an empty one for what cannot be read or is none."""
+    """Return a JSON object; an empty one where it cannot be read or is not an object."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -50,23 +50,23 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the hash of a file, read piece by piece."""
+    """Return the hash of a file, read in chunks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def is_inside(name: str) -> bool:
-    """Say whether a name that a manifest lists lies within its folder."""
+    """Return whether a name in a manifest lies within its folder."""
     return not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts and "\0" not in name
 
 
 def unwritable(folder: Path, error: OSError, hint: str = "choose another --out") -> ScenarioError:
-    """Return the message for a place that takes nothing, or nothing more."""
+    """Return the error for a folder that cannot be written."""
     return ScenarioError(Problem(file=str(folder), message=f"cannot be written: {error.strerror or error}", hint=hint))
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a file and wait until the disk has it."""
+    """Write a file and wait until it is on disk."""
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -74,7 +74,7 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has a file written by others, or a folder's names; not every system can do the latter."""
+    """Wait until a file written by others, or a folder's entries, are on disk, where the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -84,7 +84,7 @@ def sync(path: Path) -> None:
 
 
 def replace_synced(path: Path, content: bytes) -> None:
-    """Write one file whole or not at all, to stay."""
+    """Write one file atomically and sync it."""
     part = part_of(path.parent, path.name)
     try:
         write_synced(part, content)
@@ -95,7 +95,7 @@ def replace_synced(path: Path, content: bytes) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write one file that a user asked for, whole or not at all; raise ScenarioError where that cannot be."""
+    """Write one output file atomically; raise ScenarioError where that fails."""
     try:
         replace_synced(path, content)
     except OSError as error:
@@ -103,18 +103,18 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def part_of(folder: Path, name: str) -> Path:
-    """Return the name under which a file of a folder is written until it is whole: in the folder itself, hidden."""
+    """Return the hidden temporary name under which a file is written until it is complete."""
     return folder / f".{name.replace('/', '__')}.part"
 
 
 def _beside(folder: Path, suffix: str) -> Path:
-    """Return a hidden name beside a folder, also where that is given as ``.`` or ``x/..``."""
+    """Return a hidden path beside a folder, also where that is given as ``.`` or ``x/..``."""
     absolute = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would follow a link in the folder's place
     return absolute.parent / f".{absolute.name}.{suffix}"
 
 
 class FolderLock:
-    """One writer of an output folder: a file beside it, which the writer's process holds locked.
+    """The lock of an output folder: a file beside it that the writing process locks.
 
     The system drops the lock with the process, however that ends, so a lock never outlives its holder; the file's text
     only says whose it is or was.
@@ -139,7 +139,7 @@ class FolderLock:
         self.release = weakref.finalize(self, _let_go, handle, self.path)
 
     def _locked(self, folder: Path) -> int | None:
-        """Return an open file that is locked and has the lock's name; None where it has that name no more."""
+        """Return an open, locked lock file; None where the file was replaced meanwhile."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -165,7 +165,7 @@ class FolderLock:
 
 
 def _let_go(handle: int, path: Path) -> None:
-    """Take the lock's file away while it is still ours, then let go."""
+    """Remove the lock file, then release the lock."""
     with contextlib.suppress(OSError):
         path.unlink()
     with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ def _in_words(holder: Mapping[str, Any]) -> str:
 
 
 def check_target(folder: Path, *, work: bool = False) -> None:
-    """Refuse a target that cannot be written, or that exists and holds anything an earlier run did not write.
+    """Raise an error for a target that cannot be written, or with files that no earlier run wrote.
 
     Found out before a long run, not after it. ``work`` says that unfinished work in it is ours to continue or replace.
     """
@@ -216,7 +216,7 @@ def check_target(folder: Path, *, work: bool = False) -> None:
 
 
 def _known(folder: Path) -> set[str]:
-    """Return the names in a folder that the planner wrote, by its manifest and by the owner of its unfinished work."""
+    """Return the names in a folder that the planner wrote, from its manifest and its unfinished work."""
     known: set[str] = set()
     if (folder / WORK).is_dir():  # its owner's file is the first to be written and the last to go
         names = {path.name for path in (folder / WORK).iterdir()}
@@ -235,7 +235,7 @@ def _known(folder: Path) -> set[str]:
 
 @contextlib.contextmanager
 def writing(folder: Path, *, work: bool = False) -> Iterator[None]:
-    """Hold a folder's lock, with what a stopped process left behind cleared up and the place checked."""
+    """Hold a folder's lock, after cleaning up an interrupted process and checking the target."""
     check_target(folder, work=work)
     with FolderLock(folder):
         clear_up(folder)
@@ -244,14 +244,14 @@ def writing(folder: Path, *, work: bool = False) -> Iterator[None]:
 
 
 def settle(folder: Path) -> None:
-    """Complete or clear what a stopped process left half done; nothing where another process is at work."""
+    """Complete or clean up an interrupted write; do nothing where another process holds the lock."""
     if _beside(folder, "partial").exists() or (folder / _CHANGING).exists():
         with contextlib.suppress(ScenarioError), FolderLock(folder):
             clear_up(folder)
 
 
 def clear_up(folder: Path) -> None:
-    """Complete a swap, then a change of files, that were stopped; the caller holds the lock."""
+    """Complete an interrupted swap, then an interrupted change of files; the caller holds the lock."""
     scratch = _beside(folder, "partial")
     with contextlib.suppress(OSError):
         if scratch.exists():
@@ -268,10 +268,10 @@ def clear_up(folder: Path) -> None:
 
 
 class Staged:
-    """A folder in the making beside the one whose place it will take; the caller holds that one's lock."""
+    """A new folder, written beside the one that it will replace, whose lock the caller holds."""
 
     def __init__(self, folder: Path) -> None:
-        """Make it, empty."""
+        """Create the empty folder."""
         self.folder, self._scratch = folder, _beside(folder, "partial")
         self.path = self._scratch / "new"
         self.sums: dict[str, str] = {}
@@ -285,12 +285,12 @@ class Staged:
         self.sums[name] = hashlib.sha256(content).hexdigest()
 
     def add(self, name: str, sha256: str | None = None) -> None:
-        """Take in a file that was written into the folder by other means."""
+        """Register a file that was written into the folder by other means."""
         sync(self.path / name)
         self.sums[name] = sha256 or sha256_of(self.path / name)
 
     def commit(self, manifest: Mapping[str, Any]) -> None:
-        """Write the manifest, which says that every file is whole, and put the folder in its place."""
+        """Write the manifest, which marks the folder complete, and put the folder in its place."""
         content = json_text({"product": PRODUCT, **manifest, "files": dict(sorted(self.sums.items()))})
         for within in {(self.path / name).parent for name in self.sums}:
             sync(within)
@@ -311,19 +311,19 @@ class Staged:
         self.discard()
 
     def discard(self) -> None:
-        """Remove what is left of it; but never the only copy of earlier results."""
+        """Delete the folder, but never the only copy of earlier results."""
         if self.folder.exists() or not (self._scratch / "old").exists():
             shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two names change places in one step; False where the system (all but Linux) or the file system cannot."""
+    """Swap two paths atomically; return False where the system (all but Linux) or file system cannot."""
     call = getattr(ctypes.CDLL(None), "renameat2", None)
     return call is not None and call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP_FLAG) == 0
 
 
 def change_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Add files to a finished folder, or replace some; the others are not touched, read or moved.
+    """Add or replace files of a finished folder; the others are not touched.
 
     First every new file lies beside its place, then the next manifest, then they take their places. Stopped before the
     manifest lies there, nothing has changed; stopped after it, the next command that names the folder completes it.
@@ -350,7 +350,7 @@ def change_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _complete_change(folder: Path) -> None:
-    """Put files that lie beside their places into them, and the manifest that lists them."""
+    """Move staged files into place, and the manifest that lists them."""
     for name in read_json(folder / _CHANGING).get("files", {}):
         if is_inside(name) and part_of(folder, name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

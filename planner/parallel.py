@@ -1,4 +1,4 @@
-"""Work shared with forks of this process: they have read what it has read, so they begin at once and are told nothing.
+"""Parallel work in forks of this process, which share its memory and so start at once.
 
 A study has workers that live for minutes and may be elsewhere (``planner.studies.engines``). What takes a second or
 two, the replications behind a run's intervals or its workbook beside its report, would be over before such a worker had
@@ -30,12 +30,12 @@ _forked_with: list[Sequence[Callable[[], Any]]] = []
 
 
 def cores() -> int:
-    """Return the processor cores that this process may use."""
+    """Return the number of processor cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def may_fork() -> bool:
-    """Say whether a fork of this process can do the same work: on Linux, and with no thread that it would lack.
+    """Return whether this process can fork safely: on Linux, without threads that a fork would lack.
 
     A fork has none of its parent's other threads, but any lock that they held. BLAS and Arrow have threads that Python
     does not count.
@@ -51,19 +51,19 @@ def may_fork() -> bool:
 
 
 def shared(work: Sequence[Callable[[], Result]], workers: int | None = None) -> list[Result]:
-    """Return what each piece of work comes to, in their order; done by forks of this process where it may fork."""
+    """Return the results of pieces of work, in order, computed by forks where possible."""
     with Begun(work, workers) as begun:
         return begun.results()
 
 
 class Begun(Generic[Result]):
-    """Pieces of work that forks of this process have begun; what it does before it asks for results is done meanwhile.
+    """Pieces of work started in forks, while this process continues until it needs the results.
 
     Where it may not fork, or a fork dies, it does the pieces itself. Left without an answer, no further piece is begun.
     """
 
     def __init__(self, work: Sequence[Callable[[], Result]], workers: int | None = None) -> None:
-        """Begin, with a process for each core unless ``workers`` says how many; with one, all is left to be done."""
+        """Start a process per core, or ``workers`` of them; with one, the work is done later, in this process."""
         self.work, self._futures = work, list[Future[Result]]()
         self._pool: ProcessPoolExecutor | None = None
         count = min(len(work), min(cores(), MOST_AT_ONCE) if workers is None else workers)
@@ -75,7 +75,7 @@ class Begun(Generic[Result]):
                 self._futures = [self._pool.submit(_piece, place) for place in range(len(work))]
 
     def results(self) -> list[Result]:
-        """Return what each piece comes to, in their order."""
+        """Return the results of all pieces, in order."""
         with contextlib.suppress(BrokenProcessPool):
             if self._futures:
                 return [future.result() for future in self._futures]
@@ -92,7 +92,7 @@ class Begun(Generic[Result]):
 
 
 def _be_fork() -> None:
-    """Begin as a fork: Ctrl-C ends it, as its parent says what there is to say, and it does not outlive its parent."""
+    """Initialise a fork: Ctrl-C ends it silently, and it does not outlive its parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG of linux/prctl.h
 

@@ -1,4 +1,4 @@
-"""Months that happened held against the plan they were planned by, and the rest of the horizon forecast anew.
+"""Reforecast: actual months compared with their plan, and a new forecast of the remaining horizon.
 
 Budget and actual are compared by account and cause, figures with the interval of the plan's study. The replications of
 that study are weighed by what was seen; where the weights rest on few of them, new ones are drawn near what was seen
@@ -70,7 +70,7 @@ def is_cost(account: Account) -> bool:
 
 
 class AccountVariance(NamedTuple):
-    """One account over the months seen."""
+    """Budget and actual of one account over the observed months."""
 
     account: Account
     budget_cents: int
@@ -81,7 +81,7 @@ class AccountVariance(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActualsReview:
-    """A plan and the months that happened."""
+    """A plan compared with its actual months."""
 
     result: RunResult
     """The plan as stated: its budget."""
@@ -98,11 +98,11 @@ class ActualsReview:
 
     @property
     def months(self) -> tuple[str, ...]:
-        """The months that happened."""
+        """The observed months."""
         return self.actuals.months
 
     def outside(self, series: Seen) -> list[str]:
-        """Return the months in which a series lay outside its interval."""
+        """Return the months in which a series was outside its interval."""
         place, happened = self.seen.index(series), self.actuals.series[series]
         low, high = self.interval[:, place, : len(self.months)]
         slack = 1e-9 * np.abs(happened)
@@ -118,7 +118,7 @@ def hold(
     force: Workforce,
     progress: Say = lambda _: None,
 ) -> ActualsReview:
-    """Run a plan as stated and under its study's uncertain inputs, hold what happened against it, and forecast anew."""
+    """Run a plan as stated and under its study's uncertain inputs, compare it with actuals, and reforecast."""
     fleet = [Seen("cluster", FLEET, name) for name in _FLEET]
     seen = tuple(dict.fromkeys((*actuals.series, *FORECAST, *fleet)))
     progress("simulating the plan as stated")
@@ -161,12 +161,12 @@ def hold(
 
 
 def _as_many(planned: float, happened: float) -> tuple[float, float]:
-    """Return both counts of machines, the same where failures alone, which come and go, can tell them apart."""
+    """Return planned and actual machine counts, made equal where failures alone can explain the difference."""
     return (planned, planned) if abs(happened - planned) <= _FAILED_FRACTION * planned else (planned, happened)
 
 
 def _fleet_series(actuals: Actuals, name: str, parts: Mapping[str, Sequence[str]]) -> Floats | None:
-    """Return a figure of the fleet as it was seen: its own, or the sum over all workloads or all clusters."""
+    """Return an observed figure of the fleet: its own, or the sum over all workloads or clusters."""
     if (stated := actuals.series.get(Seen("cluster", FLEET, name))) is not None or name == "peak_facility_kw":
         return stated
     for kind in ("workload", "cluster"):
@@ -189,7 +189,7 @@ class StudyRuns(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRuns:
-    """A study's scenario, the series that are read of its runs, and who runs them."""
+    """A study's scenario, the series read from its runs, and the workers that run them."""
 
     prepared: Prepared
     which: int
@@ -197,7 +197,7 @@ class PlanRuns:
     force: Workforce
 
     def run(self, design: Design, rows: int) -> StudyRuns:
-        """Run the rows of a design; those that fail are left out."""
+        """Run the rows of a design and return the successful ones."""
         from scipy.special import ndtri  # noqa: PLC0415 - takes most of a second, which only a forecast should wait for
 
         setup, which = self.prepared.setup(design), slice(self.which, self.which + 1)  # one scenario alone
@@ -226,7 +226,7 @@ class PlanRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The plan's forecast before and after the months seen."""
+    """The plan's forecast before and after the observed months."""
 
     old: StudyRuns
     new: StudyRuns
@@ -246,7 +246,7 @@ class Forecast:
 
 
 def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say = lambda _: None) -> Forecast:
-    """Return the forecast before and after the months seen; ``old`` are the study's own replications."""
+    """Return the forecast before and after the observed months; ``old`` are the study's own replications."""
     from scipy.special import ndtr  # noqa: PLC0415 - as above
 
     (used, unused), rows = _informing(plan.seen, old, actuals), len(old.scores)
@@ -278,7 +278,7 @@ def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say =
 
 
 def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[tuple[Seen, ...], dict[Seen, str]]:
-    """Return the series that say something about the inputs, and why others do not."""
+    """Return the series that carry information on the inputs, and why the others do not."""
     unused: dict[Seen, str] = {}
     from_metrics = any(file.kind == "vllm" for file in actuals.mapping.files.values())
     count = len(actuals.months)
@@ -308,7 +308,7 @@ def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[
 
 
 class _Summary:
-    """The figures by which replications are held against what was seen: a mean and a trend of each series."""
+    """Summary figures to compare replications with actuals: mean and trend of each series."""
 
     def __init__(self, seen: Sequence[Seen], used: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> None:
         self.places = [seen.index(series) for series in used]
@@ -337,11 +337,11 @@ class _Summary:
         self.target = Target(self._figures(happened[None])[0], np.maximum(variance[self.keep], 1e-12))
 
     def figures(self, monthly: Floats) -> Floats:
-        """Return the figures of replications, shape (rows, figures)."""
+        """Return the summary figures of replications, shape (rows, figures)."""
         return self._figures(monthly[:, self.places, : self.months])
 
     def _figures(self, values: Floats) -> Floats:
-        """Return mean and trend of series of shape (rows, series, months), those that say nothing left out."""
+        """Return mean and trend of series of shape (rows, series, months), without uninformative ones."""
         safe, floor = np.where(self.known, values, 1.0), self.floor[:, None]
         safe = np.where(np.isnan(floor), safe, np.log(np.fmax(safe, np.nan_to_num(floor, nan=1.0))))
         figures: Floats = np.einsum("rsm,skm->rsk", safe, self.weights)[:, self.keep]
@@ -349,7 +349,7 @@ class _Summary:
 
 
 class Target(NamedTuple):
-    """What was seen, and how sure it is."""
+    """The observed summary figures, and their error variance."""
 
     figures: Floats
     """x*, shape (figures,)."""
@@ -358,13 +358,13 @@ class Target(NamedTuple):
 
 
 class NormalScores(NamedTuple):
-    """A normal distribution of scores."""
+    """A multivariate normal distribution of scores."""
 
     mean: Floats
     covariance: Floats
 
     def drawn(self, generator: np.random.Generator, count: int) -> Floats:
-        """Return scores, shape (count, inputs), in pairs that mirror one another: their mean is the mean."""
+        """Return scores, shape (count, inputs), in antithetic pairs whose mean is exact."""
         half = generator.standard_normal((-(-count // 2), len(self.mean)))
         return self.mean + np.concatenate([half, -half])[:count] @ self.root.T
 
@@ -378,17 +378,17 @@ class NormalScores(NamedTuple):
         return np.asarray((np.linalg.solve(self.root, (scores - self.mean).T) ** 2).sum(axis=0), dtype=np.float64)
 
     def log_density(self, scores: Floats) -> Floats:
-        """Return the log density of scores, less the constant that all normals share."""
+        """Return the log density of scores, without the constant common to all normals."""
         return -0.5 * self.distance(scores) - float(np.log(np.diag(self.root)).sum())
 
 
 def prior(inputs: int) -> NormalScores:
-    """Return the scores' prior."""
+    """Return the prior distribution of the scores."""
     return NormalScores(mean=np.zeros(inputs), covariance=np.eye(inputs))
 
 
 class LinearResponse(NamedTuple):
-    """Figures as a linear function of scores, with what is left."""
+    """Summary figures as a linear function of scores, with the residual covariance."""
 
     intercept: Floats
     slopes: Floats
@@ -397,7 +397,7 @@ class LinearResponse(NamedTuple):
     """S, shape (figures, figures)."""
 
     def posterior(self, target: Target) -> NormalScores:
-        """Return the scores' distribution given the target: (I + Bᵀ R⁻¹ B)⁻¹ and its mean, R = S + E."""
+        """Return the posterior of the scores given the target: (I + Bᵀ R⁻¹ B)⁻¹ and its mean, R = S + E."""
         noise = self.left + np.diag(target.error_variance)
         told = np.linalg.solve(noise, self.slopes)
         covariance = np.linalg.inv(np.eye(self.slopes.shape[1]) + self.slopes.T @ told)
@@ -430,7 +430,7 @@ def fit_linear(scores: Floats, figures: Floats, weights: Floats) -> LinearRespon
 
 
 def importance_weights(scores: Floats, model: LinearResponse, target: Target, drawn_from: NormalScores) -> Floats:
-    """Return weights that sum to one: prior · likelihood / density drawn from, shape (rows,)."""
+    """Return importance weights that sum to one: prior · likelihood / proposal density, shape (rows,)."""
     # log N(x*; a + B z, S + E) of scores, less a constant
     root = np.linalg.cholesky(model.left + np.diag(target.error_variance))
     off = target.figures - model.intercept - scores @ model.slopes.T

@@ -1,4 +1,4 @@
-"""Constants and the few conversions between what people write and what the core computes in.
+"""Constants, and the few conversions between users' units and internal units.
 
 Internal units: seconds for latencies, hours for simulated time, bytes, flop/s, watts inside physics, kilowatts and
 kilowatt-hours in the fleet, US dollars, tokens.
@@ -106,7 +106,7 @@ _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 @functools.lru_cache(maxsize=4096)  # asked of every row of a table
 def unit_of(name: str) -> str | None:
-    """Return the unit that ``name`` states by its suffix or is itself, or None for a count, a name or a switch.
+    """Return the unit that a name ends in or is, or None for a count, a name or a switch.
 
     Where the suffix found is only part of what something is counted per, as in ``water_litres_per_kwh``, the unit is
     that of the name before over it; None where either is not known.
@@ -123,7 +123,7 @@ def unit_of(name: str) -> str | None:
 
 
 def rounded_up(number: float, digits: int) -> float:
-    """Return a number with so many significant digits, no less than it: what is said to be enough must be."""
+    """Return a number rounded up to ``digits`` significant digits."""
     if not math.isfinite(number) or number == 0.0:
         return number
     nearest = float(f"{number:.{digits}g}")
@@ -135,10 +135,10 @@ _DECIMALS = {"tokens": 0, "kWh": 3, "kW": 3, DOLLARS: 2}
 
 
 def decimals_of(name: str) -> int:
-    """Return the decimals with which files have a figure: those of its unit, six for most."""
+    """Return the number of decimals of a figure in files: its unit's, six for most."""
     return _DECIMALS.get(unit_of(name) or "", 6)
 
 
 def unit_suffixes() -> dict[str, str]:
-    """Return every suffix that states a unit, with that unit, for the nomenclature page."""
+    """Return every unit suffix with its unit, for the nomenclature page."""
     return dict(_UNIT_BY_SUFFIX)

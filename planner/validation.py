@@ -1,4 +1,4 @@
-"""From what pydantic found to what a user can act on: file, line, dotted path, value, what is allowed, nearest key."""
+"""From pydantic's errors to messages with file, line, dotted path, value, allowed values and nearest key."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PHRASES = {
 
 
 class Strict(BaseModel):
-    """Base of everything a user may write: unknown keys are errors, values are frozen, field docstrings are its text.
+    """Base of all user-facing models: unknown keys are errors, values are frozen, fields have docstrings.
 
     Nothing is converted: ``nodes: "12"`` and ``nodes: true`` are mistakes, not numbers. Sequences are tuples, which
     are frozen too. Docstrings are read from the source when somebody asks for them: pydantic would read them whenever
@@ -71,7 +71,7 @@ class Strict(BaseModel):
 
 
 def field_docstring(model: type[BaseModel], name: str) -> str:
-    """Return the docstring under a field, from the class that states it; empty where there is none."""
+    """Return the docstring under a field, from the class that defines it; empty where there is none."""
     texts = (_docstrings(kind.__module__).get(kind.__name__.partition("[")[0], {}) for kind in model.__mro__)
     return next((text[name] for text in texts if name in text), "")
 
@@ -95,7 +95,7 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
 
 
 def validate(model: type[ModelT], document: Document) -> ModelT:
-    """Check a document against a pydantic model; raise one ScenarioError that lists every problem."""
+    """Return a document as a pydantic model; raise one ScenarioError that lists every problem."""
     if not isinstance(document.content, dict):
         place = document.locate(())
         file, line = (place.file, place.line) if place else (None, None)
@@ -116,7 +116,7 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
 
 
 def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
-    """Leave out what is wrong in a document and validate the rest; None where nothing usable is left.
+    """Return a document validated without its invalid values; None where nothing usable is left.
 
     One message can then name both the values that are wrong in themselves and those that contradict each other.
     """
@@ -145,7 +145,7 @@ def _frozen(content: Any) -> Any:
 
 
 def nearest(word: str, known: typing.Iterable[str]) -> str | None:
-    """Return ``did you mean X?`` for the closest known word, ignoring case, or None when nothing is close."""
+    """Return ``did you mean X?`` for the closest known word, ignoring case, or None."""
     import difflib  # noqa: PLC0415 - only where something is wrong
 
     by_lower = {name.lower(): name for name in known}
@@ -154,13 +154,13 @@ def nearest(word: str, known: typing.Iterable[str]) -> str | None:
 
 
 def choices(known: typing.Iterable[str]) -> str:
-    """List what is allowed, shortened when there is a lot."""
+    """Return a list of allowed values as text, shortened when long."""
     names = sorted(known)
     return ", ".join(names) if len(names) <= 24 else ", ".join(names[:24]) + f" and {len(names) - 24} more"
 
 
 def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem:
-    """Turn one pydantic error into a Problem."""
+    """Return one pydantic error as a Problem."""
     path, owner = _resolve(model, detail["loc"], document.content)
     hint = None
     kind = detail["type"]
@@ -184,7 +184,7 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
 
 
 def _plain(detail: Any) -> str:
-    """Say what pydantic says, in the voice of the other messages."""
+    """Return pydantic's message in the wording of the other messages."""
     message: str = detail["msg"]
     for start in ("Value error, ", "Assertion failed, "):
         message = message.removeprefix(start)
@@ -197,7 +197,7 @@ def _plain(detail: Any) -> str:
 
 
 def _describe(value: Any) -> str:
-    """Show what was written, cut to a readable length and safe to print."""
+    """Return a written value as text, shortened and safe to print."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -211,7 +211,7 @@ def _describe(value: Any) -> str:
 
 
 def _lookup(content: Any, path: KeyPath) -> Any:
-    """Follow a path through plain data; None where it leads nowhere."""
+    """Return the value at a path in plain data; None where there is none."""
     for part in path:
         if isinstance(content, dict):
             content = content.get(part)
@@ -223,7 +223,7 @@ def _lookup(content: Any, path: KeyPath) -> Any:
 
 
 def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPath, Any]:
-    """Drop what is not a key (union tags, type names) from a pydantic location; find the model that owns its end."""
+    """Return a pydantic location without tags and type names, and the model that owns its last key."""
     path: list[str | int] = []
     owner: Any = model
     annotation: Any = model
@@ -264,7 +264,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _item(annotation: Any) -> Any:
-    """Return what a mapping or list annotation holds."""
+    """Return the item type of a mapping or list annotation."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
@@ -277,7 +277,7 @@ def _item(annotation: Any) -> Any:
 
 
 def _tag(model: type[BaseModel]) -> str | None:
-    """Return the value of a model's ``kind`` field, by which unions are told apart."""
+    """Return the value of a model's ``kind`` field, which distinguishes union members."""
     field = model.model_fields.get("kind")
     arguments = typing.get_args(field.annotation) if field else ()
     return str(arguments[0]) if arguments else None

@@ -1,4 +1,4 @@
-"""Which planner this is: its version, and a hash of its code."""
+"""The planner's version, and a hash of its code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 __version__ = "0.2.0"
 """The one place of the version: pyproject.toml reads it here."""
-_TELLS_ONLY = ("cli", "live", "reporting", "tools")
+_TELLS_ONLY = ("answers", "calibration", "cli", "output", "ui")
 """Packages that only show what was computed: no replication depends on them."""
 
 
 @functools.cache
 def code_sha256() -> str:
-    """Return the hash of the installed package, as far as a replication depends on it."""
+    """Return the hash of the installed code that affects a replication."""
     import hashlib  # noqa: PLC0415 - a study asks; the command line only says the version
 
     folder = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""YAML text to plain Python, remembering the line of every value.
+"""YAML text to plain Python, with the line of every value.
 
 The parser is deliberately smaller than YAML: one document, string keys, the scalars of the YAML 1.2 core schema plus
 dates (so ``no`` is a word and ``12:30`` is not 750), no custom tags, no duplicate keys, and limits on size, depth and
@@ -44,7 +44,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a value was written."""
+    """File and line of a value."""
 
     file: str
     line: int | None
@@ -52,7 +52,7 @@ class Location:
 
 @dataclass(slots=True)
 class Document:
-    """A parsed document and the place of each of its values."""
+    """A parsed document and the location of each of its values."""
 
     content: Any
     locations: dict[KeyPath, Location] = field(default_factory=dict)
@@ -66,11 +66,11 @@ class Document:
     """The files alone, without overrides and workload classes, so that further overrides start from there."""
 
     def copy(self) -> Document:
-        """Return a document that can be laid over without changing this one; the files read are shared."""
+        """Return a copy that can be merged into without changing this one; the files read are shared."""
         return Document(self.content, dict(self.locations), self.files)  # laying over makes new mappings
 
     def file_at(self, path: KeyPath, name: str) -> tuple[Path, bytes]:
-        """Return the path and bytes of a file that the value at ``path`` names, relative to where that was written."""
+        """Return path and bytes of the file that the value at ``path`` names, relative to its own file."""
         place = self.locate(path)
         file = (Path(place.file).parent if place and place.line is not None else Path()) / name
         if str(file) not in self.files:
@@ -80,21 +80,21 @@ class Document:
         return file, self.files[str(file)]
 
     def locate(self, path: KeyPath) -> Location | None:
-        """Return the place of the value at ``path``, or of its nearest parent."""
+        """Return the location of the value at ``path``, or of its nearest parent."""
         for end in range(len(path), -1, -1):
             if (place := self.locations.get(path[:end])) is not None:
                 return place
         return None
 
     def problem(self, path: KeyPath, message: str, hint: str | None = None) -> Problem:
-        """Return a problem with the value at ``path``, placed where it, or its nearest parent, was written."""
+        """Return a problem with the value at ``path``, at its location or that of its nearest parent."""
         place = self.locate(path)
         file, line = (place.file, place.line) if place else (None, None)
         return Problem(file=file, line=line, path=dotted(path), message=message, hint=hint)
 
 
 def dotted(path: KeyPath) -> str:
-    """Write a key path the way a user types it: ``clusters.h200.nodes``, ``orders[0].date``."""
+    """Return a key path as a user types it: ``clusters.h200.nodes``, ``orders[0].date``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -106,7 +106,7 @@ def dotted(path: KeyPath) -> str:
 
 
 def parse_scalar(text: str) -> Any:
-    """Turn the text of an unquoted scalar into null, a truth value, a number, a date or itself."""
+    """Return an unquoted scalar as null, a boolean, a number, a date or its text."""
     if (lower := text.lower()) in _WORDS:
         return _WORDS[lower]
     if lower in _SPECIAL:
@@ -125,12 +125,12 @@ def parse_scalar(text: str) -> Any:
 
 
 def _number(value: float) -> float:
-    """Return a number, and zero for one so small that its square or inverse is none."""
+    """Return a number, or zero where it is too small to divide by."""
     return 0.0 if abs(value) < LEAST else value
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Return a file's bytes; raise ScenarioError where it cannot be read or is longer than it may be."""
+    """Return a file's bytes; raise ScenarioError where it cannot be read or is too long."""
     name = str(path)
     try:
         if path.is_dir():
@@ -158,12 +158,12 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_document(path: Path) -> Document:
-    """Read one YAML file; raise ScenarioError naming the file and line for anything that is not usable YAML."""
+    """Return one YAML file as a document; raise ScenarioError with file and line for invalid YAML."""
     return document_from(read_bytes(path, MAX_BYTES), str(path))
 
 
 def document_from(raw: bytes, name: str) -> Document:
-    """Parse the bytes of a YAML file; ``name`` is what messages call it."""
+    """Return the bytes of a YAML file as a document; ``name`` is used in messages."""
     if len(raw) > MAX_BYTES:
         raise ScenarioError(Problem(file=name, message=f"is {len(raw):,} bytes; a file may have {MAX_BYTES:,}"))
     try:
@@ -176,7 +176,7 @@ def document_from(raw: bytes, name: str) -> Document:
 
 
 def document_of_mapping(content: Mapping[str, Any], name: str = "dict") -> Document:
-    """Take in a mapping as if it had been read from a file in the current folder; ``name`` is what messages call it.
+    """Return a mapping as a document, as if read from the current folder; ``name`` is used in messages.
 
     Text such as 2026-01-31 is a date, as it is in YAML; NumPy's numbers are numbers.
     """
@@ -186,7 +186,7 @@ def document_of_mapping(content: Mapping[str, Any], name: str = "dict") -> Docum
 
 
 def _plain(value: Any, path: KeyPath, document: Document, name: str) -> Any:
-    """Return a copy of a value in the types that YAML has, and note its place."""
+    """Return a copy of a value in YAML's types, and record its location."""
     document.locations[path] = Location(name, None)
     if len(path) > MAX_DEPTH or len(document.locations) > MAX_NODES:  # also ends a mapping that holds itself
         raise ScenarioError(Problem(file=name, path=dotted(path), message="is too deep or too large"))
@@ -206,12 +206,12 @@ def _plain(value: Any, path: KeyPath, document: Document, name: str) -> Any:
 
 
 def parse_document(text: str, name: str) -> Document:
-    """Parse YAML text; ``name`` is what messages call it."""
+    """Return YAML text as a document; ``name`` is used in messages."""
     return _Builder(name).build(text)
 
 
 class _Builder:
-    """Turns parser events into plain values, with limits."""
+    """Builds plain values from parser events, with limits on depth and size."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -249,7 +249,7 @@ class _Builder:
         return Document(content, self.locations)
 
     def _place(self, event: Any) -> Location:
-        """Return where an event is; those of one line share the answer."""
+        """Return the location of an event; events of one line share it."""
         line = event.start_mark.line + 1
         place = self._places.get(line)
         if place is None:
@@ -269,7 +269,7 @@ class _Builder:
             raise self._fail(f"the tag {event.tag} is not understood; write plain YAML", event)
 
     def _value(self, event: Any, path: KeyPath) -> Any:
-        """Return a value; whoever calls has noted its place."""
+        """Return the value of an event, whose location the caller has recorded."""
         if len(path) > MAX_DEPTH:
             raise self._fail(f"nested more than {MAX_DEPTH} deep", event)
         if isinstance(event, AliasEvent):

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 
-# A busy machine is slow, not wrong: no deadline. Half of the examples that are usual, in a suite of thousands of tests.
-settings.register_profile("house", deadline=None, derandomize=True, max_examples=50)
-settings.register_profile("quick", settings.get_profile("house"), max_examples=25)  # of make check
+# A busy machine is slow, not wrong: no deadline. A quarter of the usual examples, in a suite of thousands of tests.
+settings.register_profile("house", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("many", settings.get_profile("house"), max_examples=200)  # of make prove
 settings.load_profile("house")
 
 ROOT = Path(__file__).parents[1]

@@ -83,7 +83,9 @@ def test_a_verb_writes_what_its_command_writes(name: str, planner: Planner, tmp_
     written = files_of(tmp_path / "verb")
     assert written == files_of(tmp_path / "command")
     assert len(written) > 5
-    assert told.out == f"{answer}\n\nresults in command{'; open report.html there' if words[0] == 'run' else ''}\n"
+    has_page = words[0] in ("run", "compare", "montecarlo", "size")
+    more = "/report.html; more: -v" if has_page else ""
+    assert told.out == f"{answer}\n\nresults in command{more}\n"
     assert len(repr(answer)) < 200
     assert str(answer).splitlines()[-1].strip() in html.unescape(answer._repr_html_())
     assert len(answer.table())
@@ -254,7 +256,7 @@ def test_a_study_that_is_stopped_lets_go_of_its_folder(tmp_path: Path, monkeypat
     def stop(_: object) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(Stopped, match=r"stopped with \d+ of 40 replications kept"):
+    with pytest.raises(Stopped, match=r"stopped with \d+ of 40 replications stored"):
         library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"], watch=stop)
     with pytest.raises(ScenarioError, match="holds an unfinished study"):
         library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"])

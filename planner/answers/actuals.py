@@ -96,7 +96,7 @@ def actuals_summary(held: ActualsReview) -> dict[str, Any]:
         figures = (float(weights @ totals / weights.sum()), *weighted_quantiles(totals, weights, _BAND))
         return {name: round(float(end), 2) for name, end in zip(("mean", "p5", "p50", "p95"), figures, strict=True)}
 
-    old, new = _old(held, COST), _new(held, COST)
+    old, new, weights = _old(held, COST), _new(held, COST), forecast.weights
     even = np.ones(len(old))
     by_cause = {cause: sum(row.causes_cents.get(cause, 0) for row in costs) for cause in VARIANCE_CAUSES}
     not_explained = {str(series.name) for series, why in forecast.unused.items() if why.startswith("outside")}
@@ -114,11 +114,8 @@ def actuals_summary(held: ActualsReview) -> dict[str, Any]:
             f"{series.of} {series.name}": months for series in held.actuals.series if (months := held.outside(series))
         },
         "not_explained": sorted(not_explained),
-        "remaining_cost_usd": {
-            "prior": band(old[:, count:], even),
-            "posterior": band(new[:, count:], forecast.weights),
-        },
-        "whole_cost_usd": {"prior": band(old, even), "posterior": band(new, forecast.weights)},
+        "remaining_cost_usd": {"prior": band(old[:, count:], even), "posterior": band(new[:, count:], weights)},
+        "whole_cost_usd": {"prior": band(old, even), "posterior": band(new, weights)},
         "replications": len(forecast.new.scores),
         "effective_replications": round(forecast.effective, 1),
         "rounds": forecast.rounds,
@@ -144,10 +141,8 @@ def said_of(held: ActualsReview) -> list[str]:
     if count < len(held.result.plan.months.labels):
         before = np.quantile(_old(held, COST)[:, count:].sum(axis=1), _BAND)
         after = weighted_quantiles(_new(held, COST)[:, count:].sum(axis=1), held.forecast.weights, _BAND)
-        now, then = (
-            f"{middle} ({low} to {high})"
-            for low, middle, high in ([f"{end / MILLION:,.3f}" for end in band] for band in (after, before))
-        )
+        bands = ([f"{end / MILLION:,.3f}" for end in band] for band in (after, before))
+        now, then = (f"{middle} ({low} to {high})" for low, middle, high in bands)
         said.append(
             f"The months to come cost {now} million USD in nine of ten replications, where {then} was forecast."
         )
@@ -229,6 +224,6 @@ def actuals_answer(folder: Path, held: ActualsReview) -> Answer[ActualsReview]:
         warnings=held.prepared.warnings,
         notes=held.actuals.notes,
         summarise=lambda: actuals_summary(held),
-        say=lambda _: actuals_text(held),
+        say=lambda *_: actuals_text(held),
         rows=lambda: forecast_rows(held),
     )

@@ -8,7 +8,7 @@ from planner.finance.bridge import VARIANCE_CAUSES
 from planner.output.blocks import BarPart, Block, Grid, Section, Sentence, Series, bar_grid, sentences
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL
-from planner.output.words import dollars, figure, measured
+from planner.output.words import dollars, figure, measured, spoken
 
 
 def answer_section(contents: Contents) -> Section:
@@ -36,24 +36,16 @@ def forecast_section(contents: Contents) -> Section:
         months = monthly.where("figure", name)
         calendar = Calendar(months.texts("month"))
         places = [calendar.middle(month) for month in months.texts("month")]
-        lines = {
-            column: list(zip(places, months.numbers(column), strict=True))
-            for column in (
-                "actual",
-                *(f"{age}_{end}" for age in ("prior", "posterior") for end in ("p5", "p50", "p95")),
-            )
-        }
-        series = [
-            Series(
-                name=said, points=lines[f"{age}_p50"], colour=colour, bands=[(lines[f"{age}_p5"], lines[f"{age}_p95"])]
-            )
-            for said, age, colour in (("forecast before", "prior", 1), ("forecast now", "posterior", 0))
-        ]
-        series.append(Series(name="actual", points=lines["actual"], colour=TOTAL))
+        series = []
+        for said, age, colour in (("forecast before", "prior", 1), ("forecast now", "posterior", 0)):
+            columns = (months.numbers(f"{age}_{end}") for end in ("p5", "p50", "p95"))
+            low, middle, high = (list(zip(places, column, strict=True)) for column in columns)
+            series.append(Series(name=said, points=middle, colour=colour, bands=[(low, high)]))
+        actual = list(zip(places, months.numbers("actual"), strict=True))
+        series.append(Series(name="actual", points=actual, colour=TOTAL))
         unit = "usd" if name.endswith("_usd") else "percent" if name.endswith("_fraction") else "number"
-        title = name.removesuffix("_usd").removesuffix("_fraction").replace("_", " ").capitalize()
-        said = "The bands hold nine of ten replications."
-        blocks.append(calendar.chart(f"forecast-{name.replace('_', '-')}", title, said, unit, series))
+        key, said = f"forecast-{name.replace('_', '-')}", "The bands hold nine of ten replications."
+        blocks.append(calendar.chart(key, spoken(name).capitalize(), said, unit, series))
     names = [f"{age}_{place}" for age in ("prior", "posterior") for place in ("p10", "p50", "p90")]
     rows = sorted(inputs.rows("input", *names, totals=["moved_usd"]), key=lambda row: -abs(row[-1]))
     shown = [(name, *map(figure, cells), dollars(usd)) for name, *cells, usd in rows]

@@ -45,7 +45,7 @@ class Plot:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Generic[Found]):
-    """What a command found."""
+    """The answer of a command."""
 
     folder: Path
     """Where its files are."""
@@ -58,10 +58,12 @@ class Answer(Generic[Found]):
     """What follows from the plans and may well be meant."""
     summarise: Callable[[], Any]
     """Makes what ``--json`` prints."""
-    say: Callable[[str], str]
-    """Makes what a terminal of some encoding shows."""
+    say: Callable[[str, bool], str]
+    """Makes what a terminal of some encoding shows: the first screen, or with all details."""
     rows: Callable[[], Table]
     """Makes the table that a program asks for first."""
+    is_met: Callable[[], bool] = lambda: True
+    """Says whether some plan of it is known to meet its SLO target."""
     is_written: bool = True
     """Whether the command wrote its folder; False where it read what another wrote."""
 
@@ -69,9 +71,9 @@ class Answer(Generic[Found]):
         """Return what ``--json`` prints, as plain data."""
         return self.summarise()
 
-    def text(self, encoding: str = "utf-8") -> str:
-        """Return what the terminal shows."""
-        return self.say(encoding)
+    def text(self, encoding: str = "utf-8", *, verbose: bool = False) -> str:
+        """Return what the terminal shows, with ``verbose`` all of it."""
+        return self.say(encoding, verbose)
 
     def table(self) -> pd.DataFrame:
         """Return the figures as a pandas frame."""

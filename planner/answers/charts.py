@@ -100,18 +100,18 @@ def histogram(contents: Contents) -> Figure | None:
 
 
 def tornado(contents: Contents) -> Figure | None:
-    """Draw what the first scenario's headline, and its difference from the others', hang on."""
+    """Draw the sensitivities of the first scenario's objective, and of its difference from the others."""
     if not (ranked := list(panels(rows_of(contents)))):
         return None
     shown = [panel for panel in ranked if panel.scenario == ranked[0].scenario and panel.method == ranked[0].method]
-    method, drawn = TORNADOES[ranked[0].method], []
+    (said, *ends), drawn = TORNADOES[ranked[0].method], []
     for panel in shown[:_PANELS]:
         rows = [(name, [(low, 0), (high, 1)]) for name, low, high in panel.longest(_BARS)]
         one = swings(rows, panel.middle, panel.title)
         drawn.append(replace(one, marks=[*one.marks, VerticalRule(x=0.0, is_dashed=True)]) if panel.against else one)
     title = f"Sensitivities of {_words(objective_of(contents))}"
-    keys = dict(zip(method.ends, (0, 1), strict=True))
-    return Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{method.said}.")
+    keys = dict(zip(ends, (0, 1), strict=True))
+    return Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{said}.")
 
 
 def convergence(contents: Contents) -> Figure | None:
@@ -140,10 +140,8 @@ def bridge(contents: Contents) -> Figure | None:
         total = sum(parts.values())
         title = f"{scenario}: {unit_price(abs(total))} {'dearer' if total > 0 else 'cheaper'} than the baseline"
         drawn.append(swings(rows, 0.0, title, table.totals(column)))
-    title, note = (
-        "Why a token costs more or less than in the baseline",
-        "USD per million tokens, shared among the causes.",
-    )
+    title = "Why a token costs more or less than in the baseline"
+    note = "USD per million tokens, shared among the causes."
     return Picture(title=title, panels=drawn, keys={"dearer": 1, "cheaper": 2}, shape="square", note=note)
 
 

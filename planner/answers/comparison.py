@@ -34,8 +34,6 @@ COMPARISON_TABLES = tables_of(
     plan_causes=" ".join(f"{cause}: {meaning}" for cause, meaning in PLAN_CAUSE_MEANINGS.items()),
 )
 """The files in which plans are held against a baseline, by their names."""
-MOST_POINTS = 5_000
-"""Points listed in the workbook; the file has them all, and the sheet says so."""
 SHOWN_ROWS = 40
 """Points printed to a terminal; the file has them all."""
 
@@ -82,7 +80,7 @@ def held_tables(comparison: Comparison) -> list[Table]:
 
 
 def comparison_summary(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as JSON: measures, bridges, promises, what chance moves, warnings."""
+    """Return the comparison as JSON: measures, bridges, verdicts, intervals, warnings."""
     names, base = comparison.names, comparison.chances[comparison.baseline]
     savings = {
         name: ends_of(saving)
@@ -105,7 +103,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
             name: {cause: cents / 100 for cause, cents in parts.items()}
             for name, parts in comparison.others(comparison.dollars)
         },
-        "slo_target": dict(zip(names, map(run.slo_summary, comparison.results, comparison.chances), strict=True)),
+        "verdicts": dict(zip(names, map(run.verdict_summary, comparison.results, comparison.chances), strict=True)),
         "replications": dict(zip(names, map(run.replications_summary, comparison.chances), strict=True)),
         "saving_interval_fraction": {name: [rounded(end or 0.0) for end in ends] for name, ends in savings.items()},
         "warnings": list(comparison.warnings),
@@ -113,39 +111,40 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def comparison_table(comparison: Comparison) -> str:
-    """Lay the comparison out for a terminal of 80 columns: the plans, which to take, and why they differ."""
+def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
+    """Lay the comparison out for a terminal: which plan to take, the plans, and with details why they differ."""
     summary, figures_of = comparison_summary(comparison), dict(zip(comparison.names, comparison.figures, strict=True))
-    plans = judgement.plans_of(figures_of, summary["slo_target"])
+    plans = judgement.plans_of(figures_of, summary["verdicts"])
     base, choice = plans[comparison.baseline], judgement.choose(plans)
     rows = []
     for plan in choice.ranked:
         figures = figures_of[plan.name]
         change = plan.cost / base.cost - 1.0 if judgement.comparable(plan, base) and plan.cost and base.cost else None
         cells = (
-            _cell(plan.slo_attainment_fraction, ".2%"),
+            _cell(summary["verdicts"][plan.name]["lowest_fraction"], ".2%"),
             _cell(plan.cost, ",.4f"),
             _cell(change, "+.1%"),
-            _cell(figures["cost_per_million_tokens_usd"], ",.4f"),
-            _cell(figures["cost_usd"], ",.2f", MILLION),
-            _cell(figures["npv_usd"], ",.2f", MILLION),
+            _cell(-figures["npv_usd"] if figures["npv_usd"] is not None else None, ",.1f", MILLION),
+            _cell(figures["capex_usd"], ",.1f", MILLION),
+            _cell(figures["pl_cost_usd"], ",.1f", MILLION),
         )
-        rows.append((plan.name[:15], plan.standing, *cells))
-    header = ("scenario", "SLO", "in time", "levelised", "change", "USD/Mtok", "M USD", "NPV M USD")
-    first = wrapped(judgement.much_shed(plans))
-    advice = [judgement.recommendation(plans, base.name, summary)]
-    advice += judgement.warnings_of(choice) if choice.best else []
-    lines = [*first, *([""] if first else []), text_table(header, rows), "", *wrapped(advice)]
+        rows.append((plan.name[:20], plan.standing, *cells))
+    header = ("scenario", "SLO", "lowest", "USD/Mtok", "change", "NPC M$", "capex", "P&L cost")
+    advice = [*judgement.much_shed(plans), judgement.recommendation(plans, base.name, summary)]
+    advice += [*judgement.target_lines(summary["verdicts"]), *judgement.inconclusive_lines(choice.ranked)]
+    lines = [*wrapped(list(filter(None, advice))), "", text_table(header, rows), ""]
+    lines += wrapped(judgement.warnings_of(choice)) if choice.best else []
     savings = summary["saving_interval_fraction"]
     spans = [
-        f"{plan.name} costs {' to '.join(judgement.change_words(-end) for end in savings[plan.name])} a token"
+        f"{plan.name} costs {judgement.interval_words(*(-end for end in savings[plan.name]))} a token"
         for plan in plans
         if plan.name in savings and judgement.comparable(plan, base)
     ]
     if spans:
         chance = f"in {comparison.chances[0].words}, inputs as stated, against {base.name}: "
         lines += wrapped([chance + ", ".join(spans)])
-    if bridges := comparison.others(comparison.bridges):
+    lines += wrapped(["! inputs were not varied; order under uncertainty: planner montecarlo STUDY"])
+    if verbose and (bridges := comparison.others(comparison.bridges)):
         steps = [
             (name[:15], *(f"{parts[0][cause]:+.4f}" if round(parts[0][cause], 4) else "0" for cause in CAUSES))
             for name, parts in bridges
@@ -157,7 +156,7 @@ def comparison_table(comparison: Comparison) -> str:
         lines += ["", f"USD per million tokens against {base.name}, by cause:"]
         lines += [text_table(("scenario", *(cause.replace("_", " ") for cause in CAUSES)), steps), ""]
         lines += ["M USD over the horizon, by cause:", text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)]
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
 
 
 def _cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
@@ -204,8 +203,7 @@ def sweep_description(axes: Sequence[SweepAxis]) -> TableDescription:
     for path, values in ((axis.path, axis.values) for axis in axes):
         numbers, kind, unit = [number_of(value) for value in values], ColumnKind.TEXT, ""
         if None not in numbers:
-            unit = unit_of(path.rpartition(".")[2]) or ""
-            is_whole = all(isinstance(number, int) for number in numbers)
+            unit, is_whole = unit_of(path.rpartition(".")[2]) or "", all(isinstance(n, int) for n in numbers)
             kind = ColumnKind.INTEGER if is_whole else ColumnKind.DECIMAL
         decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in values)
         about = f"Value of {path}."
@@ -229,15 +227,14 @@ def sweep_rows(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> Table
     for point in points:
         settings = zip(varied, point.values, strict=True)
         values = (value if column.kind is ColumnKind.TEXT else number_of(value) for column, value in settings)
-        figures = ((point.figures or {}).get(column.name) for column in measured)
-        rows.append(
-            (*values, *(None if figure is None else figure + 0.0 for figure in figures), point.problem)
-        )  # −0 is 0
+        known = ((point.figures or {}).get(column.name) for column in measured)
+        figures = (None if figure is None else figure + 0.0 for figure in known)  # −0 is 0
+        rows.append((*values, *figures, point.problem))
     return description.of_rows(rows)
 
 
 def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
-    """Lay out the best points for a terminal: those that meet their SLO target, cheapest first, then the others."""
+    """Lay out the best points for a terminal: the SLO target met, cheapest first; then missed, by how far."""
     paths, named = [axis.path for axis in axes], {}
     for point in points:
         named[", ".join(f"{path} = {value}" for path, value in zip(paths, point.values, strict=True))] = point
@@ -246,14 +243,14 @@ def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
     for plan in choice.ranked[:SHOWN_ROWS]:
         figures = named[plan.name].figures or {}
         cells = (
-            _cell(figures.get(judgement.IN_TIME), ".2%"),
+            _cell(figures.get(judgement.ATTAINED), ".2%"),
             _cell(figures.get(judgement.COST), ",.4f"),
             _cell(figures.get("cost_usd"), ",.2f", MILLION),
             _cell(figures.get("utilisation_fraction"), ".1%"),
         )
         rows.append((*named[plan.name].values, plan.standing, *cells))
     titles = [".".join(path.split(".")[-2:]) for path in paths]
-    lines = [text_table((*titles, "SLO", "in time", "levelised", "M USD", "utilised"), rows)]
+    lines = [text_table((*titles, "base case", "attained", "levelised", "M USD", "utilised"), rows)]
     if len(points) > SHOWN_ROWS:
         lines.append(f"and {len(points) - SHOWN_ROWS} more in sweep.csv")
     if failed := [point for point in points if point.problem]:
@@ -283,11 +280,11 @@ def write_sweep(
     kind, last = "column" if len(axes) > 1 else "line", min(len(points), SHOWN_ROWS)
     charts = tuple(
         SheetChart(title=words(name), columns=(name,), kind=kind, last=last, across_columns=len(axes))
-        for name in (judgement.COST, judgement.IN_TIME)
+        for name in (judgement.COST, judgement.ATTAINED)
     )
     note = "One run of each point under the same random numbers; run planner montecarlo for percentiles."
     pages = {
-        "Sweep": Page.of(tables["sweep"].columns, most=MOST_POINTS, charts=charts, note=note),
+        "Sweep": Page.of(tables["sweep"].columns, most=5_000, charts=charts, note=note),
         **plain_pages({"Assumptions": tables["assumptions"].columns}),
     }
     workbook = write_tables(f"{scenario.name}: sweep", scenario.start, pages)
@@ -303,7 +300,8 @@ def comparison_answer(folder: Path, comparison: Comparison) -> Answer[Comparison
         warnings=comparison.warnings,
         notes=comparison.notes,
         summarise=lambda: comparison_summary(comparison),
-        say=lambda _: comparison_table(comparison),
+        say=lambda _, verbose: comparison_table(comparison, verbose=verbose),
+        is_met=lambda: any(one["status"] == "MET" for one in comparison_summary(comparison)["verdicts"].values()),
         rows=lambda: comparison_rows(comparison),
     )
 
@@ -318,7 +316,7 @@ class Sweep:
     """Each combination and what came of it, the last axis moving fastest."""
 
     def frontier(self) -> list[int]:
-        """Return the points that no other beats in both levelised cost and the worst share in time, cheapest first."""
+        """Return the points that no other beats in both levelised cost and lowest SLO attainment, cheapest first."""
         plans = [judgement.served(str(place), point.figures or {}) for place, point in enumerate(self.points)]
         return [int(plan.name) for plan in judgement.frontier(plans)]
 
@@ -330,6 +328,6 @@ def sweep_answer(folder: Path, sweep: Sweep) -> Answer[Sweep]:
         result=sweep,
         warnings=warnings_of_points(sweep.points),
         summarise=lambda: sweep_rows(sweep.axes, sweep.points).records(),
-        say=lambda _: sweep_text(sweep.axes, sweep.points),
+        say=lambda *_: sweep_text(sweep.axes, sweep.points),
         rows=lambda: sweep_rows(sweep.axes, sweep.points),
     )

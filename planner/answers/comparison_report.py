@@ -16,17 +16,17 @@ from planner.output.blocks import BarPart, Block, Grid, Line, Section, Sentence,
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL
 from planner.output.svg import even_axis
-from planner.output.words import NOTHING, dollars, measured, unit_price
+from planner.output.words import NOTHING, dollars, measured, spoken, unit_price
 
 ACCRUED = "cost_per_million_tokens_usd"
-SHOWN_MEASURES = (judgement.COST, ACCRUED, "cost_usd", "npv_usd", judgement.IN_TIME, judgement.SHED)
-SWEPT = (judgement.IN_TIME, judgement.COST, ACCRUED, "cost_usd", "utilisation_fraction", judgement.SHED)
-JUDGED = (judgement.COST, judgement.IN_TIME, judgement.SHED, judgement.WORST, judgement.SHORTFALL)
+SHOWN_MEASURES = (judgement.COST, ACCRUED, "cost_usd", "npv_usd", judgement.ATTAINED, judgement.SHED)
+SWEPT = (judgement.ATTAINED, judgement.COST, ACCRUED, "cost_usd", "utilisation_fraction", judgement.SHED)
+JUDGED = (judgement.COST, judgement.ATTAINED, judgement.SHED, judgement.WORST, judgement.SHORTFALL)
 SHOWN_POINTS = 60
 MOST_TINTED = 24
 """Values of an input that a heat map still shows side by side."""
-SAME_LUCK = (
-    "All scenarios had the same traffic and the same luck, so the differences are the plans'. `planner montecarlo` "
+SAME_CHANCE = (
+    "All scenarios had the same random numbers, so differences follow from what they state. `planner montecarlo` "
     "says how often the order holds when prices, growth and throughput are not as stated."
 )
 PER_TOKEN = (
@@ -47,7 +47,7 @@ _SPOKEN = {
     judgement.COST: "levelised per M tokens",
     ACCRUED: "accrued per M tokens",
     "npv_usd": "NPV",
-    judgement.IN_TIME: "in time",
+    judgement.ATTAINED: "SLO attainment",
     judgement.SHED: "shed",
 }
 Figures = dict[str, dict[str, float | None]]
@@ -66,7 +66,7 @@ def judged(contents: Contents) -> tuple[Figures, list[judgement.Served], str]:
     if baseline not in figures:
         message = f"names {baseline!r} as the baseline, of which comparison.csv has no row"
         raise ScenarioError(Problem(file="manifest.json", message=message))
-    return figures, judgement.plans_of(figures, contents.summary.get("slo_target", {})), baseline
+    return figures, judgement.plans_of(figures, contents.summary.get("verdicts", {})), baseline
 
 
 def advice(contents: Contents) -> str:
@@ -93,22 +93,23 @@ def answer_section(contents: Contents) -> Section | None:
         rows.append((label, [plan.standing or NOTHING, *numbers, stands or NOTHING], [part]))
     last = ("a token, against the baseline", "per million tokens, levelised")
     header = ("scenario", "SLO", *map(_words, names), *last)
-    targeted = judgement.slo_target_lines(summary["slo_target"]) if summary else []
+    targeted = judgement.target_lines(summary["verdicts"]) if summary else []
     told = [f"Warning: {warning}" for warning in summary.get("warnings", ())]
     told += [f"Note: {note}" for note in summary.get("notes", ())]
     return section(
         "answer",
         [
             *sentences([*judgement.much_shed(plans), advice(contents)], "headline"),
-            *sentences([*targeted, *(judgement.warnings_of(choice) if choice.best else ())], "note"),
+            *sentences([*targeted, *judgement.inconclusive_lines(choice.ranked)], "note"),
+            *sentences(judgement.warnings_of(choice) if choice.best else (), "note"),
             bar_grid(header, rows, "The scenarios side by side"),
-            *sentences([*told, SAME_LUCK], "note"),
+            *sentences([*told, SAME_CHANCE], "note"),
         ],
     )
 
 
 def _words(name: str) -> str:
-    return _SPOKEN.get(name, name.removesuffix("_usd").removesuffix("_fraction").replace("_", " "))
+    return _SPOKEN.get(name, spoken(name))
 
 
 def timeline_section(contents: Contents) -> Section | None:
@@ -123,21 +124,11 @@ def timeline_section(contents: Contents) -> Section | None:
     return section("time", charts)
 
 
-def bridge_section(contents: Contents) -> Section | None:
-    """Return why a token costs more or less than in the baseline."""
-    return _bridge_section(contents, "bridge", "difference_per_million_tokens_usd")
-
-
-def dollars_section(contents: Contents) -> Section | None:
-    """Return why a plan costs more or less in all than the baseline, in dollars."""
-    return _bridge_section(contents, "bridge_usd", "difference_usd")
-
-
-def _bridge_section(contents: Contents, table: str, column: str) -> Section | None:
-    """Return the parts of each scenario's difference to the baseline, dearer and cheaper in two colours."""
-    if not (bridge := contents.table(table)):
+def bridge_section(contents: Contents, *, per_token: bool = True) -> Section | None:
+    """Return why a token, or a plan in all, costs more or less than in the baseline, parts in two colours."""
+    if not (bridge := contents.table("bridge" if per_token else "bridge_usd")):
         return None
-    per_token, sums = table == "bridge", bridge.sums("scenario", "cause", column)
+    sums = bridge.sums("scenario", "cause", f"difference{'_per_million_tokens' if per_token else ''}_usd")
     shown = unit_price if per_token else dollars
     header = ("cause", "per million tokens", "which is", "size") if per_token else ("cause", "USD", "size")
     blocks: list[Block] = [Sentence(text=PER_TOKEN if per_token else IN_DOLLARS)]
@@ -169,7 +160,7 @@ def swept_plans(contents: Contents) -> list[tuple[judgement.Served, list[str]]]:
 
 
 def frontier_picture(contents: Contents) -> show.Picture | None:
-    """Draw cost against service: every combination of a sweep, and those that no other beats in both."""
+    """Draw cost against service for every combination of a sweep, and the frontier."""
     plans = [plan for plan, _ in swept_plans(contents) if plan.cost is not None and plan.worst_fraction is not None]
     if len(plans) < 2:
         return None
@@ -189,7 +180,7 @@ def frontier_picture(contents: Contents) -> show.Picture | None:
         marks.append(Line(points=[(left, asked), (right, asked)], colour=4, stroke=1.4))
     if (best := judgement.choose(plans).best) is not None:
         marks.append(Line(points=dots([best]), colour=2, stroke=0.0, radius=9.0))
-    worst = "Worst share of requests in time that the SLO target is about"
+    worst = "Lowest SLO attainment"
     y = even_axis(max(0.0, low - 0.06 * beyond), 1.0 + 0.03 * beyond, worst, unit="percent")
     x = even_axis(left, right, "USD per million tokens, levelised", unit="usd")
     keys, panel = {"meets its SLO target": 2, "misses it": 1, "target": 4}, show.Panel(x=x, y=y, marks=marks)
@@ -198,7 +189,7 @@ def frontier_picture(contents: Contents) -> show.Picture | None:
 
 
 def sweep_section(contents: Contents) -> Section | None:
-    """Return the points of a sweep: those that serve well, cheapest first, then the others.
+    """Return the points of a sweep: the SLO target met, cheapest first; then missed, by how far.
 
     Where two inputs were varied, cost by both is a tinted table, and what misses its SLO target is struck out.
     """
@@ -207,7 +198,7 @@ def sweep_section(contents: Contents) -> Section | None:
         return None
     choice, vary, picture = judgement.choose(plans), contents.manifest["vary"], frontier_picture(contents)
     said = (
-        f"SLO target: {judgement.slo_target_words(contents.manifest['slo_target'])}. Combinations that break it come "
+        f"SLO target: {judgement.target_words(contents.manifest['slo_target'])}. Combinations that miss it come "
         "last, by how far: a fleet too small is cheap too."
     )
     blocks: list[Block] = [
@@ -237,7 +228,7 @@ def sweep_section(contents: Contents) -> Section | None:
         rows.append((*axes, plan.standing or NOTHING, *figures))
     head = (*vary, "SLO", *map(_words, SWEPT))
     shown = f"{len(rows):,} of {len(plans):,} combinations"
-    caption = f"{shown}: those that meet their SLO target, cheapest first, then by how far"
+    caption = f"{shown}: base case meets the SLO target, cheapest first; then misses, by how far"
     numeric = [column for column in range(len(head)) if column != place]
     blocks.append(Grid(caption=caption, header=head, rows=rows, numeric=numeric, unbroken=(place,)))
     return section("answer", blocks)

@@ -15,8 +15,8 @@ from planner.run.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
 FORMULAS = DEFINITIONS | {measure.name: measure.formula for measure in (*MEASURES, *AGAINST_BASELINE)}
 VIEWS = {measure.name: measure.view for measure in (*MEASURES, *AGAINST_BASELINE)}
 KEY = (
-    "v is the discount factor of the month. Accrual is the books, cash is money that changes hands, economic is cash "
-    "and the value of what is still owned at the end."
+    "v is the discount factor of the month. Accrual is P&L and capital charge, cash is money that changes hands, "
+    "economic is cash and the value of what is still owned at the end."
 )
 QUANTITIES = {
     "tpot_s": "time per output token",

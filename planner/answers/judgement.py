@@ -1,8 +1,8 @@
-"""The one judgement behind every piece of advice: first whether a plan meets its SLO target, then what it costs.
+"""The one judgement behind every piece of advice: first a plan's SLO verdict, then its cost.
 
-Plans that meet their SLO target are told apart by cost, and stand before those that do not, which are told apart by how
-far they fall short; such a plan is never recommended for its cost, nor said to save anything. Reports and terminal
-tables take their order and their sentences from here, so that no two of them can disagree.
+Plans that are MET are ranked by cost; those that are INCONCLUSIVE follow, then those that are MISSED, by how far. Only
+a plan that is MET is recommended. Reports and terminal tables take their order and their sentences from here, so that
+no two of them can disagree.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from planner.output.words import dollars, percent, unit_price
+from planner.plan.slo_target import Verdict
 from planner.run.measure_names import FLEET, HIGHER_IS_BETTER
+from planner.scenario.scenario import Scenario
 from planner.units import counted
 
 COST = "levelised_cost_per_million_tokens_usd"
 """What tells plans that meet their SLO target apart: cash at its time. Accrued cost moves with the books, which save
 nothing."""
-IN_TIME = "slo_attainment_fraction"
+ATTAINED = "slo_attainment_fraction"
 SHED = "shed_fraction"
 WORST = "slo_attainment_lowest_fraction"
 SHORTFALL = "slo_shortfall_fraction"
@@ -48,32 +50,45 @@ class Served:
     cost: float | None
     """What decides between plans that meet their SLO target, lower is better; None where no token was served."""
     worst_fraction: float | None
-    """Least share in time that the SLO target is about."""
+    """Lowest SLO attainment."""
     shortfall_fraction: float | None
-    """How far it falls short of its SLO target, over its replications; 0 where it keeps it."""
+    """How far it falls short of its SLO target, over its replications; 0 where it meets it."""
+    verdict: Verdict | None = None
+    """Of its replications; None of a point of a sweep, which is one replication and no verdict."""
 
     @property
     def meets_slo(self) -> bool:
-        """Whether it meets its SLO target; a plan that nobody asked anything of keeps none."""
-        return self.slo_attainment_fraction is not None and self.shortfall_fraction == 0.0
+        """Whether it is MET; a point of a sweep where its one replication meets the target."""
+        if self.slo_attainment_fraction is None:
+            return False
+        return self.shortfall_fraction == 0.0 if self.verdict is None else self.verdict.status == "MET"
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Whether its replications are too few for a verdict."""
+        return self.verdict is not None and self.verdict.status == "INCONCLUSIVE"
 
     @property
     def service(self) -> str:
         """How it serves, in words that follow its name."""
         if self.slo_attainment_fraction is None:
             return "had no requests to serve"
-        in_time = self.slo_attainment_fraction
-        said = f"keeps {percent(in_time if in_time > 1e-12 else 0.0, 2)} of requests in time"  # not a rounding error
+        attained = self.slo_attainment_fraction
+        said = f"attains {percent(attained if attained > 1e-12 else 0.0, 2)}"  # not a rounding error
         if round(self.shed_fraction or 0.0, 4):
             said += f", sheds {percent(self.shed_fraction, 2)} of tokens"
-        return said if self.meets_slo else f"{said} and falls {points(self.shortfall_fraction)} short of its SLO target"
+        if self.meets_slo or self.is_inconclusive:
+            return said
+        return f"{said} and misses its SLO target by {points(self.shortfall_fraction)}"
 
     @property
     def standing(self) -> str:
-        """How it stands to its SLO target, for the cell of a table."""
+        """Its verdict, for the cell of a table."""
         if self.slo_attainment_fraction is None:
             return ""
-        return "met" if self.meets_slo else f"missed by {percent(self.shortfall_fraction, 2)}"
+        if self.verdict is None:
+            return "met" if self.meets_slo else f"missed by {percent(self.shortfall_fraction, 2)}"
+        return f"{self.verdict.status} {self.verdict.met}/{self.verdict.replications}"
 
 
 def points(shortfall: float | None) -> str:
@@ -82,55 +97,87 @@ def points(shortfall: float | None) -> str:
 
 
 def served(
-    name: str, figures: Mapping[str, float | None], shortfall_fraction: float | None = None, decided_by: str = COST
+    name: str, figures: Mapping[str, float | None], record: Mapping[str, Any] | None = None, decided_by: str = COST
 ) -> Served:
-    """Return a plan from its measures, of which ``decided_by`` tells plans that meet their SLO target apart.
+    """Return a plan from its measures, of which ``decided_by`` ranks plans that are MET.
 
-    ``shortfall_fraction`` is that over replications, where there are several.
+    ``record`` is its verdict over replications, as :func:`verdict_record` makes it, where there is one.
     """
-    short = figures.get(SHORTFALL) if shortfall_fraction is None else shortfall_fraction
-    cost = figures.get(decided_by)
+    short, cost = figures.get(SHORTFALL) if record is None else record["shortfall_fraction"], figures.get(decided_by)
     return Served(
         name=name,
-        slo_attainment_fraction=figures.get(IN_TIME),
+        slo_attainment_fraction=figures.get(ATTAINED),
         shed_fraction=figures.get(SHED),
         cost=-cost if cost is not None and decided_by in HIGHER_IS_BETTER else cost,
         worst_fraction=figures.get(WORST),
         shortfall_fraction=None if short is None else round(short, 6),  # as files hold it
+        verdict=None if record is None else verdict_of(record),
     )
 
 
 def plans_of(
-    figures: Mapping[str, Mapping[str, float | None]],
-    slo_targets: Mapping[str, Mapping[str, Any]],
-    decided_by: str = COST,
+    figures: Mapping[str, Mapping[str, float | None]], verdicts: Mapping[str, Mapping[str, Any]], decided_by: str = COST
 ) -> list[Served]:
-    """Return the plans of a comparison or a study, each judged by its SLO target over its replications."""
-    short = {name: slo_target["shortfall_fraction"] for name, slo_target in slo_targets.items()}
-    return [served(name, row, short.get(name), decided_by) for name, row in figures.items()]
+    """Return the plans of a comparison or a study, each with its verdict over its replications."""
+    return [served(name, row, verdicts.get(name), decided_by) for name, row in figures.items()]
+
+
+def verdict_record(
+    verdict: Verdict,
+    scenario: Scenario,
+    *,
+    shortfall_fraction: float | None,
+    first_missed_month: str | None,
+    lowest_fraction: float | None = None,
+    base_case: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a verdict as summaries hold it: the target, the replications that meet it, and where it is lowest."""
+    low, high = verdict.interval
+    return {
+        "status": verdict.status,
+        **scenario.slo_target.model_dump(),
+        "stated": scenario.states("slo_target"),
+        "met_replications": verdict.met,
+        "replications": verdict.replications,
+        "met_fraction": None if math.isnan(verdict.share) else round(verdict.share, 6),
+        "met_low_fraction": round(low, 6),
+        "met_high_fraction": round(high, 6),
+        "settled_by_replications": verdict.settled_by if verdict.status == "INCONCLUSIVE" else None,
+        "shortfall_fraction": shortfall_fraction,
+        "first_missed_month": first_missed_month,
+        "lowest_fraction": lowest_fraction,
+        "base_case": base_case,
+    }
+
+
+def verdict_of(record: Mapping[str, Any]) -> Verdict:
+    """Return the verdict that a record holds."""
+    return Verdict(record["met_replications"], record["replications"], record["confidence"])
 
 
 class Choice(NamedTuple):
     """Plans in the order in which they are recommended."""
 
     keeping: tuple[Served, ...]
-    """Those that meet their SLO target, cheapest first; of two that cost the same the one named first."""
+    """Those that are MET, cheapest first; of two that cost the same the one named first."""
+    inconclusive: tuple[Served, ...]
+    """Those whose replications are too few for a verdict, cheapest first."""
     breaking: tuple[Served, ...]
-    """Those that do not, the least short first; of two equally short the cheaper."""
+    """Those that are MISSED, the least short first; of two equally short the cheaper."""
 
     @property
     def best(self) -> Served | None:
-        """The plan to take: the cheapest that meets its SLO target."""
+        """The plan to take: the cheapest that is MET."""
         return self.keeping[0] if self.keeping else None
 
     @property
     def ranked(self) -> tuple[Served, ...]:
         """All of them."""
-        return self.keeping + self.breaking
+        return self.keeping + self.inconclusive + self.breaking
 
 
 def much_shed(plans: Sequence[Served]) -> list[str]:
-    """Say, before anything else, which plans shed so much that their figures are those of the rest."""
+    """Say which plans shed more than a tenth of their demand: a warning before every other figure."""
     return [
         f"{plan.name} sheds {percent(plan.shed_fraction)} of the tokens asked of it: every other figure is of the rest."
         for plan in plans
@@ -139,12 +186,13 @@ def much_shed(plans: Sequence[Served]) -> list[str]:
 
 
 def choose(plans: Sequence[Served]) -> Choice:
-    """Judge plans: the SLO target first, then cost; without a SLO met, how far they fall short."""
-    keeping = [plan for plan in plans if plan.meets_slo and plan.cost is not None]
-    breaking = [plan for plan in plans if not plan.meets_slo or plan.cost is None]
-    keeping.sort(key=_cost)
+    """Rank plans: the verdict first, then cost; MISSED plans by how far."""
+    known = [plan for plan in plans if plan.cost is not None]
+    keeping = sorted((plan for plan in known if plan.meets_slo), key=_cost)
+    inconclusive = sorted((plan for plan in known if plan.is_inconclusive), key=_cost)
+    breaking = [plan for plan in plans if plan not in keeping and plan not in inconclusive]
     breaking.sort(key=lambda plan: (plan.slo_attainment_fraction is None, plan.shortfall_fraction or 0.0, _cost(plan)))
-    return Choice(keeping=tuple(keeping), breaking=tuple(breaking))
+    return Choice(keeping=tuple(keeping), inconclusive=tuple(inconclusive), breaking=tuple(breaking))
 
 
 def _cost(plan: Served) -> float:
@@ -152,7 +200,7 @@ def _cost(plan: Served) -> float:
 
 
 def frontier(plans: Sequence[Served]) -> list[Served]:
-    """Return the plans that no other beats in both cost and the worst share in time, cheapest first.
+    """Return the plans that no other beats in both cost and lowest SLO attainment, cheapest first.
 
     The cheapest plan that meets its SLO target is always among them where all SLO target the same.
     """
@@ -160,7 +208,7 @@ def frontier(plans: Sequence[Served]) -> list[Served]:
     best: list[Served] = []
     most = -math.inf
     for plan in sorted(known, key=lambda plan: (plan.cost, -round(plan.worst_fraction or 0.0, 6))):
-        # Cheapest first, so a plan is beaten exactly if one before it keeps as much in time.
+        # Cheapest first, so a plan is beaten exactly if one before it attains as much.
         if (share := round(plan.worst_fraction or 0.0, 6)) > most:
             best.append(plan)
             most = share
@@ -172,6 +220,17 @@ def change_words(change: float) -> str:
     if round(change, 3) == 0:
         return "the same"
     return f"{percent(abs(change))} {'less' if change < 0 else 'more'}"
+
+
+def interval_words(one: float, other: float) -> str:
+    """Return an interval of relative changes, the lower end first, as 2.0% less to 3.1% more."""
+    low, high = sorted((one, other))
+    if change_words(low) == change_words(high):
+        return change_words(low)
+    if round(low, 3) * round(high, 3) > 0:  # both less, or both more: the word once
+        near, far = sorted((abs(low), abs(high)))
+        return f"{percent(near)} to {percent(far)} {'less' if low < 0 else 'more'}"
+    return f"{change_words(low)} to {change_words(high)}"
 
 
 def against(cost: float | None, reference: float | None) -> str:
@@ -189,15 +248,15 @@ def comparable(plan: Served, baseline: Served) -> bool:
 
 
 def none_keeps(choice: Choice, what: str = "plans") -> str:
-    """Say that nothing can be recommended, and what comes nearest."""
-    known = [plan for plan in choice.breaking if plan.slo_attainment_fraction is not None]
+    """Say that nothing can be recommended, and what comes nearest; nothing of one plan without a verdict."""
+    known = [plan for plan in choice.ranked if plan.slo_attainment_fraction is not None]
     if not known:
         return f"None of these {what} had a request to serve."
-    nearest = known[0]
-    return (
-        f"None of these {what} meets its SLO target: {nearest.name} comes nearest, and {nearest.service}. Add capacity "
-        "before looking at cost."
-    )
+    is_choice, nearest = len(choice.ranked) > 1, f"{known[0].name} {known[0].service}"
+    if choice.inconclusive:
+        return f"None of these {what} is known to meet its SLO target." if is_choice else ""
+    lead = f"None of these {what} meets its SLO target. Nearest: " if is_choice else ""
+    return f"{lead}{nearest}. Add capacity before looking at cost."
 
 
 def recommendation(plans: Sequence[Served], baseline: str, summary: Mapping[str, Any]) -> str:
@@ -212,9 +271,9 @@ def recommendation(plans: Sequence[Served], baseline: str, summary: Mapping[str,
         return none_keeps(choice)
     price = f"{unit_price(best.cost)} per million tokens, levelised"
     if len(choice.keeping) == 1:
-        lead = f"{best.name} is the only one of these plans that meets its SLO target, at {price}."
+        lead = f"{best.name} is the only one of these plans that is MET, at {price}."
         return lead if best is base else f"{lead} The baseline {baseline} {base.service}."
-    lead = f"{best.name} costs least of the plans that meet their SLO target: {price}"
+    lead = f"{best.name} costs least of the plans that are MET: {price}"
     if best is base:
         rival = choice.keeping[1]
         return f"{lead}. It is the baseline; the next, {rival.name}, costs {against(rival.cost, best.cost)}."
@@ -224,146 +283,141 @@ def recommendation(plans: Sequence[Served], baseline: str, summary: Mapping[str,
     if (saving := summary.get("saving_interval_fraction", {}).get(best.name)) is None:
         return f"{said}."
     (low, high), words = saving, summary["replications"][best.name]["words"]
-    span = f"{change_words(-low)} to {change_words(-high)}"
+    span = interval_words(-low, -high)
     if low <= 0 <= high:
-        return f"{said}; in {words} it is {span}, so the two cannot be told apart."
+        return f"{said}; in {words} it is {span}, so there is no clear difference."
     return f"{said} ({span} in {words})."
 
 
 def sweep_advice(choice: Choice) -> str:
-    """Say which combination of a sweep to take."""
+    """Say which combination of a sweep to confirm: each was run once, which is no verdict."""
     if choice.best is None:
         return none_keeps(choice, "combinations")
-    best, number = choice.best, len(choice.ranked)
+    best, number, meet = choice.best, len(choice.ranked), len(choice.keeping)
     price = f"{unit_price(best.cost)} per million tokens, levelised"
-    if len(choice.keeping) == 1:
-        return f"Of {number:,} combinations one meets its SLO target: {best.name}, at {price}."
-    said = f"Of {number:,} combinations {len(choice.keeping):,} meet their SLO target"
-    return f"{said}; of these a token costs least with {best.name}: {price}."
+    said = f"Of {number:,} combinations {meet:,} meet{'s' if meet == 1 else ''} the SLO target in the base case"
+    return f"{said}; cheapest: {best.name}, {price}. One replication is no verdict: confirm it with planner run."
 
 
-def warnings_of(choice: Choice, undecided: Sequence[str] = ()) -> list[str]:
-    """Say of each plan that misses its SLO target why its cost is no argument for it, but for those not decided."""
+def warnings_of(choice: Choice) -> list[str]:
+    """Say of each plan that is MISSED why its cost is no argument for it."""
     return [
-        f"{plan.name} is no alternative as it stands: it {plan.service}. What it costs is the cost of doing less."
+        f"{plan.name} is no alternative as it stands: it {plan.service}."
         for plan in choice.breaking
-        if plan.slo_attainment_fraction is not None and not plan.meets_slo and plan.name not in undecided
+        if plan.slo_attainment_fraction is not None and not plan.meets_slo
     ]
 
 
-def undecided(slo_targets: Mapping[str, Mapping[str, Any]], kept: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """Return the plans of a study whose SLO target lies within the 95% interval of how often they keep it."""
-    asked = {name: slo_target["confidence"] for name, slo_target in slo_targets.items()}
-    return [name for name, (low, high) in kept.items() if low is not None and low < asked[name] <= high]
+def inconclusive_lines(plans: Sequence[Served]) -> list[str]:
+    """Say of plans without a verdict how often they meet their target, and how many replications would settle it."""
+    alike: dict[str, list[str]] = {}
+    for plan in plans:
+        if plan.verdict is not None and plan.is_inconclusive:
+            alike.setdefault(_open(plan.verdict), []).append(plan.name)
+    return [f"{', '.join(names)}: SLO {said}." for said, names in alike.items()]
 
 
-def undecided_lines(names: Sequence[str]) -> list[str]:
-    """Say that a study is too small to tell of some plans whether they meet their SLO target."""
-    if not names:
-        return []
-    verb = "meets" if len(names) == 1 else "meet"
-    return [
-        f"These replications are too few to tell whether {', '.join(names)} {verb} the SLO target as often as is "
-        "asked: take more (-n) before you choose by it."
-    ]
+def _open(verdict: Verdict) -> str:
+    """Return what is known of an inconclusive verdict, as INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99]."""
+    low, high = verdict.interval
+    number = f"re-run with -n {more}" if (more := verdict.settled_by) else "no number of replications settles it"
+    return (
+        f"INCONCLUSIVE at n = {verdict.replications}: P(SLO met) {verdict.share:.0%} [{low * 100:.0f}, "
+        f"{high * 100:.0f}] against {verdict.confidence * 100:.6g}%; {number}"
+    )
 
 
-def slo_target_words(slo_target: Mapping[str, Any]) -> str:
-    """Return what is promised, as 99% of requests in time, in each month and of each workload."""
-    over = "in each month" if slo_target["per"] == "month" else "over the whole horizon"
-    whose = "of each workload" if slo_target["scope"] == "workload" else "of all workloads together"
-    return f"{slo_target['attainment'] * 100:.6g}% of requests in time, {over} and {whose}"
+def target_words(target: Mapping[str, Any]) -> str:
+    """Return an SLO target, as 98% per month and workload."""
+    per, scope = target["per"] == "month", target["scope"] == "workload"
+    over = "per month" if per else "over the horizon"
+    whose = "workload" if per else "per workload"
+    said = f"{over} and {whose}" if scope else f"{over}, all workloads together"
+    return f"{target['attainment'] * 100:.6g}% {said}"
 
 
-def slo_verdict(slo_target: Mapping[str, Any]) -> str:
-    """Say whether a run meets its SLO target, when it first breaks and where it is worst; its first line everywhere."""
-    worst, first = slo_target["worst"], slo_target["first_missed"]
-    said = f"{slo_target_words(slo_target)}{'' if slo_target['stated'] else ', the default'}"
-    if worst is None:
-        return f"SLO target not put to the test ({said}): there was no request to serve."
-    often = ""
-    if slo_target["replications"] > 1:
-        asked = "" if slo_target["met"] else f" where {slo_target['confidence'] * 100:.6g}% are asked for"
-        often = f", met in {slo_target['slo_met_replications']} of {slo_target['replications']} replications{asked}"
-    if slo_target["met"]:
-        return f"SLO met ({said}{often}); least {_moment(worst)}."
-    lead = f"SLO missed, first in {slo_target['first_missed_month']} ({said}{often})"
-    if first is None:
-        return f"{lead}. This replication meets it, least {_moment(worst)}."
-    return f"{lead}. This replication misses it first {_moment(first)}, and worst {_moment(worst)}."
+def verdict_line(record: Mapping[str, Any]) -> str:
+    """Return the verdict in a line: the first of every surface."""
+    base, target, verdict = record["base_case"], target_words(record), verdict_of(record)
+    target += "" if record["stated"] else ", the default"
+    if verdict.replications == 0:
+        return f"SLO not tested (target {target}): there was no request to serve."
+    often = f"{verdict.met}/{verdict.replications} replications"
+    match verdict.status:
+        case "MET":
+            said = f"SLO MET in {often} (target {target})."
+        case "MISSED":
+            said = f"SLO MISSED: {often} meet the target ({target}), {verdict.confidence * 100:.6g}% must."
+        case _:
+            said = f"SLO {_open(verdict)} (target {target})."
+    if record["first_missed_month"] and verdict.status != "MET":
+        said += f" First missed {record['first_missed_month']}."
+    lowest = [f"lowest {share_words(record['lowest_fraction'])}"] if record["lowest_fraction"] is not None else []
+    ends = [*(lowest if verdict.replications > 1 else ()), *([f"base case {_moment(base)}"] if base else ())]
+    return f"{said} {ends[0].capitalize()}{''.join(f'; {end}' for end in ends[1:])}." if ends else said
 
 
-def slo_target_lines(slo_targets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def target_lines(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say what SLO targets the plans of a study or a comparison have."""
-    asked: dict[str, list[str]] = {}
-    for name, slo_target in slo_targets.items():
-        default = "" if slo_target["stated"] else " (the default SLO target)"
-        said = f"{slo_target_words(slo_target)}, in {slo_target['confidence'] * 100:.6g}% of replications{default}"
-        asked.setdefault(said, []).append(name)
-    if len(asked) == 1:
-        return [f"SLO target: {next(iter(asked))}."]
-    lines = [f"SLO target of {', '.join(names)}: {said}." for said, names in asked.items()]
-    return [*lines, "The plans have different SLO targets: two that meet theirs need not serve alike."]
+    stated: dict[str, list[str]] = {}
+    for name, record in verdicts.items():
+        default = "" if record["stated"] else ", the default"
+        said = f"{target_words(record)}, in {record['confidence'] * 100:.6g}% of replications{default}"
+        stated.setdefault(said, []).append(name)
+    if len(stated) == 1:
+        return [f"SLO target: {next(iter(stated))}."]
+    lines = [f"SLO target of {', '.join(names)}: {said}." for said, names in stated.items()]
+    return [*lines, "The plans have different SLO targets: two that are MET need not serve alike."]
+
+
+def share_words(share: float) -> str:
+    """Return a share with two decimals, and more where those would round what was missed away."""
+    return f"{share:.{next((n for n in (2, 3, 4) if share == 1.0 or round(share, n + 2) < 1.0), 2)}%}"
 
 
 def _moment(moment: Mapping[str, Any]) -> str:
-    """Return a month, whose requests and how many were in time.
-
-    That share has two decimals, and more where those would round what was missed away.
-    """
-    share, whose = moment["slo_attainment_fraction"], f" of {moment['workload']}" if moment["workload"] else ""
-    decimals = next((n for n in (2, 3, 4) if share == 1.0 or round(share, n + 2) < 1.0), 2)
-    return f"in {moment['month']} with {share:.{decimals}%}{whose} in time"
+    """Return an attainment with its workload and month, as 99.39%, long-context, 2026-06."""
+    whose = f", {moment['workload']}" if moment["workload"] else ""
+    return f"{share_words(moment['slo_attainment_fraction'])}{whose}, {moment['month']}"
 
 
 def sizing(summary: Mapping[str, Any]) -> str:
     """Say the one thing that a run's figures advise about the size of its fleet; nothing where they advise nothing."""
-    slo_target, idle = summary["slo_target"], summary["capacity_fraction"]["idle"]
-    if slo_target["worst"] is None:
+    verdict, idle = summary["verdict"], summary["capacity_fraction"]["idle"]
+    if verdict["base_case"] is None:
         return ""
-    if slo_target["met"]:
-        if slo_target["slo_met_replications"] < slo_target["replications"] or idle <= IDLE_FRACTION:
+    if verdict["status"] != "MISSED":
+        if verdict["met_replications"] < verdict["replications"] or idle <= IDLE_FRACTION:
             return ""
-        return (
-            f"{percent(idle)} of node-hours had no demand at the traffic as stated, and the SLO target was met "
-            "throughout. That is room for faster growth, or nodes too many: planner size says how many are enough."
-        )
-    remedy, best = summary.get("remedy"), "planner size finds the cheapest plan that meets it."
+        return f"{percent(idle, 0)} of node-hours idle: sized for growth risk, or too large? planner size"
+    remedy, best = summary.get("remedy"), "the cheapest plan that meets it: planner size."
     if remedy is not None and remedy["cluster"] is None:
-        said = [f"No cluster meets it alone, enlarged up to {remedy['most_times']} times: {best}"]
+        said = [f"No cluster meets it alone, enlarged up to {remedy['most_times']} times; {best}"]
     elif remedy is not None:
         said = [
-            f"{counted(remedy['nodes'], 'more node')} of {remedy['cluster']} ({remedy['accelerator']}) would meet it, "
-            f"in {remedy['slo_met_replications']} of {remedy['replications']} replications, at "
-            f"{dollars(remedy['net_present_cost_usd'])} more net present cost; {best}"
+            f"{counted(remedy['nodes'], 'more node')} of {remedy['cluster']} ({remedy['accelerator']}) from "
+            f"{remedy['from_month']} on meet it in {remedy['slo_met_replications']}/{remedy['replications']} "
+            f"replications, for {dollars(remedy['net_present_cost_usd'])} more net present cost; {best}"
         ]
     else:
         said = [f"planner run --advise finds how many more nodes of one cluster meet it; {best}"]
     if idle > IDLE_FRACTION:
         said.append(
-            f"{percent(idle)} of node-hours had no demand all the same, so look first at when it falls short and on "
-            "which clusters."
+            f"{percent(idle, 0)} of node-hours are idle all the same: look at when it falls short, and on which "
+            "clusters."
         )
     return " ".join(said)
 
 
-def dearest_cluster(summary: Mapping[str, Any], most_of_fleets_utilisation: float = math.inf) -> str:
-    """Say whose tokens carry most cost, and that routing makes it so; nothing where they cost about the same.
-
-    Nor where that cluster is utilised beyond a multiple of the fleet's utilisation.
-    """
+def reserve_cluster(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cluster that is reserve, much of the cost for few of the tokens, and that in words; or nothing."""
     fleet, price = summary["clusters"][FLEET], "cost_per_million_tokens_usd"
     priced = {name: row for name, row in summary["clusters"].items() if name != FLEET and row[price]}
     if len(priced) < 2 or fleet["cost_usd"] <= 0:
-        return ""
-    dear, cheap = (end(priced, key=lambda name: priced[name][price]) for end in (max, min))
-    times, utilised = priced[dear][price] / priced[cheap][price], priced[dear]["utilisation_fraction"]
-    if times < DEAR_TIMES or utilised > most_of_fleets_utilisation * fleet["utilisation_fraction"]:
-        return ""
-    return (
-        f"A token served by {dear} carries {times:.1f} times the cost of one on {cheap}: {dear} takes "
-        f"{percent(priced[dear]['cost_usd'] / fleet['cost_usd'], 0)} of the money and serves "
-        f"{percent(priced[dear]['served_tokens'] / fleet['served_tokens'], 0)} of the tokens, at "
-        f"{percent(utilised, 0)} utilisation. That is how work was routed, not what the part would cost at the "
-        "other's work."
-    )
+        return {}
+    dear = max(priced, key=lambda name: priced[name][price])
+    row = priced[dear]
+    if row[price] < DEAR_TIMES * fleet[price] or row["utilisation_fraction"] > 0.5 * fleet["utilisation_fraction"]:
+        return {}
+    cost, tokens = row["cost_usd"] / fleet["cost_usd"], row["served_tokens"] / fleet["served_tokens"]
+    return {dear: f"reserve: {percent(cost, 0)} of cost, {percent(tokens, 0)} of tokens"}

@@ -47,9 +47,7 @@ from planner.units import MONTHS_PER_YEAR
 
 SUMMARY, INPUTS, BY_MONTH, TIMELINE, BY_CLUSTER = "Summary", "Inputs", "By month", "Timeline", "By cluster"
 LINES, QUANTITIES, COHORTS, DEPRECIATION = "Lines", "Quantities", "Cohorts", "Depreciation"
-MOST_EVENTS = 1_000
-"""Events listed in the workbook; the rest is in events.csv, and the sheet says so."""
-RECORD = "A record of the run: this sheet does not follow the cells of the sheet Inputs."
+_RECORD = "A record of the run: this sheet does not follow the cells of the sheet Inputs."
 _FOLLOWS = "Follows the yellow cells of the sheet Inputs."
 _FIRST = 2
 """Row of a page's first record, below its note and its headings, counting from zero."""
@@ -110,7 +108,7 @@ _BY_CLUSTER_COLUMNS = (
 )
 _TIMELINE_CHARTS = {
     "Tokens a month, fleet": ("demand_tokens", "served_tokens"),
-    "Utilisation and requests in time, fleet": ("utilisation_fraction", "slo_attainment_fraction"),
+    "Utilisation and SLO attainment, fleet": ("utilisation_fraction", "slo_attainment_fraction"),
     "Cost per million tokens to date, fleet, USD": ("cumulative_cost_per_million_tokens_usd",),
     "Cost per million output tokens to date, fleet, USD": ("cumulative_cost_per_million_output_tokens_usd",),
 }
@@ -142,8 +140,12 @@ class MoneyLine(NamedTuple):
 
 
 def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict[str, Page]:
-    """Return the sheets of a run by name, given its tables by name: first those that follow, then records."""
+    """Return the sheets of a run by name, given its tables by name: live sheets first, then records."""
     live, statements = _Live(result), statements_page({result.scenario.name: result}, tuple(Frequency))["Statements"]
+    used = ("cluster", "account", "paid_for", "price_per_unit_usd", *live.labels)
+    cents = shown["reconciliation"]["amount_usd"]
+    reconciled = {**shown["reconciliation"], "amount_usd": [amount / 100 for amount in cents]}
+    note = f"Quantities of the run, added up from its start, at the prices of now. {_FOLLOWS}"
     return {
         SUMMARY: live.summary(),
         INPUTS: live.inputs_page(),
@@ -151,13 +153,14 @@ def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict
         TIMELINE: live.timeline(shown["timeline_monthly"]),
         BY_CLUSTER: live.by_cluster(),
         LINES: live.lines_page(),
-        QUANTITIES: live.quantities_page(),
+        QUANTITIES: Page(headings=used, rows=live.quantities, note=note, fixed_columns=4),
         COHORTS: live.cohorts_page(),
         DEPRECIATION: live.depreciation_page(),
-        "Statements": replace(statements, note=f"{RECORD} {statements.note}"),
-        "Measures": Page.of(shown["measures"], note=RECORD),
-        "Assumptions": Page.of(shown["assumptions"], note=RECORD),
-        "Events": Page.of(shown["events"], most=MOST_EVENTS, note=RECORD),
+        "Statements": replace(statements, note=f"{_RECORD} {statements.note}"),
+        "Reconciliation": Page.of(reconciled, note=_RECORD),
+        "Measures": Page.of(shown["measures"], note=_RECORD),
+        "Assumptions": Page.of(shown["assumptions"], note=_RECORD),
+        "Events": Page.of(shown["events"], most=1_000, note=_RECORD),
     }
 
 
@@ -196,6 +199,10 @@ class _Live:
         self.factors = discount_factors(self.capital.discount_rate_per_year, self.offsets)
         """Of what runs through a month, shape (months,)."""
         posted = [*running_usd(result.plan, result.run, result.monthly, result.cohorts, result.rented)]
+        upkeep, on_site = result.plan.money.upkeep, result.monthly.present_node_h * result.plan.on_site
+        has_staff = upkeep.staff_usd_per_year > 0 and upkeep.staff_per_accelerator > 0 and bool(on_site.any())
+        self.people = ["staff", "crews"] if has_staff else ["crews"]
+        """Whom each posting to operations staff pays, in their order."""
         self.inputs = self._inputs(posted)
         """By name and cluster, −1 for the site as a whole; in the order of their rows."""
         self.rate = self._input("discount rate") or repr(self.capital.discount_rate_per_year)
@@ -225,9 +232,9 @@ class _Live:
         """Every line by month, shape (lines, months)."""
         self.discounted_usd = self.usd @ self.factors
         rate = self.capital.discount_rate_per_year
-        for place, day in ((place, line.day_months) for place, line in enumerate(self.lines)):
-            if day is not None:
-                self.discounted_usd[place] = self.usd[place].sum() * discount_factors(rate, np.array(day))
+        for place, line in enumerate(self.lines):
+            if line.day_months is not None:
+                self.discounted_usd[place] = self.usd[place].sum() * discount_factors(rate, np.array(line.day_months))
         self.shown = [account for account in _ACCOUNTS if str(account) in self.facts["account"]]
         """The accounts that have a line."""
         taxed = " Cash, present value and levelised cost are before income tax." if self.plan.money.market.tax else ""
@@ -237,7 +244,7 @@ class _Live:
     # -- Inputs ------------------------------------------------------------------------------------------------------
 
     def _inputs(self, posted: Sequence[tuple[Account, Floats]]) -> dict[tuple[str, int], Input]:
-        """Return every figure that the sheets can follow: something is paid at it, and all that hangs on it is here."""
+        """Return every figure that the sheets can follow: it is paid, and all that depends on it is in the workbook."""
         money, scenario, ledger = self.plan.money, self.result.scenario, self.result.ledger
         power, sold, burst = money.power, scenario.finance.token_price, money.market.burst
         accounts = {account for account, amounts in posted if amounts.any()}
@@ -250,7 +257,7 @@ class _Live:
             "electricity": float(power.monthly_usd_per_kwh[0]),
             "space": power.colocation_usd_per_kw_month,
             "engineers": money.upkeep.engineer_usd_per_year,
-            "staff": money.upkeep.staff_usd_per_year if "staff" in self._people() else 0.0,
+            "staff": money.upkeep.staff_usd_per_year if "staff" in self.people else 0.0,
             "crews": money.upkeep.crew_usd_per_year,
             "burst": burst.usd_per_accelerator_h if burst else 0.0,
         }
@@ -290,16 +297,10 @@ class _Live:
             residual, months = capital.residual_fraction[index], capital.depreciation_months[index]
             is_restated = owned is not None and not owned.book_value_usd is owned.remaining_months is None
             if residual is not None and not is_restated:
-                path, said = f"{key}.residual_fraction", f"{name}: residual of the books"
+                path, said = f"{key}.residual_fraction", f"{name}: residual book value"
                 inputs["life", index] = Input(f"{name}: book life", "months", f"{key}.depreciation_months", months)
                 inputs["residual", index] = Input(said, "share of cost", path, residual)
         return inputs
-
-    def _people(self) -> list[str]:
-        """Return whom each posting to operations staff pays, in their order: staff, where there are any, then crews."""
-        upkeep, on_site = self.plan.money.upkeep, self.result.monthly.present_node_h * self.plan.on_site
-        has_staff = upkeep.staff_usd_per_year > 0 and upkeep.staff_per_accelerator > 0 and bool(on_site.any())
-        return ["staff", "crews"] if has_staff else ["crews"]
 
     def _input(self, name: str, cluster: int = -1) -> str:
         """Return the address of an input; empty where it has no cell."""
@@ -336,7 +337,7 @@ class _Live:
         return _area(COHORTS, _FIRST + row, _COHORT_COLUMNS.index(name))
 
     def _follows(self, index: int) -> bool:
-        """Return whether the books of a cluster move with an input of its own."""
+        """Return whether a cluster's depreciation moves with an input of its own."""
         return ("price", index) in self.inputs or ("life", index) in self.inputs
 
     def _written_off(self, row: int, until: str) -> str:
@@ -355,12 +356,11 @@ class _Live:
             residual = round(cost · share), or of what servers of that age fetch, at most cost
             resale   = round((K + L)·n·share that used servers of its age fetch), as is the value on the last day
         """
-        cohorts = [self._cohort_cells(row) for row in range(self.assets.count)]
-        rows = [[cells.get(name) for name in _COHORT_COLUMNS] for cells in cohorts]
+        rows = [[*map(self._cohort_cells(row).get, _COHORT_COLUMNS)] for row in range(self.assets.count)]
         return Page(headings=_COHORT_COLUMNS, rows=rows, note=_FOLLOWS)
 
     def _cohort_cells(self, row: int) -> dict[str, Cell]:
-        """Return a cohort's cells by column; those that move with an input have a formula."""
+        """Return a cohort's cells by column, as formulas where they move with an input."""
         cohort, assets = self.result.cohorts[row], self.assets
         at = {name: self._cohort(row, name) for name in _COHORT_COLUMNS}
         index, paid, retired = cohort.cluster, assets.acquired_months[row], assets.retired_months[row]
@@ -463,7 +463,7 @@ class _Live:
     # -- Lines -------------------------------------------------------------------------------------------------------
 
     def _book_lines(self) -> Iterator[MoneyLine]:
-        """Yield what the books charge by cluster, and by cohort what is lost on what is retired."""
+        """Yield depreciation and capital charge by cluster, and disposal losses by cohort."""
         blocks = [(Account.DEPRECIATION, self.schedule.depreciation_cents)]
         blocks += [(account, books.series_cents(figures, axis=1)) for account, _, figures in self._charges()]
         for index, rows in ((index, rows) for index, rows in enumerate(self.cohorts) if rows):
@@ -481,7 +481,7 @@ class _Live:
 
     def _running_lines(self, posted: Sequence[tuple[Account, Floats]]) -> Iterator[MoneyLine]:
         """Yield what runs through the months at a price with a cell: prices times quantities to date."""
-        people = iter(self._people())
+        people = iter(self.people)
         for account, amounts in posted:
             paid_for = next(people) if account is Account.OPERATIONS_STAFF else _PRICES.get(account, "")
             table = amounts[:, None] if amounts.ndim == 1 else amounts
@@ -574,9 +574,9 @@ class _Live:
         factor_row = _area(LINES, _FIRST, width, None, width + self.months - 1)
         for place, (line, usd) in enumerate(zip(self.lines, self.usd, strict=True)):
             row, account, day = _FIRST + 1 + place, line.account, line.day_months
-            by_month, total = _area(LINES, row, width, None, width + self.months - 1), _area(LINES, row, width - 2)
-            factor = "" if day is None else f"(1+{self.rate})^(-{day!r}/12)"
-            discounted = f"{total}*{factor}" if factor else f"SUMPRODUCT({by_month},{factor_row})"
+            by_month = _area(LINES, row, width, None, width + self.months - 1)
+            discounted = f"{_area(LINES, row, width - 2)}*(1+{self.rate})^(-{day!r}/12)"
+            discounted = f"SUMPRODUCT({by_month},{factor_row})" if day is None else discounted
             named = (self.names[line.cluster], line.cohort, str(account), str(account.category))
             views = (Cell(int(counts(account)), "", "count") for counts in _VIEWS.values())
             sums = Cell(float(usd.sum()), f"SUM({by_month})"), Cell(self.discounted_usd[place], discounted)
@@ -587,12 +587,6 @@ class _Live:
             rows.append([*named, *views, day, *sums, *months])
         note = f"{_FOLLOWS} Costs are positive, income is negative; a view counts the lines with a 1 in its column."
         return Page(headings=(*_LINE_COLUMNS, *self.labels), rows=rows, note=note, fixed_columns=3)
-
-    def quantities_page(self) -> Page:
-        """Return what the run used, to each month's end, beside what a unit costs now."""
-        note = f"Quantities of the run, added up from its start, at the prices of now. {_FOLLOWS}"
-        headings = ("cluster", "account", "paid_for", "price_per_unit_usd", *self.labels)
-        return Page(headings=headings, rows=self.quantities, note=note, fixed_columns=4)
 
     # -- Sums over the lines -----------------------------------------------------------------------------------------
 

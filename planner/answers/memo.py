@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from planner.answers import comparison_report, judgement, run_report, study_report
-from planner.answers.run_report import account_totals
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.finance.ledger import ACCOUNT_ORDER, Account, View
+from planner.finance.ledger import ACCOUNT_ORDER, View
 from planner.output.blocks import Grid, Section, sentences
 from planner.output.folder import Contents, fitting, read_contents
 from planner.output.html import markdown, memo_page
 from planner.output.tables import Table
-from planner.output.words import NOTHING, dollars, input_words, measured, percent, unit_price
-from planner.run.measure_names import FLEET, HIGHER_IS_BETTER
+from planner.output.words import NOTHING, dollars, input_words, measured, percent, spoken, unit_price
+from planner.run.measure_names import HIGHER_IS_BETTER
 
 MARKDOWN, PAGE = "memo.md", "memo.html"
 NEEDED = {"comparison": "comparison", "sweep": "sweep", "study": "percentiles", "size": "plan"}
 """Folders that decide something, and the table without which they do not."""
 FIGURES = {
     judgement.COST: "per million tokens, levelised",
-    "cost_per_million_tokens_usd": "per million tokens, as the books have it",
-    "cost_usd": "cost in the books, all of it",
+    "cost_per_million_tokens_usd": "per million tokens, incl. capital charge",
+    "pl_cost_usd": "P&L cost",
+    "cost_usd": "cost incl. capital charge",
     "capex_usd": "purchases",
     "cash_usd": "cash paid",
     "npv_usd": "net present value",
-    judgement.IN_TIME: "requests in time",
+    judgement.ATTAINED: "SLO attainment",
 }
 """The figures of a plan that a board asks for."""
 SHOWN = 6
@@ -39,12 +39,6 @@ SHOWN = 6
 
 
 BOUGHT = tuple(account.value for account in ACCOUNT_ORDER if account.value.startswith("capex_"))
-FOLLOW_THE_PRICE = frozenset(
-    {Account.DEPRECIATION, Account.DISPOSAL_LOSS, Account.COST_OF_CAPITAL, Account.MAINTENANCE, Account.INSURANCE}
-)
-"""Accrued accounts that are a share of what hardware cost."""
-PRICE_FALL = 0.2
-"""How much cheaper the accelerators of the question what if are."""
 
 
 def _part(
@@ -75,24 +69,22 @@ def memo_sections(contents: Contents) -> list[Section]:
             span = f"over {summary['horizon_months']} months from {summary['start']}"
             question = f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?"
             answer = [run_report.objective(summary), *run_report.verdict(summary)[1:]]
-            target = [judgement.slo_verdict(summary["slo_target"]), _runs_out(summary["slo_target"])]
-            others = [
-                "One plan alone: planner compare holds it against another, on the same traffic and the same luck."
-            ]
+            target = [judgement.verdict_line(summary["verdict"]), _runs_out(summary["verdict"])]
+            others = ["One plan alone: `planner compare` holds it against another, under the same random numbers."]
         case "sweep":
             points = [point for point, _ in comparison_report.swept_plans(contents)]
             question = f"Which values of {' and '.join(manifest['vary'])} are best for {contents.name}?"
             answer = [judgement.sweep_advice(judgement.choose(points))]
-            target = [f"Target: {judgement.slo_target_words(manifest['slo_target'])}."]
+            target = [f"Target: {judgement.target_words(manifest['slo_target'])}. One replication: no verdict."]
             beside = "Cost against service"
-            header = ("no other beats", "SLO", "worst in time", FIGURES[judgement.COST])
+            header = ("no other beats", "base case", "SLO lowest", FIGURES[judgement.COST])
             rows = [
                 (point.name, point.standing, percent(point.worst_fraction, 2), unit_price(point.cost))
                 for point in judgement.frontier(points)[-SHOWN:]
             ]
         case "size":
-            said = judgement.slo_target_words(summary["slo_target"])
-            question = f"What to buy for {contents.name}, and when, so that {said} are kept at least cost?"
+            said = judgement.target_words(summary["verdict"])
+            question = f"What to buy for {contents.name}, and when, to attain {said} at least cost?"
             lines = [str(line) for line in summary["sentences"]]
             answer, target, others = lines[:1], lines[1:2], lines[2:SHOWN]
         case "comparison":
@@ -101,35 +93,25 @@ def memo_sections(contents: Contents) -> list[Section]:
             plan = choice.ranked[0].name
             question = f"Which of these plans to take: {', '.join(figures)}?"
             answer = [comparison_report.advice(contents)]
-            verdict = summary["slo_target"][plan]
-            target = [f"{plan}: {judgement.slo_verdict(verdict)}", _runs_out(verdict)]
+            record = summary["verdicts"][plan]
+            target = [f"{plan}: {judgement.verdict_line(record)}", _runs_out(record)]
         case _:
             (statistics, choice), output = study_report.judged(contents), study_report.objective_of(contents)
             plan, inputs = choice.ranked[0].name if choice.ranked else "", contents.table("uncertain")
             which = f"which of {', '.join(statistics)} to take" if len(statistics) > 1 else f"what {plan} comes to"
             question = f"Not knowing {len(inputs) if inputs is not None else 'any'} inputs for certain, {which}?"
             answer = [study_report.advice(contents)]
-            if row := study_report.slo_targets_of(contents).get(plan):
-                often = f"{percent(row['slo_met_low'])} to {percent(row['slo_met_high'])} with 95% confidence"
-                said = f"{plan} keeps {judgement.slo_target_words(row)} in {percent(row['slo_met_fraction'])}"
-                broken = row["first_missed_month"]
-                ends = (
-                    f"Where it breaks, it does so from {broken} on."
-                    if broken
-                    else "It does not run out in the horizon."
-                )
-                asked = f"{percent(row['confidence'], 0)} are asked for"
-                target = [f"{said} of replications ({often}); {asked}. {ends}"]
+            if record := study_report.verdicts_of(contents).get(plan, {}):
+                target = [f"{plan}: {judgement.verdict_line(record)}"]
     if kind in ("comparison", "study"):
         sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
         for one in choice.ranked[:SHOWN]:
             cost = None if one.cost is None else sign * one.cost
-            met = "met" if one.meets_slo else f"missed by {judgement.points(one.shortfall_fraction)}"
-            shown = (met, percent(one.slo_attainment_fraction, 2), measured(cost, output))
-            rows.append((one.name, *shown, *books(contents, one.name)))
-        cheaper = f"accelerators {percent(PRICE_FALL, 0)} cheaper"
-        header = ("plan", "SLO", "in time", study_report.spoken(output), "as stated, in the books", cheaper)
-        others = ["What misses its SLO target is no alternative, however cheap."] if choice.breaking else []
+            shown = (one.standing, percent(one.slo_attainment_fraction, 2), measured(cost, output))
+            rows.append((one.name, *shown))
+        header = ("plan", "SLO", "attained", spoken(output))
+        others = judgement.inconclusive_lines(choice.ranked)
+        others += ["A plan that is MISSED is no alternative, however cheap."] if choice.breaking else []
     of_plan = contents.of_plan(plan) if plan in contents.plans else contents
     version = manifest.get("version", manifest.get("identity", {}).get("version"))
     again = f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"
@@ -137,7 +119,8 @@ def memo_sections(contents: Contents) -> list[Section]:
         _part("Question", [question]),
         _part("Answer", answer),
         _part("SLO target", target),
-        _cost(contents, of_plan, plan),
+        _cost(contents, plan),
+        _part("Reconciliation of cost", (), ("line", "USD"), run_report.reconciliation_rows(summary)),
         _cash(contents, of_plan, plan),
         _part(beside, others, header, rows),
         _part("Sensitivities", _hangs(contents, plan)),
@@ -148,13 +131,13 @@ def memo_sections(contents: Contents) -> list[Section]:
     return [part for part in parts if part.blocks]
 
 
-def _runs_out(slo_target: Mapping[str, Any]) -> str:
+def _runs_out(record: Mapping[str, Any]) -> str:
     """Say in which month a plan runs out of capacity for its SLO target."""
-    month = slo_target["first_missed_month"]
+    month = record["first_missed_month"]
     return f"It runs out in {month}." if month else "It does not run out before the horizon ends."
 
 
-def _cost(contents: Contents, of_plan: Contents, plan: str) -> Section:
+def _cost(contents: Contents, plan: str) -> Section:
     heading, summary = f"Cost of {plan}" if plan else "Cost", contents.summary
     if contents.kind == "size":
         cost, nodes = dollars(summary["net_present_cost_usd"]), dollars(summary["capital_usd"])
@@ -165,24 +148,14 @@ def _cost(contents: Contents, of_plan: Contents, plan: str) -> Section:
         ends = [measured(end, name) for end in (low, high) if end is not None]
         rows.append((FIGURES[name], measured(value, name), " to ".join(dict.fromkeys(ends)) or NOTHING))
     what = "nine in ten replications" if contents.kind == "study" else "in other replications"
-    effect, tokens = price_effect(of_plan, PRICE_FALL), _tokens(of_plan)
-    lines = []
-    if effect is not None and tokens:
-        bought, accrued = effect
-        lines = [
-            f"If accelerators cost {percent(PRICE_FALL, 0)} less, purchases fall by {dollars(bought)} and the cost in "
-            f"the books by {dollars(accrued)}, {unit_price(accrued / tokens * 1e6)} per million tokens, before tax."
-        ]
-    return _part(heading, lines, ("figure", "expected", what), rows)
+    return _part(heading, (), ("figure", "mean" if contents.kind == "study" else "base case", what), rows)
 
 
 def _figures(contents: Contents, plan: str) -> dict[str, study_report.Figure]:
     """Return the board's figures of the plan to take, each with its interval where there is one."""
     if (percentiles := contents.table("percentiles")) is not None:
-        statistics = {name: study_report.statistics_of(percentiles, name)[plan] for name in FIGURES}
-        return {
-            name: (row["mean"][0], row["p5"][0], row["p95"][0]) for name, row in statistics.items() if "mean" in row
-        }
+        known = {name: study_report.statistics_of(percentiles, name)[plan] for name in FIGURES}
+        return {name: (row["mean"][0], row["p5"][0], row["p95"][0]) for name, row in known.items() if "mean" in row}
     plans = [plan for plan, _ in comparison_report.swept_plans(contents)]
     if (swept := contents.table("sweep")) is not None and plans:
         place = plans.index(judgement.choose(plans).ranked[0])
@@ -192,8 +165,8 @@ def _figures(contents: Contents, plan: str) -> dict[str, study_report.Figure]:
         return {}
     table = table.where("scenario", plan) if "scenario" in table else table
     rows = table.rows("measure", numbers=("value", "low", "high"))
-    known = {name: (value, low, high) for name, value, low, high in rows if value is not None}
-    return {name: known[name] for name in FIGURES if name in known}
+    values = {name: (value, low, high) for name, value, low, high in rows if value is not None}
+    return {name: values[name] for name in FIGURES if name in values}
 
 
 def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
@@ -221,12 +194,14 @@ def _hangs(contents: Contents, plan: str) -> list[str]:
     if first is None:
         told = "Not measured here: planner sensitivity draws what is uncertain, and ranks it."
         return [told] if contents.kind in ("run", "comparison", "size") else []
+    clear = [swing for swing in first.longest(SHOWN - 1) if swing[0] not in first.noise]
     swings = [
         f"{input_words(name)}: {measured(min(low, high), output)} to {measured(max(low, high), output)}"
-        + (" (no more than noise)" if name in first.noise else "")
-        for name, low, high in first.longest(SHOWN - 1)
+        for name, low, high in clear
     ]
-    return [f"{first.title}, {study_report.spoken(output)}: {'; '.join(swings)}."]
+    if not swings:
+        return ["No single input stands out of the sampling noise: run more replications (-n)."]
+    return [f"{first.title}, {spoken(output)}: {'; '.join(swings)}."]
 
 
 def _risks(contents: Contents, of_plan: Contents) -> list[str]:
@@ -270,41 +245,6 @@ def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
             row[kind] += amount
             row["paid in all"] += amount
     return years
-
-
-def price_effect(contents: Contents, fall: float) -> tuple[float, float] | None:
-    """Return what purchases and accrued cost lose, USD, where accelerators cost a share less; None without purchases.
-
-    Of each cluster's capital and of the accounts that are a share of it (depreciation, cost of capital, maintenance,
-    insurance) the accelerators' part falls. Machines owned before the start were paid long ago.
-    """
-    ledger, assumptions = contents.table("ledger"), contents.table("assumptions")
-    if ledger is None:
-        return None
-    paths = assumptions.texts("path") if assumptions is not None else []
-    bought = accrued = 0.0
-    for cluster, by_account in ledger.sums("cluster", "account", "amount_usd").items():
-        capital = sum(by_account[account] for account in BOUGHT)
-        if capital <= 0.0 or any(path.startswith(f"clusters.{cluster}.owned") for path in paths):
-            continue
-        accelerators = by_account[Account.CAPEX_ACCELERATORS] * fall
-        bought += accelerators
-        accrued += accelerators / capital * sum(by_account[account] for account in FOLLOW_THE_PRICE)
-    return (bought, accrued) if bought else None
-
-
-def _tokens(contents: Contents) -> float:
-    monthly = contents.table("timeline_monthly")
-    return sum(monthly.where("cluster", FLEET).totals("served_tokens")) if monthly is not None else 0.0
-
-
-def books(contents: Contents, plan: str) -> tuple[str, str]:
-    """Return a plan's cost per million tokens in the books, as it is and with accelerators a fifth cheaper."""
-    if plan not in contents.plans or not (tokens := _tokens(of_plan := contents.of_plan(plan)) / 1e6):
-        return NOTHING, NOTHING
-    cost = sum(account_totals(of_plan).values())
-    _, less = price_effect(of_plan, PRICE_FALL) or (0.0, 0.0)
-    return unit_price(cost / tokens), unit_price((cost - less) / tokens)
 
 
 def write_memo(folder: str | os.PathLike[str]) -> list[Path]:

@@ -16,8 +16,7 @@ from planner.run.simulate import RunResult
 from planner.units import unit_of
 
 BANDS_SHEET = "Percentiles by month"
-PERCENTILES = (10, 50, 90)
-BANDS = tuple(f"p{percentile}" for percentile in PERCENTILES)
+BANDS = ("p10", "p50", "p90")
 STATISTICS = ("mean", *BANDS)
 _BAND_COLUMNS = ("scenario", "output", "cluster", "month", *STATISTICS)
 _BANDS_NOTE = (
@@ -91,7 +90,7 @@ def months_pages(months: Sequence[str], chances: Mapping[str, Replications]) -> 
     rows: list[tuple[Any, ...]] = []
     for scenario, chance in chances.items():
         for output, drawn in chance.monthly.items() if chance.number > 1 else ():
-            bands = np.percentile(drawn, PERCENTILES, axis=0, method="median_unbiased")
+            bands = np.percentile(drawn, (10, 50, 90), axis=0, method="median_unbiased")
             figures = zip(months, drawn.mean(axis=0).tolist(), *bands.tolist(), strict=True)
             rows += [(scenario, output, FLEET, *row) for row in figures]
     columns = dict(zip(_BAND_COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
@@ -113,5 +112,4 @@ def statistics_page(percentiles: Mapping[str, Sequence[Any]]) -> Page:
 
 def plain_pages(named: Mapping[str, Mapping[str, Any]]) -> dict[str, Page]:
     """Return tables as sheets by their names, leaving out those without a row."""
-    pages = {name: Page.of(columns) for name, columns in named.items()}
-    return {name: page for name, page in pages.items() if page.rows}
+    return {name: page for name, columns in named.items() if (page := Page.of(columns)).rows}

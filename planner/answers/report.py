@@ -5,21 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from planner.answers import (
-    actuals_report,
-    comparison_report,
-    evidence,
-    run_report,
-    size_report,
-    study_report,
-    zoom_report,
-)
+from planner.answers import actuals_report, comparison_report, evidence, run_report, size_report, study_report
+from planner.answers import zoom_report as zoomed
 from planner.answers.judgement import choose
 from planner.answers.memo import has_memo, memo_sections
 from planner.answers.sections import SectionMaker, section
-from planner.answers.timelines import timeline_section
 from planner.files import change_files, json_text
 from planner.output.blocks import Command, Section, Sentence
 from planner.output.folder import REPORT, SUMMARY, Contents, command_line, fitting, openable, read_contents
@@ -28,30 +21,28 @@ from planner.output.tables import DEFAULT_FORMAT, CsvFormat, csv_files
 
 _NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; `planner run` says why."
 _SWEPT = "A sweep keeps whole-horizon figures. This gives the {what} of the combination to take:"
+SENSITIVITIES = "sensitivities"
 POINTERS: dict[tuple[str, str], str] = {
     (
         "run",
-        "sensitivities",
+        SENSITIVITIES,
     ): "One run cannot say which input moves its answer. `planner sensitivity STUDY` draws the tornado, "
     "of a study file that names this scenario and what is uncertain about it; planner montecarlo gives the interval.",
     (
         "comparison",
-        "sensitivities",
+        SENSITIVITIES,
     ): "One replication and one value for each input cannot say which of them decides. Put these "
     "scenarios into a study: `planner sensitivity STUDY` draws the tornado of their difference, and planner montecarlo "
     "says how often the order holds.",
     ("sweep", "time"): _SWEPT.replace("{what}", "months"),
     ("sweep", "money"): _SWEPT.replace("{what}", "ledger"),
     ("sweep", "losses"): _SWEPT.replace("{what}", "losses"),
-    ("sweep", "sensitivities"): "The table above shows what was varied. `planner sensitivity STUDY` "
+    ("sweep", SENSITIVITIES): "The table above shows what was varied. `planner sensitivity STUDY` "
     "measures it for everything uncertain.",
     ("study", "time"): _NO_RUN,
     ("study", "money"): _NO_RUN,
     ("study", "losses"): _NO_RUN,
-    (
-        "study",
-        "sensitivities",
-    ): "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
+    ("study", SENSITIVITIES): "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
     "`planner sensitivity STUDY` draws the tornado.",
 }
 """What is said where a folder has nothing to say to a question, by its kind and the question's anchor."""
@@ -81,7 +72,7 @@ def _pointer(key: str) -> SectionMaker:
 POINTED = tuple(_pointer(key) for key in ("time", "money", "losses", "sensitivities"))
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
-    "zoom": (zoom_report.answer_section, zoom_report.latency_section, zoom_report.queue_section),
+    "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),
     "size": (size_report.answer_section, size_report.review_section, size_report.months_section),
     "actuals": (actuals_report.answer_section, actuals_report.forecast_section, actuals_report.figures_section),
 }
@@ -105,18 +96,15 @@ SECTIONS: Sequence[SectionMaker] = (
     evidence.measures_section,
     comparison_report.timeline_section,
     study_report.fan_section,
-    study_report.single(timeline_section),
     study_report.timeline_section,
     POINTED[0],
     comparison_report.bridge_section,
-    comparison_report.dollars_section,
-    study_report.single(run_report.money_section),
+    partial(comparison_report.bridge_section, per_token=False),
     study_report.money_section,
     POINTED[1],
-    study_report.single(run_report.losses_section),
-    run_report.late_section,
-    study_report.single(run_report.routing_section),
     study_report.losses_section,
+    run_report.late_section,
+    run_report.routing_section,
     POINTED[2],
     study_report.hangs_section,
     POINTED[3],

@@ -15,27 +15,41 @@ from pydantic import BaseModel
 
 from planner.answers.answer import Answer
 from planner.answers.assumptions import assumptions, model_error
-from planner.answers.judgement import SHORTFALL, dearest_cluster, much_shed, served, sizing, slo_verdict
+from planner.answers.judgement import (
+    COST,
+    SHORTFALL,
+    WORST,
+    much_shed,
+    reserve_cluster,
+    served,
+    share_words,
+    sizing,
+    verdict_line,
+    verdict_record,
+)
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages
 from planner.answers.report import build_report
-from planner.answers.run_report import LOSSES
+from planner.answers.run_report import LOSSES, reconciliation_rows
 from planner.answers.tables import RUN_TABLES, TABLES, by_scenario
+from planner.arrays import Floats
 from planner.catalog.load import VERSION
 from planner.engine.processes import name_of
 from planner.errors import Problem, ScenarioError
 from planner.files import MANIFEST, json_text, read_json
+from planner.finance.present_value import per_million_tokens
 from planner.finance.statements import Frequency
 from planner.output import folder as folders
 from planner.output.folder import REPORT, SUMMARY, WORKBOOK, Contents, command_line
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, csv_files, stacked, write_csv
 from planner.output.terminal import ASCII, BLOCKS, sparkline, text_table, wrapped
+from planner.output.words import percent, short_dollars, unit_price
 from planner.parallel import shared
 from planner.plan.quantities import attainment
-from planner.plan.slo_target import Moment, met_months_over, shortfall_over
+from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
 from planner.run import tables
 from planner.run.measure_names import DRAWS, FLEET, MEASURES
-from planner.run.measures import measures, slo_figures, sums_of
+from planner.run.measures import measures, reconciliation, slo_figures, sums_of
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult, per_run
 from planner.run.slo_misses import REASONS, worst_reasons
@@ -47,9 +61,12 @@ from planner.version import __version__
 _SPANS = {
     "cost_per_million_tokens_usd": "{:,.4f} to {:,.4f} USD/Mtok",
     "utilisation_fraction": "{:.1%} to {:.1%} utilised",
-    "slo_attainment_fraction": "{:.2%} to {:.2%} in time",
+    "slo_attainment_fraction": "SLO attainment {:.2%} to {:.2%}",
 }
 """Where the headline lies when the same plan is drawn again."""
+VARY = "inputs were not varied; P(SLO met) under uncertainty: planner montecarlo"
+SHOWN_ROWS = 5
+"""Clusters and workloads that the first screen has."""
 
 
 def scenario_sha256(scenario: Scenario) -> str:
@@ -100,6 +117,7 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[s
     """Return what identifies one replication of a scenario: the same means the same bytes."""
     files = sorted(scenario.document.files.items())
     hashes = {Path(path).name: hashlib.sha256(content).hexdigest() for path, content in files}
+    catalog = _sha256(scenario.load_catalog())
     return {
         "kind": "run",
         "version": __version__,
@@ -109,18 +127,9 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[s
         "overrides": list(scenario.document.overrides),
         "seed": seed,
         "replication": replication,
-        "catalog": {
-            "assumptions": scenario.catalog.assumptions,
-            "version": VERSION,
-            "sha256": _sha256(scenario.load_catalog()),
-        },
+        "catalog": {"assumptions": scenario.catalog.assumptions, "version": VERSION, "sha256": catalog},
         **({"files": hashes} if hashes else {}),
     }
-
-
-def _warnings(result: RunResult) -> dict[str, list[str]]:
-    told = [("warning", text) for text in result.warnings] + [("note", text) for text in result.plan.notes]
-    return {"severity": [severity for severity, _ in told], "text": [text for _, text in told]}
 
 
 PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
@@ -131,7 +140,10 @@ PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
     "routing_monthly": tables.routing_monthly,
     "ledger": lambda result: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
     "events": tables.events,
-    "warnings": _warnings,
+    "warnings": lambda result: {
+        "severity": ["warning"] * len(result.warnings) + ["note"] * len(result.plan.notes),
+        "text": [*result.warnings, *result.plan.notes],
+    },
 }
 """What makes each table that says how a run went, where its money and its machine time were spent: those that a
 comparison or a study has for each of its scenarios."""
@@ -142,6 +154,7 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
     columns: dict[str, Mapping[str, Any]] = {
         **{name: make(result) for name, make in PLAN_COLUMNS.items()},
         "slo_misses": tables.slo_misses(result),
+        "reconciliation": tables.reconciliation(result),
         "timeline_daily": tables.timeline_daily(result),
         "accounts": tables.accounts(),
         **{f"statement_{span}ly": tables.statement(result, span) for span in Frequency},
@@ -225,8 +238,8 @@ def write_run(
     months = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
     workbook, report = shared([lambda: run_workbook(result, pages, months), lambda: build_report(contents)])
     files = csv_files(contents.name.lower(), tables.values(), wanted.form, ready=ready)
-    timelines = [table for name, table in tables.items() if wanted.parquet and name.startswith("timeline_")]
-    files |= {f"{table.name}.parquet": folders.parquet_bytes(table) for table in timelines}
+    timelines = [name for name in tables if wanted.parquet and name.startswith("timeline_")]
+    files |= {f"{name}.parquet": folders.parquet_bytes(tables[name]) for name in timelines}
     files |= {SUMMARY: json_text(contents.summary).encode(), WORKBOOK: workbook, REPORT: report}
     folders.write_folder(folder, files, identity)
     return chance
@@ -261,10 +274,25 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
     rows = {name: {key: _plain(key, figures[c]) for key, figures in shown.items()} for c, name in enumerate(names)}
     fleet = rows.pop(FLEET) | {key: _plain(key, figures[0]) for key, figures in sums.fleet_figures().items()}
     missed, settled = result.missed_requests().sum(axis=0), result.settled_requests().sum(axis=0)
+    shared_out = {name: table.sum(axis=0) for name, table in tables.workload_sums(result).items()}
     by_workload = {
         "demand_tokens": result.tokens(result.monthly.demand_requests).sum(axis=0),
         "shed_tokens": result.tokens(result.shed_requests()).sum(axis=0),
         "slo_attainment_fraction": attainment(missed, settled),
+        "cost_per_million_tokens_usd": per_million_tokens(shared_out["cost_usd"], shared_out["served_tokens"]),
+    }
+    by_month_attained = attainment(result.missed_requests(), result.settled_requests())
+    headroom = tables.peak_headroom(result)
+    tightest = int(np.nanargmin(headroom)) if np.isfinite(headroom).any() else None
+    tight: dict[str, Any] = {
+        "peak_headroom_fraction": None if tightest is None else rounded(headroom[tightest]),
+        "peak_headroom_month": None if tightest is None else labels[tightest],
+        "peak_facility_kw": rounded(result.monthly.peak_facility_kw.max(), 3),
+    }
+    nodes = (result.monthly.present_node_h / result.plan.months.period_hours[:, None]).max(axis=0)
+    there: dict[str, dict[str, Any]] = {
+        cluster.name: {"nodes": round(float(nodes[c])), "note": _cluster_note(result, cluster.name)}
+        for c, cluster in enumerate(result.plan.clusters)
     }
     # The worst month is that in which most of what was settled was shed or late, the dearest where nothing was.
     late = np.nan_to_num(1.0 - by_month.fleet_figures()["slo_attainment_fraction"])
@@ -284,10 +312,11 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         "horizon_months": result.scenario.horizon_months,
         "seed": result.seed,
         "replication": result.replication,
-        "slo_target": slo_summary(result, chance),
-        "clusters": {FLEET: fleet, **rows},
+        "verdict": verdict_summary(result, chance),
+        "clusters": {FLEET: fleet | tight, **{name: row | there[name] for name, row in rows.items()}},
         "workloads": {
             workload.name: {key: _plain(key, figures[w]) for key, figures in by_workload.items()}
+            | {"lowest": _lowest(by_month_attained[:, w], labels)}
             for w, workload in enumerate(result.plan.workloads)
         },
         "measures": {name: None if value is None else rounded(value) for name, value in measures(result).items()},
@@ -295,6 +324,7 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         "worst_month": worst_month,
         "slo_misses": [],
         "capacity_fraction": capacity,
+        "reconciliation": [{"line": line, "amount_usd": cents / 100} for line, cents in reconciliation(result).items()],
         "warnings": list(result.warnings),
         "notes": list(result.plan.notes),
     }
@@ -311,32 +341,27 @@ def replications_summary(chance: Replications) -> dict[str, Any]:
     }
 
 
-def slo_summary(result: RunResult, chance: Replications | None = None) -> dict[str, Any]:
-    """Return what is promised, whether it is kept over the replications drawn, and where this one is worst."""
-    stated, verdict, labels = result.scenario.slo_target, result.verdict(), result.plan.months.labels
+def verdict_summary(result: RunResult, chance: Replications | None = None) -> dict[str, Any]:
+    """Return a plan's verdict over the replications drawn, with the base case's lowest attainment."""
+    target, base, labels = result.scenario.slo_target, result.slo_result(), result.plan.months.labels
     drawn = (slo_figures(result),) if chance is None else chance.figures
-    shortfalls, months = (np.array([row[name] for row in drawn], float) for name in (SHORTFALL, "slo_met_months"))
-    shortfall = shortfall_over(shortfalls, stated.confidence)
-    through, kept = int(met_months_over(months, stated.confidence)), shortfall == 0.0
-
-    def moment(reached: Moment | None) -> dict[str, Any] | None:
-        if reached is None:
-            return None
-        workload = None if reached.workload is None else result.plan.workloads[reached.workload].name
-        share = rounded(reached.slo_attainment_fraction)
-        return {"month": labels[reached.month], "workload": workload, "slo_attainment_fraction": share}
-
-    return {
-        **stated.model_dump(),
-        "stated": result.scenario.states("slo_target"),
-        "met": kept,
-        "shortfall_fraction": rounded(shortfall),
-        "first_missed_month": None if kept else labels[through],
-        "replications": len(drawn),
-        "slo_met_replications": int((shortfalls == 0.0).sum()),
-        "worst": moment(verdict.worst),
-        "first_missed": moment(verdict.first_missed),
-    }
+    names = (SHORTFALL, "slo_met_months", WORST)
+    shortfalls, months, lowest = (np.array([row[name] for row in drawn], float) for name in names)
+    shortfall = shortfall_over(shortfalls, target.confidence)
+    through, moment = int(met_months_over(months, target.confidence)), None
+    if (worst := base.worst) is not None:
+        workload = None if worst.workload is None else result.plan.workloads[worst.workload].name
+        share = rounded(worst.slo_attainment_fraction)
+        moment = {"month": labels[worst.month], "workload": workload, "slo_attainment_fraction": share}
+    tested = len(drawn) if moment else 0
+    return verdict_record(
+        Verdict(int((shortfalls == 0.0).sum()) if moment else 0, tested, target.confidence),
+        result.scenario,
+        shortfall_fraction=rounded(shortfall),
+        first_missed_month=labels[through] if through < len(labels) else None,
+        lowest_fraction=rounded(np.nanmin(lowest)) if moment else None,
+        base_case=moment,
+    )
 
 
 def _plain(name: str, figure: float) -> float | None:
@@ -350,45 +375,94 @@ def rounded(number: float, decimals: int = 6) -> float:
     return round(float(number), decimals) + 0.0  # a small loss is 0, not −0
 
 
-def summary_table(figures: dict[str, Any]) -> str:
-    """Lay out the headline for a terminal of 80 columns, and say in words what its table does not show."""
+def _lowest(attained: Floats, labels: Sequence[str]) -> dict[str, Any] | None:
+    """Return the month in which a workload attains least; None where it had no request."""
+    if np.isnan(attained).all():
+        return None
+    month = int(np.nanargmin(attained))
+    return {"month": labels[month], "slo_attainment_fraction": rounded(attained[month])}
 
-    def cell(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
 
-    clusters, slo_target, rows = figures["clusters"], figures["slo_target"], []
-    fleet, capacity, chance = clusters[FLEET], figures["capacity_fraction"], figures["replications"]
-    for name in (*(name for name in clusters if name != FLEET), FLEET):
-        row = clusters[name]
-        used = (cell(row["availability_fraction"], ".1%"), cell(row["utilisation_fraction"], ".1%"))
-        sums = (f"{row['served_tokens'] / 1e12:,.2f}", f"{row['cost_usd'] / MILLION:,.2f}")
-        paid = (cell(row[f"cost_per_million_{kind}_usd"], ",.3f") for kind in ("tokens", "output_tokens"))
-        rows.append((name[:16], *used, *sums, *paid))
-    header = ("cluster", "available", "utilised", "T tokens", "M USD", "USD/Mtok", "USD/Mtok out")
-    broken = [] if slo_target["met"] else [sizing(figures)]
-    lead = [*wrapped(much_shed([served(figures["scenario"], fleet)])), *wrapped([slo_verdict(slo_target), *broken]), ""]
-    lines = []
-    if fleet["slo_attainment_fraction"] is not None:
-        late = min(figures["workloads"].items(), key=lambda item: item[1]["slo_attainment_fraction"] or 1.0)
-        lines.append(
-            f"{fleet['slo_attainment_fraction']:.2%} of requests in time; least by {late[0]}, "
-            f"{late[1]['slo_attainment_fraction']:.2%}; {fleet['shed_fraction']:.2%} of tokens shed"
+def _cluster_note(result: RunResult, name: str) -> str:
+    """Say when a cluster comes and goes, where that is within the horizon."""
+    cluster, start = result.scenario.clusters[name], result.plan.months.start
+    comes = [f"from {cluster.online:%Y-%m}"] if cluster.online is not None and cluster.online > start else []
+    return ", ".join([*comes, *([f"until {cluster.retire:%Y-%m}"] if cluster.retire is not None else [])])
+
+
+def _cell(value: float | None, form: str, scale: float = 1.0) -> str:
+    return "" if value is None else format(value / scale, form)
+
+
+def _amount(number: float) -> str:
+    """Return a number with a decimal, and a small one with two digits."""
+    return f"{number:,.1f}" if abs(number) >= 1.0 or number == 0.0 else f"{number:.2g}"
+
+
+def first_screen(figures: Mapping[str, Any]) -> str:
+    """Return the first screen of a run, at most 24 lines: verdict, cost, fleet, clusters, workloads, what follows."""
+    clusters, record, money = figures["clusters"], figures["verdict"], figures["measures"]
+    fleet, drawn = clusters[FLEET], figures["replications"]
+    months = f"{figures['horizon_months']} months from {figures['start'][:7]}"
+    many = f"{drawn['number']} replications" if drawn else "1 replication"
+    head = [
+        f"{figures['scenario']}   {months}   {many}, inputs fixed",
+        *much_shed([served(figures["scenario"], fleet)]),
+    ]
+    cost = [f"{unit_price(money[COST])}/Mtok levelised", f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}"]
+    cost += [
+        f"{word} {short_dollars(money[name])}" for word, name in (("capex", "capex_usd"), ("P&L cost", "pl_cost_usd"))
+    ]
+    use = [f"{percent(fleet['utilisation_fraction'], 0)} utilised"]
+    if fleet["peak_headroom_fraction"] is not None:
+        use.append(f"peak-hour headroom {percent(fleet['peak_headroom_fraction'], 0)} ({fleet['peak_headroom_month']})")
+    peak = fleet["peak_facility_kw"]
+    use.append(f"{peak / 1e3:,.1f} MW peak" if peak >= 1e3 else f"{peak:,.0f} kW peak")
+    lines = [*head, *wrapped([verdict_line(record)]), "COST   " + "   ".join(cost), "FLEET  " + "   ".join(use), ""]
+    reserve = reserve_cluster(figures)
+    rows = []
+    for name, row in clusters.items():
+        if name != FLEET:
+            used = (_cell(row["availability_fraction"], ".1%"), _cell(row["utilisation_fraction"], ".0%"))
+            sums = (_amount(row["served_tokens"] / 1e12), _amount(row["cost_usd"] / MILLION))
+            note = ", ".join(part for part in (row["note"], reserve.get(name, "")) if part)
+            rows.append((name[:20], str(row["nodes"]), *used, *sums, note))
+    lines += [text_table(("cluster", "nodes", "avail", "util", "Ttok", "M USD", "note"), rows[:SHOWN_ROWS])]
+    lines += [f"and {len(rows) - SHOWN_ROWS} more clusters in the report"] if len(rows) > SHOWN_ROWS else []
+    worst = lambda item: (item[1]["lowest"] or {}).get("slo_attainment_fraction", 2.0)  # noqa: E731 - a sort key
+    loads = sorted(figures["workloads"].items(), key=worst)
+    served_rows = [
+        (
+            name[:24],
+            share_words(row["lowest"]["slo_attainment_fraction"]) if row["lowest"] else "",
+            row["lowest"]["month"] if row["lowest"] else "",
+            _cell(row["cost_per_million_tokens_usd"], ",.3f"),
         )
-    if chance is not None and (ends := chance["intervals"]):
+        for name, row in loads[:SHOWN_ROWS]
+    ]
+    lines += ["", text_table(("workload", "SLO low", "month", "USD/Mtok"), served_rows)]
+    lines += [f"and {len(loads) - SHOWN_ROWS} more workloads in the report"] if len(loads) > SHOWN_ROWS else []
+    notes = [f"! {line}" for line in (sizing(figures), VARY) if line]
+    return "\n".join([*lines, "", *wrapped(notes)])
+
+
+def details(figures: Mapping[str, Any]) -> str:
+    """Return what ``-v`` adds: intervals, reasons of misses, lost node-hours, and how the cost figures reconcile."""
+    lines, drawn, capacity = [], figures["replications"], figures["capacity_fraction"]
+    if drawn is not None and (ends := drawn["intervals"]):
         spans = ", ".join(text.format(*ends[name]) for name, text in _SPANS.items() if name in ends)
-        lines.append(f"in {chance['words']}, inputs as stated: {spans}")
+        lines.append(f"in {drawn['words']}, inputs as stated: {spans}")
     if (worst := figures["worst_month"]) is not None:
         lines.append(f"worst month {worst['month']}: {worst['missed_fraction']:.2%} of requests shed or late")
     lines += [
-        f"{reason['missed_fraction']:.3%} of {reason['workload']} not in time for {REASONS[reason['cause']]}, most in "
+        f"{reason['workload']}: {reason['missed_fraction']:.3%} missed for {REASONS[reason['cause']]}, most in "
         f"{reason['worst_month']}: {reason['worst_missed_fraction']:.2%}"
         for reason in figures["slo_misses"]
     ]
     lost = sorted(((capacity[column.removesuffix("_node_h")], name) for column, name in LOSSES.items()), reverse=True)
     shares = [f"{name} {share:.2%}" for share, name in lost if share > 0 and name != "at work"]
     lines.append(f"node-hours lost to: {', '.join(shares)}")
-    advice = [sizing(figures) if slo_target["met"] else "", dearest_cluster(figures, most_of_fleets_utilisation=0.5)]
-    return "\n".join([*lead, text_table(header, rows), "", *wrapped([*lines, *(said for said in advice if said)])])
+    return "\n".join([*wrapped(lines), "", text_table(("cost", "USD"), reconciliation_rows(figures))])
 
 
 def month_lines(result: RunResult, encoding: str = "utf-8") -> str:
@@ -400,21 +474,27 @@ def month_lines(result: RunResult, encoding: str = "utf-8") -> str:
     for column, unit, span, name in (*shown, ("cost_per_million_tokens_usd", "USD/Mtok", "{:.3g} to {:.3g}", FLEET)):
         values = [float(v) for v in timeline[column][names.index(name) :: len(names)]]
         if known := [v for v in values if math.isfinite(v)]:
-            ends = span.format(min(known), max(known))
-            rows.append((name[:10], unit, sparkline(values, levels=levels), ends))
+            rows.append((name[:10], unit, sparkline(values, levels=levels), span.format(min(known), max(known))))
     return text_table(("cluster", "", f"{labels[0]} to {labels[-1]}", "lowest to highest"), rows)
 
 
 def run_answer(
     folder: Path, result: RunResult, chance: Replications | None, remedy: Mapping[str, Any] | None = None
 ) -> Answer[RunResult]:
-    """Return a run as an answer; its text is the clusters' figures, what there is to say of them, and the months."""
+    """Return a run as an answer: its first screen and, where details are wanted, all the rest and the months."""
+
+    def say(encoding: str, verbose: bool) -> str:
+        figures = summary(result, chance, remedy)
+        screen = first_screen(figures)
+        return "\n\n".join([screen, details(figures), month_lines(result, encoding)]) if verbose else screen
+
     return Answer(
         folder=folder,
         result=result,
         warnings=result.warnings,
         notes=result.plan.notes,
         summarise=lambda: summary(result, chance, remedy),
-        say=lambda encoding: f"{summary_table(summary(result, chance, remedy))}\n\n{month_lines(result, encoding)}",
+        say=say,
+        is_met=lambda: verdict_summary(result, chance)["status"] == "MET",
         rows=lambda: measure_table(result, chance),
     )

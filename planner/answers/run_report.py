@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.answers.judgement import dearest_cluster, much_shed, served, sizing, slo_verdict
+from planner.answers.judgement import much_shed, reserve_cluster, served, share_words, sizing, verdict_line
 from planner.answers.sections import section
 from planner.answers.timelines import Calendar, colours, demand_chart
 from planner.finance.ledger import ACCOUNT_ORDER, View
@@ -32,8 +32,8 @@ ROUTED = (
     "that stands idle is not a dear part, and one that is busy not a cheap one."
 )
 FURTHER = (
-    "`planner compare` puts it beside another plan on the same traffic and the same luck; `planner montecarlo` adds "
-    "what is not known about prices, growth and throughput."
+    "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
+    "growth and throughput."
 )
 
 
@@ -48,10 +48,10 @@ def answer_section(contents: Contents) -> Section | None:
     for term, name, form in (
         ("per million tokens", "cost_per_million_tokens_usd", unit_price),
         ("per million generated", "cost_per_million_output_tokens_usd", unit_price),
-        (f"over {summary['horizon_months']} months", "cost_usd", dollars),
+        (f"incl. capital charge, {summary['horizon_months']} months", "cost_usd", dollars),
         ("tokens served", "served_tokens", count),
         ("utilised", "utilisation_fraction", percent),
-        ("requests in time", "slo_attainment_fraction", lambda share: percent(share, 2)),
+        ("SLO attainment", "slo_attainment_fraction", lambda share: percent(share, 2)),
     ):
         ends = dict.fromkeys(form(end) for end in intervals.get(name, ()))
         facts.append(show.Fact(term=term, value=form(fleet[name]), range=" to ".join(ends)))
@@ -71,40 +71,40 @@ def answer_section(contents: Contents) -> Section | None:
             "failures, incidents and slips, every input as stated). The plan has no baseline here."
         )
     lead = [*much_shed([served("This plan", fleet)]), *verdict(summary), objective(summary)]
-    return section(
-        "answer",
-        [
-            *show.sentences(lead, "headline"),
-            show.Facts(facts=facts),
-            *([chart] if (chart := demand_chart(contents)) else []),
-            show.Bullets(lines=findings(summary)),
-            bar_grid((*header, "per million tokens"), rows, "The clusters side by side"),
-            Sentence(text=f"{said} {FURTHER}", tone="note"),
-        ],
-    )
+    blocks: list[Block] = [
+        *show.sentences(lead, "headline"),
+        show.Facts(facts=facts),
+        *([chart] if (chart := demand_chart(contents)) else []),
+        show.Bullets(lines=findings(summary)),
+        bar_grid((*header, "per million tokens"), rows, "The clusters side by side"),
+        Sentence(text=f"{said} {FURTHER}", tone="note"),
+    ]
+    return section("answer", blocks)
 
 
 def verdict(summary: Mapping[str, Any]) -> list[str]:
-    """Say whether the SLO target is met, when it first breaks, and what it lacks."""
-    slo_target = summary["slo_target"]
-    return [line for line in (slo_verdict(slo_target), "" if slo_target["met"] else sizing(summary)) if line]
+    """Return the verdict and, where it is MISSED, what would meet the target."""
+    record = summary["verdict"]
+    return [line for line in (verdict_line(record), sizing(summary) if record["status"] == "MISSED" else "") if line]
 
 
 def objective(summary: Mapping[str, Any]) -> str:
     """Say in a sentence what a run serves, and for how much."""
     fleet = summary["clusters"][FLEET]
     attained = fleet["slo_attainment_fraction"]
-    share = f", and serves {percent(attained, 2)} of requests in time" if attained is not None else ""
+    share = f", at {share_words(attained)} SLO attainment" if attained is not None else ""
     return (
         f"This plan serves {count(fleet['served_tokens'])} tokens in {summary['horizon_months']} months for "
-        f"{dollars(fleet['cost_usd'])}: {unit_price(fleet['cost_per_million_tokens_usd'])} per million tokens{share}."
+        f"{dollars(fleet['cost_usd'])} incl. capital charge: {unit_price(fleet['cost_per_million_tokens_usd'])} per "
+        f"million tokens{share}."
     )
 
 
 def findings(summary: Mapping[str, Any]) -> list[str]:
     """Say what the figures suggest: the size of the fleet, what is dear, what is late, what was warned of."""
     told = verdict(summary)
-    lines = [said for said in (sizing(summary), dearest_cluster(summary)) if said and said not in told]
+    reserves = (f"{name} is {said}." for name, said in reserve_cluster(summary).items())
+    lines = [said for said in (sizing(summary), *reserves) if said and said not in told]
     if unused := [name for name, row in summary["clusters"].items() if name != FLEET and not row["served_tokens"]]:
         lines.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
     worst = summary.get("worst_month")
@@ -126,10 +126,8 @@ def money_section(contents: Contents) -> Section | None:
     most, reached, rows = sum(cost for cost in by_account.values() if cost > 0.0) or 1.0, 0.0, []
 
     def step(name: str, row: Mapping[str, float], cost: float, lead: float) -> None:
-        parts = [
-            BarPart(name=c, share=abs(row.get(c, 0.0)) / most, colour=palette[c], shown=dollars(row.get(c, 0.0)))
-            for c in clusters
-        ]
+        paid = {c: row.get(c, 0.0) for c in clusters}
+        parts = [BarPart(c, abs(usd) / most, palette[c], dollars(usd)) for c, usd in paid.items()]
         cells = (*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(cost))
         rows.append((name, (*cells, percent(cost / total if total else None)), Bar(parts=parts, lead=lead)))
 
@@ -146,7 +144,15 @@ def money_section(contents: Contents) -> Section | None:
     )
     header = ("account", *clusters, "total", "share", "step by step, by cluster")
     blocks: list[Block] = [Sentence(text=said), bar_grid(header, rows, "Accrued cost by account", palette)]
+    if steps := reconciliation_rows(contents.summary):
+        caption = "From P&L cost to net present cost; lines that begin with = are sums"
+        blocks.append(Grid(caption=caption, header=("cost", "USD"), rows=steps, numeric=(1,)))
     return section("money", [*blocks, *([chart] if (chart := money_chart(contents)) else [])])
+
+
+def reconciliation_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines from P&L cost to net present cost, to the cent; none of a folder that is not a run's."""
+    return [(step["line"], f"{step['amount_usd']:,.2f}") for step in summary.get("reconciliation", ())]
 
 
 def account_sums(contents: Contents, by: str = "cluster") -> dict[str, dict[str, float]]:
@@ -197,25 +203,20 @@ def losses_section(contents: Contents) -> Section | None:
     """Return where node-hours went, by cluster and by month, and failures and incidents by cause, costliest first."""
     if not (by_cluster := node_hours(contents)):
         return None
-    blocks: list[Block] = [loss_grid(by_cluster, list(LOSSES.values()), "cluster")]
-    if (chart := losses_chart(contents)) is not None:
-        blocks.append(chart)
+    chart = losses_chart(contents)
+    blocks: list[Block] = [loss_grid(by_cluster, list(LOSSES.values()), "cluster"), *([chart] if chart else [])]
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    events = contents.table("events")
-    columns = ("duration_h", "lost_capacity_tokens")
+    events, columns = contents.table("events"), ("duration_h", "lost_capacity_tokens")
     for event, cause, *figures in events.rows("event", "cause", totals=columns) if events is not None else ():
         if event in ("failure", "maintenance", "software", "outage"):
             sums[event, cause] = [sum(pair) for pair in zip(sums[event, cause], (1, *figures), strict=True)]
     most = max((lost for _, _, lost in sums.values()), default=0.0) or 1.0
-    rows = [
-        (
-            f"{event}, {cause}" if cause else event,
-            (f"{number:,.0f}", f"{hours / number:,.1f}", count(lost)),
-            [BarPart(name=cause, share=max(0.0, lost) / most, colour=1, shown=count(lost))],
-        )
-        for (event, cause), (number, hours, lost) in sorted(sums.items(), key=lambda item: (-item[1][2], item[0]))
-        if lost > 0
-    ]
+    rows = []
+    for (event, cause), (number, hours, lost) in sorted(sums.items(), key=lambda item: (-item[1][2], item[0])):
+        if lost > 0:
+            bar = BarPart(name=cause, share=lost / most, colour=1, shown=count(lost))
+            cells = (f"{number:,.0f}", f"{hours / number:,.1f}", count(lost))
+            rows.append((f"{event}, {cause}" if cause else event, cells, [bar]))
     header = ("cause", "events", "hours each", "tokens of capacity", "compared")
     return section("losses", [*blocks, *([bar_grid(header, rows, "Causes, costliest first")] if rows else [])])
 
@@ -235,7 +236,7 @@ def losses_chart(contents: Contents) -> TimeChart | None:
 
 
 def late_section(contents: Contents) -> Section | None:
-    """Return why requests were not in time, by workload."""
+    """Return why requests missed their SLO, by workload."""
     if not (lost := contents.table("slo_misses")):
         return None
     missed = {
@@ -243,15 +244,12 @@ def late_section(contents: Contents) -> Section | None:
         for workload, row in lost.sums("workload", "cause", "missed_requests").items()
         if sum(row.values()) > 0
     }
-    rows = [
-        (
-            *(reason["workload"], REASONS[reason["cause"]], percent(reason["missed_fraction"], 3)),
-            *(reason["worst_month"], percent(reason["worst_missed_fraction"], 2)),
-        )
-        for reason in contents.summary.get("slo_misses", ())
-    ]
+    rows = []
+    for reason in contents.summary.get("slo_misses", ()):
+        share, then = percent(reason["missed_fraction"], 3), percent(reason["worst_missed_fraction"], 2)
+        rows.append((reason["workload"], REASONS[reason["cause"]], share, reason["worst_month"], then))
     header = ("workload", "cause", "of its requests", "worst month", "then")
-    caption, of_all = "Why requests were not in time, worst first", "of requests not in time"
+    caption, of_all = "Why requests missed their SLO, worst first", "of SLO misses"
     blocks = [loss_grid(missed, list(REASONS.values()), "workload", of_all)] if missed else []
     blocks += [Grid(caption=caption, header=header, rows=rows, numeric=(2, 4))] if rows else []
     return section("losses", blocks)
@@ -281,7 +279,7 @@ def loss_grid(
 
 def routing_section(contents: Contents) -> Section | None:
     """Return who served what, by workload and cluster: shares of tokens, and how busy the replicas held for it were."""
-    if not (routing := contents.table("routing_monthly")):
+    if contents.plans or not (routing := contents.table("routing_monthly")):
         return None
     tokens = routing.sums("workload", "cluster", "served_tokens")
     busy: dict[tuple[str, str], list[float]] = defaultdict(list)

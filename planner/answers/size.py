@@ -11,6 +11,7 @@ import numpy as np
 import yaml
 
 from planner.answers.answer import Answer
+from planner.answers.judgement import verdict_line, verdict_record
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages, plain_pages
 from planner.answers.report import answer_files
@@ -32,7 +33,8 @@ from planner.version import __version__
 
 SIZE_TABLES = tables_of("size")
 """Tables of a sizing by their names, in the order of the reference."""
-PLAN_FILE = "plan.yaml"
+SHOWN = 6
+"""Sentences on the first screen besides the answer and its verdict."""
 _SAID = {"plan": "purchases"}
 """What a table is called where it stands beside others, and beside the plan in words."""
 
@@ -66,8 +68,7 @@ def plan_rows(sized: Sized) -> Table:
 
 def _figures(sized: Sized, plan: Judged) -> list[float]:
     """Return the cells that every table of plans has."""
-    service = plan.service(sized.slo_target.confidence)
-    kept = float(plan.kept(sized.slo_target.attainment).mean())
+    service, kept = plan.service(sized.slo_target.confidence), float(plan.kept(sized.slo_target.attainment).mean())
     return [plan.cost, plan.net_present_cost_usd, plan.capital_usd, service, kept]
 
 
@@ -81,7 +82,7 @@ def frontier_rows(sized: Sized) -> Table:
 
 
 def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
-    """Yield the rows of months.csv: the least share in time, and what binds."""
+    """Yield the rows of months.csv: the lowest SLO attainment, and the binding constraint."""
     choices, slo_target, plan, choose = sized.choices, sized.slo_target, sized.plan, sized.choices.choose
     purchases, loads, edges = choices.purchases, choices.plan.workloads, choices.plan.month_edges_h
     enough = max(1, int(np.ceil(slo_target.confidence * plan.worst.size - 1e-9)))
@@ -118,6 +119,7 @@ def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
 def size_tables(sized: Sized) -> list[Table]:
     """Return every table; those of a review have no rows where there is none."""
     words, explained, loads = sized.choices.words, sized.explanation, sized.choices.plan.workloads
+    drawn = sized.plan.worst.size
     families: list[Sequence[Any]] = []
     for family in sized.families:
         bound, plan = family.bound if np.isfinite(family.bound) else None, family.plan
@@ -145,13 +147,7 @@ def size_tables(sized: Sized) -> list[Table]:
         "months": month_rows(sized),
         "slo_target_curve": nines,
         "precisions": (
-            (
-                one.cluster,
-                one.precision,
-                load.name,
-                ratio if np.isfinite(ratio) else None,
-                one.kept / sized.plan.worst.size,
-            )
+            (one.cluster, one.precision, load.name, ratio if np.isfinite(ratio) else None, one.kept / drawn)
             for one in explained.narrow
             for load, ratio in zip(loads, one.rate_ratio, strict=True)
         ),
@@ -171,11 +167,10 @@ def level_file(number: int) -> str:
 
 def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
     """Return a plan as a scenario: what is chosen in place of what was open; it runs as it is."""
-    choices, content = sized.choices, sized.choices.content(counts)
-    stated, file = sized.scenario, scenario_file(sized.scenario)
+    choices, content, stated = sized.choices, sized.choices.content(counts), sized.scenario
     name = f"{stated.name}-sized"
     document: dict[str, Any] = {**content, "name": name}
-    if file:
+    if file := scenario_file(stated):
         laid = layer_of(stated.document.overrides)
         clusters: dict[str, Any] = {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
         clusters |= dict.fromkeys(choices.choose.clusters)
@@ -183,9 +178,8 @@ def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
         chosen |= {retirement.cluster for retirement in choices.retirements}
         clusters |= {cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen}
         document = {"name": name, "extends": Path(os.path.relpath(file, folder)).as_posix(), **laid}
-        stands = stated.document.content
-        document |= {key: content[key] for key in ("site", "workloads") if content.get(key) != stands.get(key)}
-        document |= {"sizing": None, "clusters": clusters}
+        changed = [key for key in ("site", "workloads") if content.get(key) != stated.document.content.get(key)]
+        document |= {key: content[key] for key in changed} | {"sizing": None, "clusters": clusters}
     text: str = yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=True, width=110)
     return "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n" + text
 
@@ -198,17 +192,12 @@ def _plain(content: Any) -> Any:
 
 def size_summary(sized: Sized) -> dict[str, Any]:
     """Return summary.json."""
-    confirmed, slo_target, trial = sized.confirmation, sized.slo_target, sized.trial
+    trial = sized.trial
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario": sized.scenario.name,
         "objective": trial.objective,
-        "slo_target": {
-            "attainment": slo_target.attainment,
-            "per": "month" if slo_target.is_per_month else "horizon",
-            "scope": "workload" if slo_target.is_per_workload else "fleet",
-            "confidence": slo_target.confidence,
-        },
+        "verdict": _record(sized),
         "plan": sized.choices.words(sized.plan.counts),
         "family": sized.family,
         "objective_usd": sized.plan.cost,
@@ -216,10 +205,7 @@ def size_summary(sized: Sized) -> dict[str, Any]:
         "capital_usd": sized.plan.capital_usd,
         "bound": sized.bound,
         "gap_fraction": sized.gap,
-        "slo_met_fraction": confirmed.kept / confirmed.replications,
-        "slo_met_low_fraction": confirmed.low,
-        "slo_met_high_fraction": confirmed.high,
-        "fresh_replications": confirmed.replications,
+        "fresh_replications": sized.confirmation.replications,
         "search_replications": sized.plan.worst.size,
         "seed": trial.seed,
         "runs": sized.runs,
@@ -227,6 +213,16 @@ def size_summary(sized: Sized) -> dict[str, Any]:
         "sentences": list(said_of(sized)),
         **{_SAID.get(table.name, table.name): _records(table) for table in size_tables(sized)},
     }
+
+
+def _record(sized: Sized) -> dict[str, Any]:
+    """Return the verdict on fresh replications, as summaries hold it."""
+    outcome, target = sized.confirmation.outcome, sized.slo_target
+    short = round(max(0.0, target.attainment - outcome.service(target.confidence)), 6)
+    lowest = round(float(np.nanmin(outcome.worst)), 6)
+    return verdict_record(
+        sized.verdict, sized.scenario, shortfall_fraction=short, first_missed_month=None, lowest_fraction=lowest
+    )
 
 
 def _records(table: Table) -> list[dict[str, Any]]:
@@ -239,7 +235,7 @@ def _records(table: Table) -> list[dict[str, Any]]:
 
 def said_of(sized: Sized) -> Iterator[str]:
     """Say what the answer is, how sure it is, why it is this one and what would change it."""
-    confirmed, slo_target, plan, review = sized.confirmation, sized.slo_target, sized.plan, sized.review
+    slo_target, plan, review = sized.slo_target, sized.plan, sized.review
     what = {"net-present-cost": "net present cost", "levelised": "levelised cost", "capital": "capital"}
 
     def money(cost: float) -> str:
@@ -248,25 +244,19 @@ def said_of(sized: Sized) -> Iterator[str]:
         return f"{cost:,.4f} USD per million tokens" if is_unit else f"{cost / MILLION:,.2f} M USD"
 
     words = sized.choices.words(plan.counts) if any(plan.counts) else "nothing, what is there is enough"
+    lead = "Buy" if sized.verdict.status == "MET" else "Cheapest plan found, not confirmed:"
     yield (
-        f"Buy {words}: {what[sized.trial.objective]} {money(plan.cost)}. No plan that meets the SLO target costs less "
-        f"than {money(sized.bound)}: at most {sized.gap:.1%} could be saved."
+        f"{lead} {words}: {what[sized.trial.objective]} {money(plan.cost)}. Lower bound {money(sized.bound)}: at most "
+        f"{sized.gap:.1%} could be saved."
     )
-    share, asked = confirmed.kept / confirmed.replications, slo_target.confidence
-    as_asked = (
-        f"as the {asked:.0%} asked for."
-        if share >= asked - 1e-9
-        else (f"fewer than the {asked:.0%} asked for: this plan does not meet it.")
-    )
-    yield (
-        f"On {confirmed.replications} fresh replications the SLO target ({slo_target.attainment:.2%} in time) is met "
-        f"in {share:.1%} of them ({confirmed.low:.1%} to {confirmed.high:.1%} with 95% confidence), {as_asked}"
-    )
+    verdict = verdict_line(_record(sized)).replace("re-run with -n", "re-run with --confirmations")
+    yield f"On fresh replications: {verdict}"
+    asked = slo_target.confidence
     less = [cheaper for cheaper in sized.explanation.frontier if cheaper.cost < plan.cost]
     if any(cheaper.kept(slo_target.attainment).mean() >= asked - 1e-9 for cheaper in less):
         yield (
-            "Cheaper plans that keep it in as many of the replications they were run in do so by too little to "
-            "count on, or were not confirmed on fresh ones."
+            "Cheaper plans met it as often in the search, by too little to count on, or were not confirmed on fresh "
+            "replications."
         )
     names = {sized.choices.purchases[fewer.purchase].name for fewer in sized.explanation.fewer if fewer.refuted}
     for row in _records(plan_rows(sized)):
@@ -274,8 +264,8 @@ def said_of(sized: Sized) -> Iterator[str]:
             load = f"{row['breaks_workload']} " if row["breaks_workload"] else ""
             few = ", but too few of those to which the answer is held" if row["cluster"] in names else ""
             yield (
-                f"With one node of {row['cluster']} fewer, {row['slo_met_fewer_fraction']:.1%} of replications keep it"
-                f"{few}: {load}in {row['breaks_month']} falls to {row['breaks_slo_attainment_fraction']:.2%} in time. "
+                f"One node of {row['cluster']} fewer: {row['slo_met_fewer_fraction']:.1%} of replications meet it"
+                f"{few}; {load}in {row['breaks_month']} falls to {row['breaks_slo_attainment_fraction']:.2%}. "
                 f"It would save {money(row['marginal_node_cost_usd'])}."
             )
     for family in sized.families:
@@ -304,16 +294,12 @@ def said_of(sized: Sized) -> Iterator[str]:
         if ratios := [ratio for ratio in narrower.rate_ratio if np.isfinite(ratio)]:
             yield (
                 f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
-                f"times as much; without it {narrower.kept / plan.worst.size:.0%} of replications keep the slo_target."
+                f"times as much; without it {narrower.kept / plan.worst.size:.0%} of replications meet the target."
             )
     if review is not None:
-        for way in review.alternatives:
-            if way.name == REVIEWED:
-                continue
-            never = f"never buying {', '.join(review.next_parts)}"
-            against = {NOW: "buying everything before it", FIXED: "fixing everything on the first day"}.get(
-                way.name, never
-            )
+        for way in (way for way in review.alternatives if way.name != REVIEWED):
+            said = {NOW: "buying everything before it", FIXED: "fixing everything on the first day"}
+            against = said.get(way.name, f"never buying {', '.join(review.next_parts)}")
             if way.saved is None:
                 yield f"The review on {review.date} makes a plan possible: {against} does not meet the SLO target."
             else:
@@ -327,16 +313,11 @@ def said_of(sized: Sized) -> Iterator[str]:
         yield f"The search was not finished: {sized.stopped}."
 
 
-def size_text(sized: Sized) -> str:
-    """Lay a sizing out for a terminal."""
+def size_text(sized: Sized, *, verbose: bool = False) -> str:
+    """Lay a sizing out for a terminal: the answer, its verdict, what to buy, and with details all there is to say."""
+    named = ("cluster", "accelerator", "date", "nodes")
     bought = [
-        (
-            row["cluster"],
-            row["accelerator"],
-            str(row["date"]),
-            str(row["nodes"]),
-            f"{row['capital_usd'] / MILLION:,.2f}",
-        )
+        (*(str(row[name]) for name in named), f"{row['capital_usd'] / MILLION:,.2f}")
         for row in plan_rows(sized).records()
     ]
     unit, scale = ("USD/Mtok", 1.0) if sized.trial.objective == "levelised" else ("M USD", MILLION)
@@ -345,9 +326,12 @@ def size_text(sized: Sized) -> str:
         shares = (f"{row['slo_attainment_fraction']:.2%}", f"{row['slo_met_fraction']:.0%}")
         answer = "<- the answer" if row["is_answer"] else ""
         plans.append((f"{row['objective_usd'] / scale:,.4g}", *shares, str(row["nodes"]), answer))
-    table = text_table(("cluster", "part", "date", "nodes", "M USD"), bought)
-    shown = text_table((unit, "in time", "kept", "nodes", ""), plans)
-    return "\n".join([table, "", "cost against service:", shown, "", *wrapped(list(said_of(sized)))])
+    said = list(said_of(sized))
+    lines = [*wrapped(said[:2]), "", text_table((*named, "M USD"), bought), ""]
+    if verbose:
+        shown = text_table((unit, "attained", "P(met)", "nodes", ""), plans)
+        return "\n".join([*lines, "cost against service:", shown, "", *wrapped(said[2:])])
+    return "\n".join([*lines, *wrapped(said[2:][:SHOWN])]).rstrip()
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
@@ -370,7 +354,7 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFo
     }
     by_name = {table.name: table for table in (*kept, *evidence_tables({scenario.name: scenario}))}
     levels = enumerate(sized.review.levels if sized.review else (), start=1)
-    counts = {PLAN_FILE: sized.plan.counts} | {level_file(number): level.counts for number, level in levels}
+    counts = {"plan.yaml": sized.plan.counts} | {level_file(number): level.counts for number, level in levels}
     more = {name: plan_document(sized, work.folder, bought).encode() for name, bought in counts.items()}
     pages = months_pages(result.plan.months.labels, {scenario.name: draw_again(result)})
     pages |= plain_pages({f"Size {_SAID.get(table.name, table.name)}": table.columns for table in tables})
@@ -389,6 +373,7 @@ def size_answer(folder: Path, sized: Sized, warnings: Sequence[str]) -> Answer[S
         result=sized,
         warnings=warnings,
         summarise=lambda: size_summary(sized),
-        say=lambda _: size_text(sized),
+        say=lambda _, verbose: size_text(sized, verbose=verbose),
+        is_met=lambda: sized.verdict.status == "MET",
         rows=lambda: frontier_rows(sized),
     )

@@ -14,9 +14,8 @@ def answer_section(contents: Contents) -> Section:
     shown = unit_price if summary["objective"] == "levelised" else dollars
     longest, rows = max(frontier.totals("objective_usd"), default=0.0) or 1.0, []
     shares = ("slo_attainment_fraction", "slo_met_fraction")
-    for bought, answer, service, kept, cost in frontier.rows(
-        "plan", "is_answer", numbers=shares, totals=["objective_usd"]
-    ):
+    plans = frontier.rows("plan", "is_answer", numbers=shares, totals=["objective_usd"])
+    for bought, answer, service, kept, cost in plans:
         named, colour = (f"{bought} (the answer)", 0) if answer == "true" else (bought, 1)
         bar = BarPart(name="cost", share=cost / longest, colour=colour, shown=shown(cost))
         rows.append((named, [shown(cost), percent(service, 2), percent(kept, 0)], [bar]))
@@ -27,10 +26,10 @@ def answer_section(contents: Contents) -> Section:
         (*cells, dollars(usd), month or NOTHING, load or NOTHING)
         for *cells, month, load, usd in plan.rows(*columns, numbers=["capital_usd"])
     ]
-    header = ("cluster", "part", "date", "nodes", "paid", "breaks with one fewer", "workload")
+    header = ("cluster", "accelerator", "date", "nodes", "paid", "breaks with one fewer", "workload")
     blocks: list[Block] = [
         *sentences(said[:1], "headline"),
-        bar_grid(("plan", "cost", "in time", "kept", ""), rows, caption),
+        bar_grid(("plan", "cost", "attained", "P(met)", ""), rows, caption),
         *sentences(said[1:]),
         Grid(caption="What to buy", header=header, rows=bought_rows, numeric=(3, 4)),
         Sentence(text="The plan lies beside this report and runs as it is: `planner run plan.yaml`."),
@@ -43,8 +42,8 @@ def months_section(contents: Contents) -> Section:
     shares = ("slo_attainment_fraction", "utilisation_fraction")
     months = contents.tables["months"].rows("month", "workload", "binding_constraint", numbers=shares)
     rows = [(month, load, percent(share, 2), percent(used), binds) for month, load, binds, share, used in months]
-    header = ("month", "workload", "in time", "utilised", "what binds")
-    caption = "The workload with the least share in time, month by month"
+    header = ("month", "workload", "SLO lowest", "utilised", "binding constraint")
+    caption = "The workload with the lowest SLO attainment, month by month"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))
     return section("time", [grid], "Binding constraints by month")
 
@@ -60,11 +59,10 @@ def review_section(contents: Contents) -> Section | None:
         for name, plan, *costs, kept in contents.tables["review"].rows("decided", "plan", numbers=amounts)
     ]
     shares = ("replications_fraction", "forecast_low_ratio", "forecast_high_ratio")
+    branches = contents.tables["branches"].rows("branch", "late", "plan", numbers=shares)
     seen = [
-        (level, percent(share), "late" if late == "true" else "as promised", f"{percent(low)} to {percent(high)}", plan)
-        for level, late, plan, share, low, high in contents.tables["branches"].rows(
-            "branch", "late", "plan", numbers=shares
-        )
+        (level, percent(share), "late" if late == "true" else "on time", f"{percent(low)} to {percent(high)}", plan)
+        for level, late, plan, share, low, high in branches
     ]
     header = ("decided", "cost", "the review saves", "at least", "at most", "kept", "plan")
     below = ("level", "of replications", "deliveries", "forecast of the mean one", "plan")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,12 +53,9 @@ STUDY_TABLES = tables_of(
 """Every CSV file of a study by its name, in the order of the reference."""
 _SAMPLE_ROWS = 8_000
 """Rows of samples.csv written at once: some tens of megabytes of memory."""
-_BINS = 60
 _DRIVERS = 5
-_DECIDED = ("probability_better", "mean_difference", "mean_regret")
 _PAGES = ("SLO target", "Decision", "Sensitivity", "Uncertain")
 """Sheets of the workbook that are tables as they stand."""
-_PROBABILITIES = np.array([0.1, 0.5, 0.9])
 
 
 def statistics_rows(statistics: Iterable[Statistic]) -> Table:
@@ -90,7 +88,7 @@ def _decided(
     """Return slo_target.csv and decision.csv."""
     yes, targets = {True: "yes", False: "no"}, []
     for base, standing in zip(prepared.scenarios, standings, strict=True):
-        stated, often = base.scenario.slo_target, standing.slo_met_fraction
+        stated, verdict = base.scenario.slo_target, standing.verdict
         asked = (
             stated.attainment,
             stated.per,
@@ -98,9 +96,9 @@ def _decided(
             stated.confidence,
             yes[base.scenario.states("slo_target")],
         )
-        kept = (yes[standing.meets_slo], *_ends(often, is_share=True), standing.shortfall_fraction)
+        kept = (verdict.status, verdict.share, *verdict.interval, standing.shortfall_fraction)
         best = (first_missed_month(prepared, standing) or "", *_ends(standing.best_fraction, is_share=True))
-        targets.append((standing.scenario, *asked, *kept, *best, often.completed))
+        targets.append((standing.scenario, *asked, *kept, *best, verdict.replications))
     pairs = []
     for pair in comparisons:
         figures = (*_ends(pair.probability_better, is_share=True), *_ends(pair.mean_difference))
@@ -115,7 +113,7 @@ def _uncertain_rows(prepared: Prepared) -> Table:
     far = far_ends(study, {base.name: base for base in prepared.scenarios}, prepared.inputs)
     for drawn in prepared.inputs.entries:
         name, distribution = drawn.name, drawn.distribution
-        shown = [value_of(distribution, draw) for draw in quantile(distribution, _PROBABILITIES).tolist()]
+        shown = [value_of(distribution, draw) for draw in quantile(distribution, np.array([0.1, 0.5, 0.9])).tolist()]
         cells = [f"{cell:.6g}" if is_numeric(distribution) else str(cell) for cell in shown]
         unit = "factor" if drawn.times_stated or drawn.throughput_of is not None else _unit(name)
         if drawn.throughput_of is not None:
@@ -148,15 +146,18 @@ def study_summary(finished: Finished) -> dict[str, Any]:
     objective, names = finished.prepared.objective.name, finished.prepared.names
     statistics: dict[str, dict[str, Any]] = {name: {} for name in names}
     service: dict[str, dict[str, float | None]] = {name: {} for name in names}
-    for scenario, output, statistic, estimate in finished.statistics((objective, judgement.IN_TIME, judgement.SHED)):
+    for scenario, output, statistic, estimate in finished.statistics((objective, judgement.ATTAINED, judgement.SHED)):
         if output == objective:
             statistics[scenario][statistic] = _figure(estimate)
-        if output in (judgement.IN_TIME, judgement.SHED) and statistic == "mean":
+        if output in (judgement.ATTAINED, judgement.SHED) and statistic == "mean":
             service[scenario][output] = _known(estimate.value)
-    drivers = list(finished.drivers())
-    ranked = [driver for driver in drivers if driver.scenario == names[0] and not driver.against]
-    shares = {(d.measure, d.input): d.value for d in ranked if d.method == "variance-share"}
-    bars = [driver for driver in ranked if driver.method == "conditional-mean"]
+    by_method: dict[str, list[Driver]] = defaultdict(list)
+    for driver in finished.drivers():
+        if driver.method in ("flip", "information") or (driver.scenario == names[0] and not driver.against):
+            by_method[driver.method].append(driver)
+    explained = (("variance", "first_order"), ("noise", "noise_level"))
+    shares = {(d.measure, d.input): d.value for d in by_method["variance-share"]}
+    bars = by_method["conditional-mean"]
     bars.sort(key=lambda bar: (shares["first_order", bar.input], bar.value), reverse=True)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -166,43 +167,31 @@ def study_summary(finished: Finished) -> dict[str, Any]:
         "objective": objective,
         "scenarios": statistics,
         "service": service,
-        "slo_target": {
-            standing.scenario: {
-                **base.scenario.slo_target.model_dump(),
-                "stated": base.scenario.states("slo_target"),
-                "met": standing.meets_slo,
-                "slo_met_fraction": _figure(standing.slo_met_fraction),
-                "shortfall_fraction": _known(standing.shortfall_fraction),
-                "first_missed_month": first_missed_month(finished.prepared, standing),
-                "best_fraction": _figure(standing.best_fraction),
-            }
+        "verdicts": {
+            standing.scenario: judgement.verdict_record(
+                standing.verdict,
+                base.scenario,
+                shortfall_fraction=_known(standing.shortfall_fraction),
+                first_missed_month=first_missed_month(finished.prepared, standing),
+            )
+            | {"best_fraction": _figure(standing.best_fraction)}
             for base, standing in zip(finished.prepared.scenarios, finished.standings(), strict=True)
         },
         "decisions": [
             {"scenario": pair.scenario, "against": pair.against}
-            | {name: _figure(getattr(pair, name)) for name in _DECIDED}
+            | {name: _figure(getattr(pair, name)) for name in ("probability_better", "mean_difference", "mean_regret")}
             for pair in finished.decisions()
         ],
         "drivers": [  # the inputs that explain most of the first scenario's variance, with the ends of their bars
-            {
-                "input": bar.input,
-                "variance_share": shares["first_order", bar.input],
-                "noise_share": shares["noise_level", bar.input],
-                "low": bar.low,
-                "high": bar.high,
-            }
+            {"input": bar.input}
+            | {f"{of}_share": shares[measure, bar.input] for of, measure in explained}
+            | {"low": bar.low, "high": bar.high}
             for bar in bars[:_DRIVERS]
         ],
-        "flips": [
-            {"input": d.input, "against": d.against, "threshold": d.value} for d in drivers if d.method == "flip"
-        ],
-        "information": [
-            {"input": d.input, "measure": d.measure, "value": d.value} for d in drivers if d.method == "information"
-        ],
+        "flips": [{"input": d.input, "against": d.against, "threshold": d.value} for d in by_method["flip"]],
+        "information": [{"input": d.input, "measure": d.measure, "value": d.value} for d in by_method["information"]],
         "warnings": list(finished.prepared.warnings),
-        "failures": [
-            dict(zip(("replication", "scenario", "error"), failure, strict=True)) for failure in finished.failures()
-        ],
+        "failures": [dict(zip(("replication", "scenario", "error"), one, strict=True)) for one in finished.failures()],
         "dropped": finished.dropped(),
     }
 
@@ -215,50 +204,65 @@ def _known(number: float) -> float | None:
     return float(number) + 0.0 if math.isfinite(number) else None  # −0 is 0
 
 
-def study_table(summary: Mapping[str, Any]) -> str:
-    """Lay out a study for a terminal: what meets its SLO target, by the headline, then what does not, by how far."""
-    objective, targets, rows, spreads = summary["objective"], summary["slo_target"], [], []
+def study_table(summary: Mapping[str, Any], *, verbose: bool = False) -> str:
+    """Lay out a study for a terminal: verdicts, the line that answers, the plans, and what follows from them."""
+    objective, verdicts, rows, spreads = summary["objective"], summary["verdicts"], [], []
     figures_of = {
         name: {**service, objective: summary["scenarios"][name]["mean"]["value"]}
         for name, service in summary["service"].items()
     }
-    choice = judgement.choose(judgement.plans_of(figures_of, targets, objective))
+    choice = judgement.choose(judgement.plans_of(figures_of, verdicts, objective))
     for plan in choice.ranked:
-        figures, kept = summary["scenarios"][plan.name], targets[plan.name]["slo_met_fraction"]
-        mean, best = _number(figures["mean"]["value"]), _percent(targets[plan.name]["best_fraction"]["value"])
-        shares = (_percent(kept["value"]), _percent(_half(kept)), _percent(plan.slo_attainment_fraction, 2))
-        rows.append((plan.name, plan.standing, *shares, mean, best))
-        cells = (_number(figures[which]["value"]) for which in ("p5", "p10", "p50", "p90", "p95"))
-        spreads.append((plan.name, mean, _number(_half(figures["mean"])), *cells))
-    over = f"{summary['replications']:,} replications"
+        figures, record = summary["scenarios"][plan.name], verdicts[plan.name]
+        mean, best = _number(figures["mean"]["value"]), _percent(record["best_fraction"]["value"], 0)
+        cells = [_number(figures[which]["value"]) for which in ("p5", "p50", "p95")]
+        rows.append((plan.name, plan.standing, mean, *cells, best))
+        shares = (_percent(record["met_low_fraction"]), _percent(record["met_high_fraction"]))
+        tail = (_number(figures[which]["value"]) for which in ("p10", "p90"))
+        attained = _percent(plan.slo_attainment_fraction, 2)
+        spreads.append((plan.name, *shares, attained, _number(_half(figures["mean"])), *tail))
+    over = f"{summary['replications']:,} replications, inputs drawn"
     if summary["completed"] < summary["replications"]:
-        over += f", of which {summary['completed']:,} could be run in every scenario"
-    said, first = [], next(iter(summary["scenarios"]))
-    if summary["drivers"]:
-        clear = [row for row in summary["drivers"] if row["variance_share"] > row["noise_share"]]
-        noise = max(row["noise_share"] for row in summary["drivers"])
-        parts = [f"{row['input']} {row['variance_share']:.0%}" for row in clear] or ["no input"]
-        about = f", above the {noise:.0%} that chance shows" if clear else f" stands out from the {noise:.0%} of chance"
-        said.append(f"share of the variance of {first}: " + ", ".join(parts) + about)
-    said += [
-        f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}"
+        over += f"; {summary['completed']:,} could be run in every scenario"
+    lead = (
+        [judgement.none_keeps(choice)] if choice.best is None else [f"Cheapest plan that is MET: {choice.best.name}."]
+    )
+    lead += judgement.inconclusive_lines(choice.ranked)
+    lines = [
+        f"{summary['study']}   {over}",
+        *wrapped([*judgement.much_shed(choice.ranked), *judgement.target_lines(verdicts), *filter(None, lead)]),
+        "",
+        f"{objective}:",
+        text_table(("scenario", "SLO", "mean", "P5", "P50", "P95", "P(best)"), rows),
+    ]
+    said = [*(judgement.warnings_of(choice) if choice.best else ()), *driver_lines(summary), *summary["dropped"]]
+    if verbose:
+        ends = ("scenario", "P(met) low", "high", "attained", "mean ±95%", "P10", "P90")
+        lines += ["", text_table(ends, spreads)]
+        said += flip_lines(summary)
+        said += information_lines([(row["input"], row["measure"], row["value"]) for row in summary["information"]])
+    return "\n".join([*lines, "", *wrapped(said)]).rstrip()
+
+
+def driver_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Say which inputs explain the first scenario's variance, beyond what sampling noise shows."""
+    if not summary["drivers"]:
+        return []
+    clear = [row for row in summary["drivers"] if row["variance_share"] > row["noise_share"]]
+    first, noise = next(iter(summary["scenarios"])), max(row["noise_share"] for row in summary["drivers"])
+    if not clear:
+        return [f"No single input stands out of the sampling noise ({noise:.0%} of the variance at this n)."]
+    shares = ", ".join(f"{row['input']} {row['variance_share']:.0%}" for row in clear)
+    return [f"Variance of {first}: {shares}; sampling noise {noise:.0%}."]
+
+
+def flip_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Say where two scenarios change places."""
+    first = next(iter(summary["scenarios"]))
+    return [
+        f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}."
         for row in summary["flips"][:_DRIVERS]
     ]
-    said += information_lines([(row["input"], row["measure"], row["value"]) for row in summary["information"]])
-    often = {name: row["slo_met_fraction"] for name, row in targets.items()}
-    open_still = judgement.undecided(targets, {name: (share["low"], share["high"]) for name, share in often.items()})
-    said += judgement.warnings_of(choice, open_still) if choice.best else [judgement.none_keeps(choice)]
-    lines = [
-        *wrapped([*judgement.much_shed(choice.ranked), *judgement.slo_target_lines(targets)]),
-        f"{objective} over {over}",
-        "",
-        text_table(("scenario", "SLO", "P(met)", "±95%", "in time", "mean", "P(best)"), rows),
-        "",
-        text_table(("scenario", "mean", "±95%", "P5", "P10", "P50", "P90", "P95"), spreads),
-        "",
-        *wrapped([*said, *judgement.undecided_lines(open_still), *summary["dropped"]]),
-    ]
-    return "\n".join(lines).rstrip()
 
 
 def _half(figure: Mapping[str, float | None]) -> float | None:
@@ -346,16 +350,14 @@ def write_study(
     low, high = np.percentile(known, [0.2, 99.8], overwrite_input=True) if known.size else (0.0, 1.0)
     del known
     # One scale for all scenarios, so that they can be held against each other.
-    edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
+    edges = np.linspace(low, high if high > low else low + 1.0, 61)
     bins: list[tuple[Any, ...]] = []
     for name, figures in zip(names, objective, strict=True):
         runs = figures[np.isfinite(figures)]
         cells = zip(edges[:-1].tolist(), edges[1:].tolist(), np.histogram(runs, edges)[0].tolist(), strict=True)
         bins += [(name, *cell, runs.size) for cell in cells]
     more = {
-        "monthly_bands": (
-            (*of_month, *percentiles, completed) for *of_month, percentiles, completed in finished.bands()
-        ),
+        "monthly_bands": ((*of_month, *percentiles, number) for *of_month, percentiles, number in finished.bands()),
         "distribution": bins,
         "convergence": ((name, end, *_ends(mean), mean.completed) for name, end, mean in finished.convergence()),
     }
@@ -379,13 +381,13 @@ def write_designed(
     groups = prepared.study.scramblings if isinstance(design, Saltelli) else len(first)
     finished = Finished(prepared=prepared, store=store, rows=rows)
     standings = finished.standings(design.period, groups)
-    keeping = [which for which, standing in enumerate(standings) if standing.meets_slo]
+    keeping = [which for which, standing in enumerate(standings) if standing.may_meet]
     compared = decision.decisions(
         first.T, prepared.names, groups, keeping, lower_is_better=prepared.objective.lower_is_better
     )
     means = [
         Statistic(name, output, "mean", mean_estimate(table[:, which], groups))
-        for output in dict.fromkeys((prepared.objective.name, judgement.IN_TIME, judgement.SHED))
+        for output in dict.fromkeys((prepared.objective.name, judgement.ATTAINED, judgement.SHED))
         for table in [finished.output(output)[:: design.period]]
         for which, name in enumerate(prepared.names)
     ]
@@ -481,9 +483,12 @@ def study_answer(
         result=finished,
         warnings=finished.prepared.warnings,
         summarise=lambda: study_summary(finished) if drivers is None else rows().records(),
-        say=lambda _: (
-            study_table(study_summary(finished)) if drivers is None else driver_table(finished.prepared, drivers)
+        say=lambda _, verbose: (
+            study_table(study_summary(finished), verbose=verbose)
+            if drivers is None
+            else driver_table(finished.prepared, drivers)
         ),
+        is_met=lambda: any(standing.verdict.status == "MET" for standing in finished.standings()),
         rows=rows,
         is_written=is_written,
     )

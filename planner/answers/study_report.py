@@ -14,12 +14,10 @@ from planner.output.blocks import Bar, BarPart, Block, Cell, Folded, Grid, Secti
 from planner.output.folder import Contents
 from planner.output.scales import colour_class
 from planner.output.tables import Table
-from planner.output.words import NOTHING, dollars, figure, input_words, measured, percent
+from planner.output.words import NOTHING, dollars, figure, input_words, measured, percent, spoken
 from planner.run.measure_names import FLEET
 
-STUDY = "study"
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
-DEFAULT_OBJECTIVE = "cost_per_million_tokens_usd"
 BANDS = {
     "cost_per_million_tokens_usd": ("Cost per million tokens", "usd"),
     "utilisation_fraction": ("Utilisation", "percent"),
@@ -59,7 +57,7 @@ _OF, _ENDS = ("scenario", "against", "method", "input", "measure"), ("value", "l
 
 def objective_of(contents: Contents) -> str:
     """Return the figure that the study is about."""
-    return str(contents.manifest.get("objective") or DEFAULT_OBJECTIVE)
+    return str(contents.manifest.get("objective") or "cost_per_million_tokens_usd")
 
 
 def design_of(contents: Contents) -> str:
@@ -76,35 +74,32 @@ def statistics_of(percentiles: Table, output: str) -> dict[str, Figures]:
     return statistics
 
 
-def spoken(output: str) -> str:
-    """Return an output's name as words."""
-    return output.removesuffix("_usd").removesuffix("_fraction").replace("_", " ")
-
-
 def judged(contents: Contents) -> tuple[dict[str, Figures], judgement.Choice]:
     """Return the headline's statistics by scenario, and the scenarios in the order in which they are recommended."""
     percentiles, output = contents.table("percentiles"), objective_of(contents)
     if percentiles is None:
         return {}, judgement.choose([])
-    means = {name: statistics_of(percentiles, name) for name in (judgement.IN_TIME, judgement.SHED, output)}
+    means = {name: statistics_of(percentiles, name) for name in (judgement.ATTAINED, judgement.SHED, output)}
     figures = {
         scenario: {name: statistics[scenario]["mean"][0] for name, statistics in means.items()}
         for scenario in list(means[output])
     }
-    return means[output], judgement.choose(judgement.plans_of(figures, slo_targets_of(contents), output))
+    return means[output], judgement.choose(judgement.plans_of(figures, verdicts_of(contents), output))
 
 
-def slo_targets_of(contents: Contents) -> dict[str, dict[str, Any]]:
-    """Return slo_target.csv by scenario."""
+def verdicts_of(contents: Contents) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of slo_target.csv by scenario, as a summary holds them."""
     if (table := contents.table("slo_target")) is None:
         return {}
-    texts = ("scenario", "per", "scope", "stated", "first_missed_month")
+    texts = ("scenario", "per", "scope", "stated", "verdict", "first_missed_month")
     shares = [f"{name}_{end}" for name in ("slo_met", "best") for end in ("fraction", "low", "high")]
-    numbers = ("attainment_fraction", "confidence_fraction", "shortfall_fraction", *shares)
+    numbers = ("attainment_fraction", "confidence_fraction", "shortfall_fraction", "replications", *shares)
     rows = [dict(zip((*texts, *numbers), row, strict=True)) for row in table.rows(*texts, numbers=numbers)]
     for row in rows:
+        number = int(row["replications"] or 0)
         row |= {name: row[f"{name}_fraction"] or 0.0 for name in ("attainment", "confidence")}
-        row["stated"] = row["stated"] == "yes"
+        row |= {"replications": number, "met_replications": round((row["slo_met_fraction"] or 0.0) * number)}
+        row |= {"stated": row["stated"] == "yes", "status": row["verdict"], "lowest_fraction": None, "base_case": None}
     return {row["scenario"]: row for row in rows}
 
 
@@ -114,22 +109,19 @@ def answer_section(contents: Contents) -> Section | None:
     statistics, choice = judged(contents)
     if percentiles is None or not statistics:
         return None
-    slo_targets = slo_targets_of(contents)
-    open_still = judgement.undecided(
-        slo_targets, {name: (row["slo_met_low"], row["slo_met_high"]) for name, row in slo_targets.items()}
-    )
+    verdicts = verdicts_of(contents)
     dropped = ". ".join(map(str, contents.manifest.get("dropped", ())))
     notes = [
-        *(judgement.slo_target_lines(slo_targets) if slo_targets else ()),
-        *(judgement.warnings_of(choice, open_still) if len(statistics) > 1 and choice.best else ()),
-        *judgement.undecided_lines(open_still),
+        *(judgement.target_lines(verdicts) if verdicts else ()),
+        *(judgement.warnings_of(choice) if len(statistics) > 1 and choice.best else ()),
+        *judgement.inconclusive_lines(choice.ranked),
         *([f"{dropped}."] if dropped else ()),
         *([said] if (said := ROWS_OF.get(design_of(contents))) else ()),
     ]
     shown: list[Block] = [
         *sentences([*judgement.much_shed(choice.ranked), advice(contents)], "headline"),
         *sentences(notes, "note"),
-        *_slo_grid(slo_targets, choice),
+        *_slo_grid(verdicts, choice),
         _percentile_grid({plan.name: statistics[plan.name] for plan in choice.ranked}, output, colours(statistics)),
         *_decision_grids(contents, output),
         *_histogram(contents, output),
@@ -141,13 +133,9 @@ def answer_section(contents: Contents) -> Section | None:
             for scenario, name, statistic, *numbers in percentiles.rows(*columns, numbers=_ENDS)
         ]
         every = Grid(caption="Every headline figure", header=(*columns, *_ENDS), rows=rows, numeric=(3, 4, 5))
-        shown.append(_dump(f"All {len(rows):,} statistics with their 95% intervals", every))
+        title = f"All {len(rows):,} statistics with their 95% intervals"
+        shown.append(Folded(title=title, blocks=[every], css="dump"))
     return section("answer", shown)
-
-
-def _dump(title: str, grid: Grid) -> Folded:
-    """Return every row of a file, folded."""
-    return Folded(title=title, blocks=[grid], css="dump")
 
 
 def advice(contents: Contents) -> str:
@@ -156,7 +144,7 @@ def advice(contents: Contents) -> str:
     if all(row["mean"][0] is None for row in statistics.values()):
         return "No replication of any scenario could be run; replications.parquet says why."
     if choice.best is None and len(statistics) > 1:
-        return judgement.none_keeps(choice)
+        return judgement.none_keeps(choice) or ""
     chosen = choice.best or choice.ranked[0]
     row = statistics[chosen.name]
     value, low, high = (measured(number, output) for number in row["mean"])
@@ -167,12 +155,12 @@ def advice(contents: Contents) -> str:
     if NOTHING not in (p5, p95):
         said += f"; nine replications in ten lie between {p5} and {p95}"
     if len(statistics) < 2:
-        short = "" if choice.best else f" But it {chosen.service}."
-        return f"{chosen.name}: {said}.{short} It has no baseline: a study of two scenarios or more has."
+        short = f" It is {chosen.standing}." if chosen.standing else ""
+        return f"{chosen.name}: {said}.{short}"
     baseline, names = next(iter(statistics)), [plan.name for plan in choice.keeping]
     if len(names) < 2:
-        return f"{chosen.name} is the only one of these plans that meets its SLO target: {said}."
-    lead = f"{chosen.name} does best{' of the plans that keep their slo_target' if choice.breaking else ''}: {said}."
+        return f"{chosen.name} is the only one of these plans that is MET: {said}."
+    lead = f"{chosen.name} does best{' of the plans that are MET' if len(choice.ranked) > len(names) else ''}: {said}."
     if chosen.name == baseline:
         lead += f" It is the baseline, {baseline}."
     rival = baseline if chosen.name != baseline and baseline in names else names[1]
@@ -202,7 +190,7 @@ def _against(contents: Contents, best: str, rival: str, whose: str, reference: f
     return ""
 
 
-def _slo_grid(slo_targets: Mapping[str, Mapping[str, Any]], choice: judgement.Choice) -> list[Grid]:
+def _slo_grid(verdicts: Mapping[str, Mapping[str, Any]], choice: judgement.Choice) -> list[Grid]:
     """Return how often each scenario meets its SLO target, in the order in which they are recommended."""
 
     def often(row: Mapping[str, Any], name: str) -> tuple[str, str]:
@@ -210,12 +198,12 @@ def _slo_grid(slo_targets: Mapping[str, Mapping[str, Any]], choice: judgement.Ch
         return (NOTHING, NOTHING) if share is None else (percent(share), f"{percent(low)} to {percent(high)}")
 
     rows = []
-    for plan in choice.ranked if slo_targets else ():
-        row = slo_targets[plan.name]
+    for plan in choice.ranked if verdicts else ():
+        row = verdicts[plan.name]
         cells = (*often(row, "slo_met"), row["first_missed_month"] or NOTHING, percent(plan.slo_attainment_fraction, 2))
         rows.append((plan.name, plan.standing, *cells, *often(row, "best")))
-    header = ("scenario", "SLO", "met in", "95% interval", "first missed", "in time", "best in", "95% interval")
-    caption = "What meets its SLO target, best first, then what does not, by how far"
+    header = ("scenario", "SLO", "met in", "each end 95% sure", "first missed", "attained", "best in", "95% interval")
+    caption = "Verdicts: MET, best first; INCONCLUSIVE; MISSED, by how far"
     return [Grid(caption=caption, header=header, rows=rows, numeric=range(2, 8))] if rows else []
 
 
@@ -259,7 +247,7 @@ def _decision_grids(contents: Contents, output: str) -> list[Block]:
     every = Grid(caption="Every pair", header=header, rows=rows, numeric=range(2, 8))
     return [
         Grid(caption=caption, header=header, rows=first, numeric=range(2, 8), unbroken=(1,)),
-        *([_dump(f"All {len(rows)} pairs", every)] if len(first) < len(rows) else ()),
+        *([Folded(title=f"All {len(rows)} pairs", blocks=[every], css="dump")] if len(first) < len(rows) else ()),
     ]
 
 
@@ -273,8 +261,7 @@ def _histogram(contents: Contents, output: str) -> list[Block]:
     palette, most = colours(by_scenario), max(bins.totals("replications")) or 1.0
     strips = []
     for scenario, row in by_scenario.items():
-        hints = (f"{measured(low, output)} to {measured(high, output)}: {count:,.0f}" for low, high, count in row)
-        bars = [(count / most, hint) for (_, _, count), hint in zip(row, hints, strict=True)]
+        bars = [(count / most, f"{measured(a, output)} to {measured(b, output)}: {count:,.0f}") for a, b, count in row]
         strips.append((scenario, palette[scenario], bars))
     first = next(iter(by_scenario.values()))
     edges = [low for low, _, _ in first] + [first[-1][1]]
@@ -290,18 +277,14 @@ def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str)
     fleet = bands.where("cluster", FLEET)
     calendar, palette = Calendar(fleet.texts("month")), colours(fleet.texts("scenario"))
     charts = []
-    for output in dict.fromkeys(fleet.texts("output")):
-        if output not in BANDS:
-            continue
+    for output in (output for output in dict.fromkeys(fleet.texts("output")) if output in BANDS):
         table = fleet.where("output", output)
-        lines = {
-            name: by_name(table, "scenario", "month", name, calendar.middle)
-            for name in {"p50", *(end for width in widths for end in width)}
-        }
+        ends = {"p50", *(end for width in widths for end in width)}
+        lines = {name: by_name(table, "scenario", "month", name, calendar.middle) for name in ends}
         series = []
         for name, middle in lines["p50"].items():
             edges = [(lines[low][name], lines[high][name]) for low, high in widths]
-            series.append(blocks.Series(name=name, colour=palette[name], points=middle, bands=edges))
+            series.append(blocks.Series(name, middle, palette[name], bands=edges))
         title, unit = BANDS[output]
         charts.append(calendar.chart(f"fan-{output.replace('_', '-')}", title, said, unit, series))
     return charts
@@ -316,23 +299,15 @@ def fan_section(contents: Contents) -> Section | None:
     return section("time", charts) if charts else None
 
 
-class Method(NamedTuple):
-    """One way of measuring what moves the answer, as bars."""
-
-    said: str
-    """What a bar is."""
-    ends: tuple[str, str]
-    """What its ends are called."""
-
-
 TORNADOES = {
-    "tornado": Method(
-        "One input at a time at its P10 and at its P90, the others at their median", ("at P10", "at P90")
-    ),
-    "conditional-mean": Method(
-        "Lowest and highest mean answer over the ten tenths of each input, everything else drawn", ("lowest", "highest")
+    "tornado": ("One input at a time at its P10 and at its P90, the others at their median", "at P10", "at P90"),
+    "conditional-mean": (
+        "Lowest and highest mean answer over the ten tenths of each input, everything else drawn",
+        "lowest",
+        "highest",
     ),
 }
+"""What a bar is, and what its ends are called, by the way of measuring what moves the answer."""
 
 
 class Tornado(NamedTuple):
@@ -379,7 +354,11 @@ def panels(drivers: Drivers) -> Iterator[Tornado]:
                 continue
             if method == "tornado":
                 bars = [(name, row["at_p10"][0], row["at_p90"][0]) for name, row in inputs.items()]
-                noise = {name for name, row in inputs.items() if _overlap(row["at_p10"], row["at_p90"])}
+                noise = set()
+                for name, row in inputs.items():  # intervals of the two ends that overlap
+                    ends = [end for end in (*row["at_p10"][1:], *row["at_p90"][1:]) if end is not None]
+                    if len(ends) == 4 and max(ends[::2]) <= min(ends[1::2]):
+                        noise.add(name)
             else:  # from the lowest to the highest conditional mean
                 bars = [(name, *row["swing"][1:]) for name, row in inputs.items()]
                 shares = variance_shares(drivers, scenario, against)
@@ -390,12 +369,6 @@ def panels(drivers: Drivers) -> Iterator[Tornado]:
                 bases = [base for row in inputs.values() if (base := row["base"][0]) is not None]
                 middle = bases[0] if bases else centres[len(centres) // 2]
                 yield Tornado(scenario, against, method, known, middle, frozenset(noise))
-
-
-def _overlap(one: Figure, other: Figure) -> bool:
-    """Say whether two figures have intervals that overlap."""
-    ends = [end for end in (*one[1:], *other[1:]) if end is not None]
-    return len(ends) == 4 and max(ends[::2]) <= min(ends[1::2])
 
 
 def variance_shares(drivers: Drivers, scenario: str, against: str = "") -> dict[str, tuple[float, float]]:
@@ -420,10 +393,8 @@ def hangs_section(contents: Contents) -> Section | None:
     spans = {name: f"{figure(low)} to {figure(high)} {unit}" for name, low, high, unit in ranges}
     drawn = [(one.title, _tornado_grid(one, output, spans)) for one in sorted(panels(drivers), key=_order(first))]
     drawn += _ranked(drivers, output)
-    rows = [
-        (*row[:5], *("" if number is None else f"{number:.4g}" for number in row[5:]))
-        for row in table.rows(*_OF, numbers=_ENDS)
-    ]
+    figures = table.rows(*_OF, numbers=_ENDS)
+    rows = [(*row[:5], *("" if number is None else f"{number:.4g}" for number in row[5:])) for row in figures]
     every = Grid(caption="All measures", header=(*_OF, *_ENDS), rows=rows, numeric=(5, 6, 7))
     measured_on = f" Measured on the first {detailed:,} replications." if detailed is not None else ""
     shown: list[Block] = [
@@ -431,7 +402,7 @@ def hangs_section(contents: Contents) -> Section | None:
         Sentence(text=f"Grey bars are no longer than chance alone would draw them.{measured_on}", tone="note"),
         *(grid for _, grid in drawn[:OPEN_TORNADOES]),
         *(Folded(title=title, blocks=[grid]) for title, grid in drawn[OPEN_TORNADOES:]),
-        _dump(f"All {len(table):,} measures", every),
+        Folded(title=f"All {len(table):,} measures", blocks=[every], css="dump"),
     ]
     return section("sensitivities", shown)
 
@@ -474,30 +445,20 @@ def _sentence(drivers: Drivers, output: str, plan: str) -> str:
 
 def _tornado_grid(one: Tornado, output: str, spans: Mapping[str, str]) -> Grid:
     """Return one tornado, widest first."""
-    method, bars, middle = TORNADOES[one.method], one.longest(SHOWN_INPUTS), one.middle
+    (said, lower, upper), bars, middle = TORNADOES[one.method], one.longest(SHOWN_INPUTS), one.middle
     ends = [middle, *(end for _, *both in bars for end in both)]
     left, span = min(ends), (max(ends) - min(ends)) or 1.0
     rows = []
     for name, *both in bars:
-        pieces = [
-            (
-                f"swing {'noise' if name in one.noise else css}",
-                (min(end, middle) - left) / span,
-                abs(end - middle) / span,
-            )
-            for css, end in zip(("c0", "c1"), both, strict=True)
-        ]
+        pieces = []
+        for css, end in zip(("c0", "c1"), both, strict=True):
+            style = f"swing {'noise' if name in one.noise else css}"
+            pieces.append((style, (min(end, middle) - left) / span, abs(end - middle) / span))
         low, high = (measured(end, output) for end in both)
         drawn = blocks.Span(pieces=pieces, middle=(middle - left) / span)
         rows.append((blocks.Path(text=input_words(name)), spans.get(name, ""), low, drawn, high))
-    return Grid(
-        caption=f"{one.title}. {method.said}",
-        header=("input", "from, to", method.ends[0], "swing", method.ends[1]),
-        rows=rows,
-        numeric=(2, 4),
-        unbroken=(1,),
-        swatches={2: 0, 4: 1},
-    )
+    header, caption = ("input", "from, to", lower, "swing", upper), f"{one.title}. {said}"
+    return Grid(caption=caption, header=header, rows=rows, numeric=(2, 4), unbroken=(1,), swatches={2: 0, 4: 1})
 
 
 def _ranked(drivers: Drivers, output: str) -> Iterator[tuple[str, Grid]]:
@@ -520,53 +481,43 @@ def _ranked(drivers: Drivers, output: str) -> Iterator[tuple[str, Grid]]:
             yield title, bar_grid(("input", "measure", "95% interval", "compared"), rows, f"{title}. {said}")
 
 
-def single(make: SectionMaker) -> SectionMaker:
-    """Return a run's section for folders of one run alone; plans side by side have it folded, one for each."""
-    return lambda contents: None if contents.plans else make(contents)
-
-
 def _plan_by_plan(contents: Contents, make: SectionMaker, title: str) -> list[Block]:
-    """Say which luck the plans had; then one run's section for each, folded but for that of the plan to take."""
-    if contents.kind == STUDY:
+    """Return one run's section for each plan, folded but for that of the plan to take."""
+    if contents.kind == "study":
         said = "Below, each plan as it is stated, run once: one replication of the many, to see what is inside it."
         ranked = judged(contents)[1].ranked
     else:
-        said = "Below, each plan by itself, under the traffic and the luck that all of them had."
+        said = "Below, each plan by itself, under the same traffic and random numbers."
         ranked = judgement.choose(comparison_report.judged(contents)[1]).ranked
     first = ranked[0].name if ranked else ""
     shown: list[Block] = [Sentence(text=said)]
     for plan in sorted(contents.plans, key=lambda name: name != first):
         if (made := make(contents.of_plan(plan))) is not None:
-            is_open = len(shown) == 1
-            shown.append(Folded(title=f"{title}: {plan}", blocks=made.blocks, css="plan", is_open=is_open))
+            shown.append(Folded(f"{title}: {plan}", made.blocks, is_open=len(shown) == 1, css="plan"))
     return shown
 
 
 def timeline_section(contents: Contents) -> Section | None:
-    """Return every plan's own timelines by cluster and workload, with its events."""
+    """Return a run's timelines by cluster and workload, with its events; every plan's own of several."""
     if not contents.plans:
-        return None
+        return timelines.timeline_section(contents)
     return section("time", _plan_by_plan(contents, timelines.timeline_section, "Clusters and workloads"))
 
 
 def money_section(contents: Contents) -> Section | None:
-    """Return accrued cost by account, plans side by side, and each plan's own below."""
+    """Return a run's accrued cost by account; of several plans side by side, and each plan's own below."""
+    if not contents.plans:
+        return run_report.money_section(contents)
     totals = {plan: run_report.account_totals(contents.of_plan(plan)) for plan in contents.plans}
     if not any(totals.values()):
         return None
-    largest = {
-        account: max(sums.get(account, 0.0) for sums in totals.values())
-        for accounts in totals.values()
-        for account in accounts
-    }
+    accounts = dict.fromkeys(account for sums in totals.values() for account in sums)
+    largest = {account: max(sums.get(account, 0.0) for sums in totals.values()) for account in accounts}
     palette, longest = colours(totals), max(0.0, *largest.values()) or 1.0
     rows: list[tuple[str, Sequence[str], Cell]] = []
     for account in sorted(largest, key=lambda account: -largest[account]):
         paid = {plan: sums.get(account) for plan, sums in totals.items()}
-        parts = [
-            BarPart(name=plan, share=(usd or 0.0) / longest, colour=palette[plan], shown=dollars(usd))
-            for plan, usd in paid.items()
-        ]
+        parts = [BarPart(plan, (usd or 0.0) / longest, palette[plan], dollars(usd)) for plan, usd in paid.items()]
         rows.append((run_report.words_of(account), [*map(dollars, paid.values())], Bar(parts=parts, is_group=True)))
     rows.append(("all of it", [dollars(sum(sums.values())) for sums in totals.values()], ""))
     header, legend = ("account", *totals, "side by side"), {plan: palette[plan] for plan in totals}
@@ -575,7 +526,9 @@ def money_section(contents: Contents) -> Section | None:
 
 
 def losses_section(contents: Contents) -> Section | None:
-    """Return what became of the node-hours on site, plans side by side, and each plan's own below."""
+    """Return what became of a run's node-hours; of several plans side by side, and each plan's own below."""
+    if not contents.plans:
+        return run_report.losses_section(contents)
     by_plan: dict[str, dict[str, float]] = {}
     for plan in contents.plans:
         for row in (run_report.node_hours(contents.of_plan(plan)) or {}).values():
@@ -592,8 +545,6 @@ def losses_section(contents: Contents) -> Section | None:
         f"{least} lost least to failures, software, outages and the power cap, {percent(shares[least], 2)} of its "
         f"node-hours; {most} lost most, {percent(shares[most], 2)}."
     )
-    shown: list[Block] = [
-        run_report.loss_grid(by_plan, names, "scenario"),
-        *sentences([said] if shares[least] < shares[most] else []),
-    ]
-    return section("losses", [*shown, *_plan_by_plan(contents, run_report.losses_section, "Clusters and causes")])
+    told = sentences([said] if shares[least] < shares[most] else [])
+    parts = _plan_by_plan(contents, run_report.losses_section, "Clusters and causes")
+    return section("losses", [run_report.loss_grid(by_plan, names, "scenario"), *told, *parts])

@@ -71,9 +71,7 @@ class Calendar:
 
     def chart(self, key: str, title: str, summary: str, unit: str, series: Sequence[Series], **more: Any) -> TimeChart:
         """Return a chart over these months."""
-        return TimeChart(
-            key=key, title=title, summary=summary, unit=unit, start=self.start, days=self.days, series=series, **more
-        )
+        return TimeChart(key, title, summary, unit, self.start, self.days, series, **more)
 
 
 def _first(month: str) -> date:
@@ -106,9 +104,8 @@ def markers(contents: Contents, calendar: Calendar) -> list[Marker]:
         return []
     names = ("event", "time", "end_time", "cluster", "cause", "detail")
     marks = []
-    for event, time_of, end, cluster, cause, detail, lost, accelerators in events.rows(
-        *names, totals=("lost_capacity_tokens", "accelerators")
-    ):
+    rows = events.rows(*names, totals=("lost_capacity_tokens", "accelerators"))
+    for event, time_of, end, cluster, cause, detail, lost, accelerators in rows:
         if event in SHOWN_EVENTS and time_of:
             size = f"{accelerators:,.0f} accelerators" if accelerators else ""
             label = ", ".join(part for part in (f"{cluster}: {event}", cause, size, detail) if part)
@@ -139,16 +136,13 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
     if of == "cluster" and (daily := contents.table("timeline_daily")) is not None and column in daily:
         fine = by_name(daily, "cluster", "date", column, calendar.day) | {FLEET: []}
     palette = colours(points)
-    series = [
-        Series(name=name, points=line, colour=palette[name], fine=fine.get(name, ())) for name, line in points.items()
-    ]
+    series = [Series(name, line, palette[name], fine=fine.get(name, ())) for name, line in points.items()]
     values = [v for line in points.values() for _, v in line if v]
     wide = of != "workload" and unit == "usd" and bool(values) and max(values) > 8 * min(values)
     said = said.format(days="" if daily is None else "; months bold, days faint") + " Logarithmic scale." * wide
+    more = {"stacked": unit in ("tokens", "accelerator-hours"), "logarithmic": wide}
     happened = markers(contents, calendar) if of == "cluster" else []
-    stacked = unit in ("tokens", "accelerator-hours")
-    more = {"stacked": stacked, "logarithmic": wide, "markers": happened}
-    return calendar.chart(contents.anchor + key, title, said, unit, series, **more)
+    return calendar.chart(contents.anchor + key, title, said, unit, series, markers=happened, **more)
 
 
 def _fleet_lines(contents: Contents, lines: Mapping[str, tuple[str, int]]) -> tuple[Calendar, list[Series]] | None:
@@ -165,7 +159,7 @@ def _fleet_lines(contents: Contents, lines: Mapping[str, tuple[str, int]]) -> tu
 
 
 def demand_chart(contents: Contents) -> TimeChart | None:
-    """Return what was asked for against what was there, in accelerators, with what happened below."""
+    """Return demand against capacity in accelerators, with events below."""
     lines = {
         "in service": ("accelerators_in_service", TOTAL),
         "needed in the highest hour": ("peak_accelerators_needed", 1),
@@ -175,11 +169,11 @@ def demand_chart(contents: Contents) -> TimeChart | None:
         return None
     calendar, series = answer
     happened = markers(contents, calendar)
-    if first := contents.summary.get("slo_target", {}).get("first_missed_month"):
+    if first := contents.summary.get("verdict", {}).get("first_missed_month"):
         start, middle = calendar.day(f"{first}-01"), calendar.middle(first)
         label = f"the SLO target is first missed in {first}"
         happened.insert(0, Marker(kind="slo_target", start=start, end=2 * middle - start, label=label))
-    said = "Accelerators in service, and those that all work asked for would keep busy at its mix, routing and speed."
+    said = "Accelerators in service, and accelerators that all demand would keep busy at its mix, routing and speed."
     key = f"{contents.anchor}demand"
     return calendar.chart(key, "Demand against capacity", said, "accelerators", series, markers=happened)
 

@@ -20,9 +20,6 @@ from planner.requests.zoom import LEAST_REPLICAS, Zoom
 SAMPLED_REQUESTS = 2000
 """Requests of requests.csv: enough to draw, few enough to open."""
 _NUMBERS = ("arrived_s", "prompt_tokens", "cached_tokens", "output_tokens", "ttft_s", "tpot_s", "total_s")
-_CURVE_POINTS = 100
-_INTERVAL = ("slo_attainment_low", "slo_attainment_high", "hourly_slo_attainment")
-_MANY_MORE = 1.5  # times the requests asked for, which are met about
 _WORDS = {"ttft_s": "first token", "tpot_s": "per token", "total_s": "whole request"}
 ZOOM_TABLES = tables_of("zoom", sampled=f"{SAMPLED_REQUESTS:,}")
 """The tables of every zoom by their names."""
@@ -31,15 +28,12 @@ ZOOM_TABLES = tables_of("zoom", sampled=f"{SAMPLED_REQUESTS:,}")
 def zoom_tables(zoom: Zoom) -> dict[str, Table]:
     """Return the tables of a zoom by their names."""
     by_workload = outcomes(zoom)
-    hour, shares = zoom.hour, (np.arange(_CURVE_POINTS) + 0.5) / _CURVE_POINTS
+    hour, shares = zoom.hour, (np.arange(100) + 0.5) / 100
     workloads, latencies, curves, misses = (list[Sequence[Any]]() for _ in range(4))
     for place, outcome in enumerate(by_workload):
         if outcome.arrived_s.size:
-            in_time, late, shed = (
-                outcome.share(outcome.attainment),
-                hour.late_fraction[place],
-                hour.shed_fraction[place],
-            )
+            in_time = outcome.share(outcome.attainment)
+            late, shed = hour.late_fraction[place], hour.shed_fraction[place]
             became = (~outcome.attainment & ~outcome.refused, outcome.refused, outcome.in_flight)
             simulated = (in_time.value, in_time.low, in_time.high, *(float(part.mean()) for part in became))
             workloads.append((outcome.name, outcome.arrived_s.size, *simulated, 1.0 - late - shed, late, shed))
@@ -55,9 +49,8 @@ def zoom_tables(zoom: Zoom) -> dict[str, Table]:
             points = zip(shares.tolist(), np.quantile(figures, shares).tolist(), strict=True)
             curves += [(outcome.name, quantity, *point) for point in points]
     seconds, groups = zoom.seconds.shape[:2]
-    steps = zip(
-        np.repeat(np.arange(seconds), groups), group_names(zoom) * seconds, *zoom.seconds.reshape(-1, 3).T, strict=True
-    )
+    second, names = np.repeat(np.arange(seconds), groups), group_names(zoom) * seconds
+    steps = zip(second, names, *zoom.seconds.reshape(-1, 3).T, strict=True)
     made = {"workloads": workloads, "latencies": latencies, "distributions": curves, "slo_miss_causes": misses}
     tables = {name: ZOOM_TABLES[name].of_rows(rows) for name, rows in {**made, "seconds": steps}.items()}
     return {**tables, "requests": _request_rows(by_workload)}
@@ -77,7 +70,7 @@ def _request_rows(by_workload: Sequence[Outcome]) -> Table:
         order = order[np.linspace(0, order.size - 1, SAMPLED_REQUESTS).astype(np.intp)]
     rows = []
     for outcome, i in ((by_workload[owner[at]], place[at]) for at in order):
-        settled = "in time" if outcome.attainment[i] else "late"
+        settled = "met" if outcome.attainment[i] else "late"
         became = "refused" if outcome.refused[i] else "in flight" if outcome.in_flight[i] else settled
         cause = REASONS[outcome.reason[i]] if outcome.reason[i] >= 0 else ""
         numbers = (getattr(outcome, name)[i] for name in _NUMBERS)
@@ -93,13 +86,11 @@ def zoom_summary(zoom: Zoom, tables: Mapping[str, Table]) -> dict[str, Any]:
         workloads[row["workload"]].setdefault(row["quantity"], {})[f"p{100 * row['percentile']:g}"] = ends
     for row in tables["slo_miss_causes"].records():
         workloads[row["workload"]].setdefault("slo_miss_causes", {})[row["cause"]] = row["requests"]
-    utilised = {
-        name: {
-            cluster.name: float(share) if np.isfinite(share) else None
-            for cluster, share in zip(zoom.plan.clusters, shares, strict=True)
-        }
-        for name, shares in (("", zoom.utilisation_fraction), ("hourly_", zoom.hour.utilisation_fraction))
-    }
+    utilised = {}
+    for whose, shares in (("", zoom.utilisation_fraction), ("hourly_", zoom.hour.utilisation_fraction)):
+        known = zip(zoom.plan.clusters, shares.tolist(), strict=True)
+        by_cluster = {cluster.name: share if np.isfinite(share) else None for cluster, share in known}
+        utilised[f"{whose}utilisation_fraction"] = by_cluster
     counts = zip(("arrived", "finished", "refused", "in_flight"), zoom.counts, strict=True)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -114,7 +105,7 @@ def zoom_summary(zoom: Zoom, tables: Mapping[str, Table]) -> dict[str, Any]:
             {"name": name, "simulated": simulated, "in_service": group.replicas}
             for name, simulated, group in zip(group_names(zoom), zoom.replicas, zoom.hour.replica_groups, strict=True)
         ],
-        **{f"{name}utilisation_fraction": by_cluster for name, by_cluster in utilised.items()},
+        **utilised,
         "workloads": workloads,
     }
 
@@ -130,21 +121,21 @@ def summary_text(summary: Mapping[str, Any]) -> str:
         f"{counts['arrived']:,} requests arrived, {counts['finished']:,} finished, {counts['refused']:,} refused, "
         f"{counts['in_flight']:,} in flight at the end",
     ]
-    if counts["arrived"] > _MANY_MORE * counts["asked_for"]:
+    if counts["arrived"] > 1.5 * counts["asked_for"]:  # which are met about
         lines.append(
-            f"{counts['asked_for']:,} were asked for: a sample has {LEAST_REPLICAS} replicas of its busiest group at "
+            f"{counts['asked_for']:,} were requested: a sample has {LEAST_REPLICAS} replicas of its busiest group at "
             "the least, and one of each other; fewer --minutes take fewer"
         )
     lines.append("")
-    header = ("workload", "in time", "95% interval", "late", "shed", "hourly model", "why not in time")
+    header = ("workload", "attained", "95% interval", "late", "shed", "hourly model", "why missed")
     rows = []
     for name, one in summary["workloads"].items():
         worst = sorted(((n, r) for r, n in one["slo_miss_causes"].items() if n), reverse=True)[:3]
         why = ", ".join(f"{reason} {number / one['requests']:.2%}" for number, reason in worst)
-        low, high, hourly = (one[f"{part}_fraction"] for part in _INTERVAL)
-        shares = [f"{one[f'{part}_fraction']:.2%}" for part in ("slo_attainment", "late", "shed")]
-        told = "" if hourly is None else f"{hourly:.2%}"
-        rows.append((name, shares[0], f"{low:.2%} to {high:.2%}", *shares[1:], told, why))
+        parts = ("slo_attainment", "slo_attainment_low", "slo_attainment_high", "late", "shed", "hourly_slo_attainment")
+        shares = (one[f"{part}_fraction"] for part in parts)
+        in_time, low, high, *others = ("" if share is None else f"{share:.2%}" for share in shares)
+        rows.append((name, in_time, f"{low} to {high}", *others, why))
     lines.append(text_table(header, rows))
     latency = [
         (name, _WORDS[quantity], *(f"{one[quantity][f'p{100 * p:g}']['value']:.3g} s" for p in PERCENTILES))

@@ -1,4 +1,4 @@
-"""The sections of a zoom: who was in time, the distributions of latency, and the queue over time."""
+"""The sections of a zoom: SLO attainment, latency distributions, and the queue over time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ from planner.output.folder import Contents
 from planner.output.svg import even_axis, ratio_axis
 from planner.output.words import percent
 
-TITLES = {
-    "ttft_s": "Time to the first token",
-    "tpot_s": "Time per token after the first",
-    "total_s": "Whole request",
-}
+TITLES = {"ttft_s": "Time to the first token", "tpot_s": "Time per token after the first", "total_s": "Whole request"}
 _MOST_POINTS = 360
 
 
 def answer_section(contents: Contents) -> Section:
-    """Return who was in time, beside what the hourly model says."""
+    """Return SLO attainment request by request, beside that of the hourly model."""
     summary, in_time = contents.summary, "slo_attainment"
     names = (in_time, f"{in_time}_low", f"{in_time}_high", "late", "shed")
     columns = [f"{name}_fraction" for name in (*names, f"hourly_{in_time}", "hourly_late", "hourly_shed")]
@@ -29,8 +25,8 @@ def answer_section(contents: Contents) -> Section:
         (name, f"{requests or 0:,.0f}", *(percent(share, 2) for share in shares))
         for name, requests, *shares in contents.tables["workloads"].rows("workload", numbers=["requests", *columns])
     ]
-    hourly = ("hourly: in time", "hourly: late", "hourly: shed")
-    header = ("workload", "requests", "in time", "from", "to", "late", "shed", *hourly)
+    hourly = ("hourly: attained", "hourly: late", "hourly: shed")
+    header = ("workload", "requests", "attained", "from", "to", "late", "shed", *hourly)
     share = float(summary["simulated_share_fraction"])
     sampled = "the whole fleet" if share >= 1.0 else f"{percent(share, 2)} of the fleet and of its traffic"
     said = (
@@ -41,9 +37,12 @@ def answer_section(contents: Contents) -> Section:
     missed = contents.tables["slo_miss_causes"].rows("workload", "cause", numbers=["missed_fraction"])
     why = [(workload, reason, percent(share, 2)) for workload, reason, share in missed if share]
     causes = Grid(
-        caption="Why not in time", header=("workload", "why not in time", "of its requests"), rows=why, numeric=(2,)
+        caption="Why requests missed their SLO",
+        header=("workload", "why missed", "of its requests"),
+        rows=why,
+        numeric=(2,),
     )
-    last: Block = causes if why else Sentence(text="Every request was in time.")
+    last: Block = causes if why else Sentence(text="Every request met its SLO.")
     return section("answer", [Sentence(text=said), grid, last], "SLO attainment")
 
 
@@ -55,13 +54,10 @@ def latency_section(contents: Contents) -> Section:
     blocks: list[Block] = [Sentence(text="Each curve says which share of the requests had answered by then.")]
     for quantity, words in TITLES.items():
         cells, lines = defaultdict[str, list[str]](list), defaultdict[str, list[tuple[float, float]]](list)
-        for name, value, low, high in latencies.where("quantity", quantity).rows(
-            "workload", totals=("value", "low", "high")
-        ):
+        figures, points = (table.where("quantity", quantity) for table in (latencies, curves))
+        for name, value, low, high in figures.rows("workload", totals=("value", "low", "high")):
             cells[name].append(f"{value:.3g} ({low:.3g} to {high:.3g})")
-        for name, share, value in curves.where("quantity", quantity).rows(
-            "workload", totals=("share_fraction", "value")
-        ):
+        for name, share, value in points.rows("workload", totals=("share_fraction", "value")):
             lines[name].append((max(value, 1e-4), share))
         blocks += chart(words, "seconds", lines, logarithmic=True)
         rows, caption = [(name, *shown) for name, shown in cells.items()], f"{words}, seconds, with 95% intervals"

@@ -1,4 +1,4 @@
-"""Benchmark tables: reading and checking them, and the names, degrees and layouts that their rows mean.
+"""Benchmark tables: reading and checking them, and resolving their names, parallelism and layouts.
 
 The last part turns results as the InferenceX project publishes them into such a table.
 """
@@ -18,17 +18,8 @@ import pandas as pd
 
 from planner.catalog.load import Catalog, load_catalog, part_of, shape_of
 from planner.errors import Problem, ScenarioError, raise_all
+from planner.physics import model_on_part as on_part
 from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
-from planner.physics.model_on_part import (
-    AcceleratorSpec,
-    ModelShape,
-    candidate_degrees,
-    canonical_precision,
-    format_with,
-    memory_fit,
-    refusal,
-    smallest_fit,
-)
 from planner.physics.replica import ReplicaSpec
 from planner.units import MILLISECOND
 from planner.validation import nearest
@@ -57,7 +48,7 @@ _FIRST_ROW = 2  # the header is line 1
 
 
 def read_benchmarks(path: Path) -> pd.DataFrame:
-    """Read a benchmark CSV; raise ScenarioError naming every bad cell by row.
+    """Return a benchmark CSV as a table; raise ScenarioError naming every bad cell by row.
 
     The frame has the file's own columns and the optional ones, numbers as floats (blank cells as NaN), text stripped,
     and the row's line in the file as its index.
@@ -65,14 +56,11 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
     at = str(path)
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise ScenarioError(Problem(file=at, message="there is no such file")) from None
-    except IsADirectoryError:
-        raise ScenarioError(Problem(file=at, message="is a folder, not a CSV file")) from None
-    except pd.errors.EmptyDataError:
-        raise ScenarioError(Problem(file=at, message="the file is empty")) from None
-    except (pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
-        raise ScenarioError(Problem(file=at, message=f"cannot be read as CSV: {error}")) from None
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError, OSError) as error:
+        known: dict[type[Exception], str] = {FileNotFoundError: "there is no such file"}
+        known |= {IsADirectoryError: "is a folder, not a CSV file", pd.errors.EmptyDataError: "the file is empty"}
+        message = known.get(type(error), f"cannot be read as CSV: {error}")
+        raise ScenarioError(Problem(file=at, message=message)) from None
     if not isinstance(frame.index, pd.RangeIndex):  # pandas takes the surplus for names of rows
         raise ScenarioError(Problem(file=at, message="the rows have more cells than the header has columns"))
     frame.columns = frame.columns.astype(str).str.strip()
@@ -119,7 +107,7 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
 
 
 def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.Series[float]:
-    """Turn one column into numbers above zero; blank means absent, anything else is a problem with its row."""
+    """Return one column as numbers above zero; blank is absent, anything else a problem with its row."""
     column = str(cells.name)
     blank = cells == ""
     numbers = pd.to_numeric(cells.where(~blank), errors="coerce").astype(float)
@@ -159,12 +147,12 @@ _MAX_ACCELERATORS = 128
 
 
 class CannotPredictError(Exception):
-    """A row that the formula has no answer for; its message is the reason shown to the user."""
+    """A row that the formula cannot predict; its message is the reason shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a replica is spread over its accelerators."""
+    """Accelerators and attention groups of a replica."""
 
     accelerators: int
     attention_data_parallel: int
@@ -174,10 +162,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """What a row runs: a model at a precision under an engine, and the layouts it may have."""
+    """The deployment of a row: a model at a precision under an engine, and its possible layouts."""
 
-    part: AcceleratorSpec
-    shape: ModelShape
+    part: on_part.AcceleratorSpec
+    shape: on_part.ModelShape
     precision: str
     engine: str
     layouts: tuple[Layout, ...]
@@ -186,7 +174,7 @@ class ServedModel:
     max_sequences: int | None
 
     def specs(self, is_open: bool) -> list[ReplicaSpec]:
-        """Return the replica of each layout; ``is_open`` says whether requests arrive on their own."""
+        """Return the replica of each layout; ``is_open`` says whether arrivals are independent of completions."""
         return [
             ReplicaSpec(
                 part=self.part,
@@ -204,7 +192,7 @@ class ServedModel:
         ]
 
 
-def find_model(name: str, catalog: Catalog) -> ModelShape:
+def find_model(name: str, catalog: Catalog) -> on_part.ModelShape:
     """Return the model a row names, whatever its case, publisher prefix or ``-instruct`` suffix."""
     plain = _MODEL_SUFFIXES.sub("", name.strip().lower().rsplit("/", 1)[-1]).replace("_", "-").replace(" ", "-")
     for candidate in (name.strip().lower(), plain, plain.replace("meta-", ""), _SAME_SHAPE.get(plain, plain)):
@@ -213,7 +201,7 @@ def find_model(name: str, catalog: Catalog) -> ModelShape:
     raise CannotPredictError(_unknown("model", name, catalog.models))
 
 
-def find_part(name: str, catalog: Catalog) -> AcceleratorSpec:
+def find_part(name: str, catalog: Catalog) -> on_part.AcceleratorSpec:
     """Return the accelerator a row names; ``H200 SXM`` or ``NVIDIA H200-SXM-141GB`` is an H200."""
     words = re.split(r"[\s_\-/()]+", name.strip().upper())
     for candidate in sorted(catalog.accelerators, key=len, reverse=True):
@@ -223,38 +211,38 @@ def find_part(name: str, catalog: Catalog) -> AcceleratorSpec:
 
 
 def find_engine(name: str) -> str:
-    """Return the engine's usual name; one without calibration rows is kept and takes the common coefficients."""
+    """Return the engine's usual name; one without calibration rows takes the common coefficients."""
     plain = re.sub(r"[\s_\-]+", "", name.strip().lower())
     for router in _ROUTERS:
         plain = plain.removeprefix(router) or plain
     return _ENGINES.get(plain, plain)
 
 
-def find_precision(name: str, part: AcceleratorSpec, shape: ModelShape) -> str:
+def find_precision(name: str, part: on_part.AcceleratorSpec, shape: on_part.ModelShape) -> str:
     """Return the precision a row names; a blank one is what the model was quantised to when published, or FP8."""
     formats = part.formats
     if not name.strip():
         native = shape.native_precision
-        usable = refusal(part, shape, native) is None and formats[native].role != "activations"
-        return native if usable else format_with(formats, "default")
-    precision = canonical_precision(formats, name)
+        usable = on_part.refusal(part, shape, native) is None and formats[native].role != "activations"
+        return native if usable else on_part.format_with(formats, "default")
+    precision = on_part.canonical_precision(formats, name)
     if precision is None:
         raise CannotPredictError(_unknown("precision", name, formats))
-    reason = refusal(part, shape, precision)
+    reason = on_part.refusal(part, shape, precision)
     if reason:
         raise CannotPredictError(reason)
     return precision
 
 
 def lay_out(
-    part: AcceleratorSpec,
-    shape: ModelShape,
+    part: on_part.AcceleratorSpec,
+    shape: on_part.ModelShape,
     precision: str,
     tp: int | None,
     ep: int | None,
     attention_dp: int | None = None,
 ) -> tuple[Layout, ...]:
-    """Return the layouts a row may mean; more than one where it leaves something open and saturation may choose.
+    """Return the layouts a row may mean; several where it leaves parallelism open.
 
     Published tables write parallelism in several ways. ``tp`` alone is tensor parallelism. With ``ep`` > 1 some write
     the product of both (64 for tp 8, ep 8): recognised where tp ≥ ep² and the smaller replica holds the model. A
@@ -262,49 +250,42 @@ def lay_out(
     replica, with the concurrency counted per group. ``attention_dp`` groups divide tp, or multiply it where they
     cannot divide it, or where ep says so.
     """
+
+    def holds(accelerators: int, groups: int = 1) -> bool:
+        fits = shape.divides_heads(accelerators // groups)
+        return fits and on_part.memory_fit(part, shape, precision, accelerators, groups).fits
+
+    def attention_groups(accelerators: int) -> list[int]:
+        """Return what is worth trying: one group, and for mixtures one per accelerator where it fits."""
+        is_wide = shape.experts and accelerators > 1 and holds(accelerators, accelerators)
+        return [1, accelerators] if is_wide else [1]
+
     if tp is None:
-        fit = smallest_fit(part, shape, precision)
-        degrees = [d for d in candidate_degrees(part, shape) if _holds(part, shape, precision, d)]
-        return tuple(
-            Layout(degree, groups, float(fit.accelerators))
-            for degree in degrees
-            for groups in _attention_groups(part, shape, precision, degree)
-        )
+        fewest = float(on_part.smallest_fit(part, shape, precision).accelerators)
+        degrees = [d for d in on_part.candidate_degrees(part, shape) if holds(d)]
+        return tuple(Layout(degree, groups, fewest) for degree in degrees for groups in attention_groups(degree))
     if attention_dp is not None and attention_dp > 1:
         total = tp
-        if tp % attention_dp or ep == tp * attention_dp or not _holds(part, shape, precision, tp, attention_dp):
+        if tp % attention_dp or ep == tp * attention_dp or not holds(tp, attention_dp):
             total = tp * attention_dp
-        if not _holds(part, shape, precision, total, attention_dp):
+        if not holds(total, attention_dp):
             raise CannotPredictError(f"{shape.name} at {precision} does not fit {total} × {part.name}")
         return (Layout(total, attention_dp, 1.0),)
     count = tp
-    if ep is not None and ep > 1 and tp >= ep * ep and tp % ep == 0 and _holds(part, shape, precision, tp // ep):
+    if ep is not None and ep > 1 and tp >= ep * ep and tp % ep == 0 and holds(tp // ep):
         count = tp // ep
     if not shape.divides_heads(count):
         raise CannotPredictError(f"tp {count} does not divide the {shape.heads} heads of {shape.name}")
     total = count
-    while not _holds(part, shape, precision, total, total // count):
+    while not holds(total, total // count):
         total *= 2
         if total > _MAX_ACCELERATORS:
-            smallest_fit(part, shape, precision)
+            on_part.smallest_fit(part, shape, precision)
             raise CannotPredictError(f"{shape.name} at {precision} does not fit {tp} × {part.name}")
     if total > count:
         return (Layout(total, total // count if shape.experts else 1, total / count if shape.experts else 1.0),)
-    chosen = _attention_groups(part, shape, precision, count) if attention_dp is None else [1]
+    chosen = attention_groups(count) if attention_dp is None else [1]
     return tuple(Layout(count, groups, 1.0) for groups in chosen)
-
-
-def _attention_groups(part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int) -> list[int]:
-    """Return the numbers of attention groups worth trying: one, and for mixtures one per accelerator where it fits."""
-    is_wide = shape.experts and accelerators > 1 and _holds(part, shape, precision, accelerators, accelerators)
-    return [1, accelerators] if is_wide else [1]
-
-
-def _holds(
-    part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int, attention_groups: int = 1
-) -> bool:
-    group = accelerators // attention_groups
-    return shape.divides_heads(group) and memory_fit(part, shape, precision, accelerators, attention_groups).fits
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -332,7 +313,7 @@ _PREFIXES = {"dsr1": "deepseek-r1", "gptoss": "gpt-oss-120b", "70b": "llama-3.3-
 
 
 def read_inferencex(path: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """Return the rows of a file of results, and how many were left out for each reason."""
+    """Return the rows of a results file, and the number left out for each reason."""
     try:
         content = json.loads(read_bytes(path, MAX_FILE_BYTES))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -364,7 +345,7 @@ def csv_of(rows: list[dict[str, str]]) -> str:
 
 
 def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
-    """Turn one result into a row; raise CannotPredictError with why where it is of no use."""
+    """Return one result as a row; raise CannotPredictError with the reason where it is unusable."""
     if _text(result, "spec_decoding", "spec_method", "mtp").lower() not in ("", "none", "off", "false"):
         raise CannotPredictError("speculative decoding: its acceptance is not published")
     input_tokens, output_tokens = (_number(result, key) * _LENGTH_FRACTION for key in ("isl", "osl"))
@@ -373,7 +354,9 @@ def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
     precision = _text(result, "precision")
     find_precision(precision, part, find_model(model, catalog))
     concurrency = _number(result, "conc")
-    tpot_s, ttft_s = (_seconds(result, name) for name in ("tpot", "ttft"))
+    # The mean over requests or, where only that is published, the median.
+    of = {name: "median" if result.get(f"mean_{name}") is None else "mean" for name in ("tpot", "ttft")}
+    tpot_s, ttft_s = (_number(result, f"{which}_{name}") for name, which in of.items())
     # A result of separate pools, and some of one replica, writes the degrees of its decode workers.
     apart = _is_true(result, "disagg")
     side = "decode_" if apart or result.get("tp") is None else ""
@@ -403,7 +386,7 @@ def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
 
 
 def _model(result: Mapping[str, Any], catalog: Catalog) -> str:
-    """Return the catalogue's name of a result's model, by what was served or by the project's short name."""
+    """Return the catalogue's name of a result's model, by the served model or the project's short name."""
     short = _text(result, "infmax_model_prefix").lower()
     names = [_text(result, "model"), short, _PREFIXES.get(short, ""), _PREFIXES.get(_text(result, "model").lower(), "")]
     error = CannotPredictError("no model is named")
@@ -416,7 +399,7 @@ def _model(result: Mapping[str, Any], catalog: Catalog) -> str:
 
 
 def _text(result: Mapping[str, Any], *keys: str) -> str:
-    """Return the first of several keys that is there, as text."""
+    """Return the value of the first key present, as text."""
     return next((str(result[key]) for key in keys if result.get(key) is not None), "")
 
 
@@ -425,7 +408,7 @@ def _is_true(result: Mapping[str, Any], key: str) -> bool:
 
 
 def _number(result: Mapping[str, Any], key: str, default: float | None = None) -> float:
-    """Return a number above zero, or the default where the key is not there or no such number."""
+    """Return a number above zero, or the default where the key is absent or has none."""
     try:
         number = float(_text(result, key))
     except ValueError:
@@ -435,8 +418,3 @@ def _number(result: Mapping[str, Any], key: str, default: float | None = None) -
     if default is None:
         raise CannotPredictError(f"{key} is not a number above zero")
     return default
-
-
-def _seconds(result: Mapping[str, Any], name: str) -> float:
-    """Return the mean of a latency over requests or, where only that is published, its median."""
-    return _number(result, f"mean_{name}" if result.get(f"mean_{name}") is not None else f"median_{name}")

@@ -1,4 +1,4 @@
-"""The two ways to a calibration of the throughput formula: fit it anew to a large table, or update it by a few rows.
+"""Calibration of the throughput formula: a new fit to a large table, or an update by a few rows.
 
 An update is partial pooling of what groups of measurements show. A row's log time per token over the formula's is the
 sum of the effects of its model, its part and its campaign, plus noise: y = H·u + e. Before the rows, an effect u is
@@ -33,16 +33,8 @@ from planner.calibration.benchmarks import DISAGGREGATED_SCENARIO, MAX_PROBLEMS,
 from planner.catalog import calibration as records
 from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.physics.coefficients import (
-    COEFFICIENTS,
-    DENSE,
-    DISAGGREGATED,
-    GROUP_SIGMA,
-    MIXTURE,
-    NORMAL_90,
-    Calibration,
-    prior_calibration,
-)
+from planner.physics import coefficients
+from planner.physics.coefficients import COEFFICIENTS, DENSE, GROUP_SIGMA, MIXTURE, NORMAL_90, Calibration
 from planner.physics.replica import ReplicaSpec
 from planner.units import MILLISECOND
 
@@ -58,7 +50,7 @@ _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 
 
 def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationFile:
-    """Fit the coefficients to a benchmark table; every row must be one the formula can predict."""
+    """Return the coefficients fitted to a benchmark table, every row of which must be predictable."""
     catalog = load_catalog()
     frame = _read_rows(path, catalog)
     dates = frame["measured_date"].tolist() if "measured_date" in frame.columns else []
@@ -67,7 +59,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationF
     if len(frame) == 0:
         raise ScenarioError(Problem(file=str(path), message="no row is of a replica that serves its own prompts"))
     rows = predictions.prepare(frame, catalog)
-    data = fitting.measurements(frame, rows, prior_calibration())
+    data = fitting.measurements(frame, rows, coefficients.prior_calibration())
     if not any(np.isfinite(data.measured[name]).any() for name in fitting.QUANTITIES):
         raise ScenarioError(Problem(file=str(path), message="no row has a measured quantity to fit to"))
     vendors = sorted(set(data.vendor) - {fitting.REFERENCE_VENDOR})
@@ -81,7 +73,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationF
         hint = "leave --refit out: your rows then update one number for each pair they measured, from one row on"
         raise ScenarioError(Problem(file=str(path), message=f"{told}; there are {data.rows}", hint=hint))
     fitted = fitting.fit(data)
-    specs = predictions.priced_rows(rows, prior_calibration()).specs
+    specs = predictions.priced_rows(rows, coefficients.prior_calibration()).specs
     masks = _masks(specs)
     held, first_token, by_request = {}, dict(fitted.calibration.first_token_log_effect), None
     if cross_validation:
@@ -102,7 +94,24 @@ def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationF
     if len(pools):
         effects, spread_apart = _disaggregated(pools, predictions.prepare(pools, catalog), fitted.calibration)
         groups |= effects
-        spread |= {DISAGGREGATED: spread_apart} if held else {}
+        spread |= {coefficients.DISAGGREGATED: spread_apart} if held else {}
+    coverage = {}  # how often intervals of left-out campaigns held what was measured, and how wide they were
+    if held:
+        sigma = np.zeros(data.rows)
+        for name in (name for name in spread if name in masks):  # separate pools are not among these rows
+            one = spread[name]
+            terms = np.array([one.model, one.part, one.pair, 0.0]) ** 2  # a campaign without rows has no layout either
+            sigma = np.where(masks[name], np.sqrt(one.setting**2 + held["campaign"].unseen @ terms), sigma)
+        errors = np.stack([held["campaign"].log_errors(data, name) for name in _TIMES])
+        inside = np.abs(errors) <= NORMAL_90 * sigma
+        width = np.broadcast_to(np.sinh(NORMAL_90 * sigma), errors.shape)
+        for label in (label for label in (DENSE, MIXTURE, *vendors) if label in masks):
+            known = np.isfinite(errors) & masks[label]
+            coverage[label] = records.Coverage(
+                rows=int(known.sum()),
+                covered_fraction=round(float(inside[known].mean()), 4),
+                median_half_width_fraction=round(float(np.median(width[known])), 4),
+            )
     return records.CalibrationFile(
         measurements=path.name,
         rows=len(frame) + len(pools),
@@ -113,7 +122,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationF
         groups={name: round(effect, 4) for name, effect in groups.items()},
         first_token={name: dict(effects) for name, effects in first_token.items()},
         spread=spread,
-        coverage=_coverage(held["campaign"], data, masks, spread) if held else {},
+        coverage=coverage,
         fitted=_errors_by(fitting.predict_with(data, fitted.calibration), data, masks),
         cross_validated={name: _errors_by(one.predicted, data, masks) for name, one in held.items()},
         by_request=by_request,
@@ -121,7 +130,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationF
 
 
 def _read_rows(path: Path, catalog: Catalog) -> pd.DataFrame:
-    """Read a benchmark table to learn from; every row must be one the formula can predict."""
+    """Return a benchmark table for fitting, every row of which must be predictable."""
     frame = read_benchmarks(path)
     problems = [
         Problem(file=str(path), line=int(line), message=reason)
@@ -143,7 +152,7 @@ def middle_date(texts: Sequence[str]) -> datetime.date | None:
 
 
 def _masks(specs: Sequence[ReplicaSpec]) -> dict[str, Bools]:
-    """Return which rows are of each architecture class, vendor, accelerator, engine and model."""
+    """Return which rows belong to each architecture class, vendor, accelerator, engine and model."""
     mixture = np.array([spec.shape.experts > 0 for spec in specs])
     masks: dict[str, Bools] = {"all": np.ones(len(specs), dtype=bool), DENSE: ~mixture, MIXTURE: mixture}
     for vendor in sorted({spec.part.vendor for spec in specs} - {fitting.REFERENCE_VENDOR}):
@@ -161,7 +170,7 @@ def _by_request(
     calibration: Calibration,
     left_out: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, float], records.ByRequest]:
-    """Return what first tokens show beyond their clients' simulation, by group, and the errors of such simulations.
+    """Return TTFT effects by group beyond the request-level simulation, and the simulation's errors.
 
     Rows are left out of those effects alone: the times of a step are those fitted to all rows.
     """
@@ -193,7 +202,7 @@ def _by_request(
 def _disaggregated(
     pools: pd.DataFrame, rows: predictions.BenchmarkRows, calibration: Calibration
 ) -> tuple[dict[str, float], records.ErrorSpread]:
-    """Return what each campaign of separate pools shows beyond serving, and the spread of its rows about that.
+    """Return each disaggregated campaign's effect beyond colocated serving, and the spread of its rows.
 
     Such runs come in two kinds that nothing tells apart, with and without speculative decoding (1.6 times as fast), and
     the coefficients must not learn from a mixture of them. An effect is where most rows lie, not their mean: it
@@ -216,7 +225,7 @@ def _disaggregated(
 
 
 def _spread(held: Mapping[str, fitting.Held], data: fitting.Measurements, mask: Bools) -> records.ErrorSpread:
-    """Return what the fits that never saw a row miss it by, told apart by what else they had not seen.
+    """Return the prediction error on rows left out of the fit, by which of their groups were left out too.
 
     A spread is that of the normal distribution with the same share within 90%: the 90th percentile of the absolute
     log error over 1.645. What a missing pair, model or part adds is the difference of squares to what was there, times
@@ -247,7 +256,7 @@ def _spread(held: Mapping[str, fitting.Held], data: fitting.Measurements, mask: 
 
 
 def _factor(held: fitting.Held, data: fitting.Measurements, mask: Bools, setting: float, terms: Floats) -> float:
-    """Return the factor on the terms of model, part and pair at which 90% of left-out rows lie in their intervals.
+    """Return the factor on the error terms at which 90% of left-out rows lie within their intervals.
 
     A row does where (error/1.645)² ≤ σ_setting² + s²·Σ terms²: each has its own least s², and s² is their 90th
     percentile. Estimated one kind of row at a time, the terms alone held 84% of mixtures.
@@ -259,57 +268,30 @@ def _factor(held: fitting.Held, data: fitting.Measurements, mask: Bools, setting
 
 
 def _log_errors(held: fitting.Held, data: fitting.Measurements, mask: Bools) -> Floats:
-    """Return what left-out rows are missed by in time per token, then in throughput."""
+    """Return the log errors of left-out rows for time per token, then for throughput."""
     return np.concatenate([held.log_errors(data, name)[mask] for name in _TIMES])
 
 
 def _sigma(log_error: Floats, prior: float) -> float:
-    """Return the 90th percentile of the absolute log error over 1.645; the prior where there are too few rows."""
+    """Return the 90th percentile of the absolute log error over 1.645; the prior for too few rows."""
     known = log_error[np.isfinite(log_error)]
     return float(np.quantile(np.abs(known), 0.9)) / NORMAL_90 if known.size >= _FEWEST_ROWS else prior
-
-
-def _coverage(
-    held: fitting.Held,
-    data: fitting.Measurements,
-    masks: Mapping[str, Bools],
-    spread: Mapping[str, records.ErrorSpread],
-) -> dict[str, records.Coverage]:
-    """Return how often the intervals of left-out campaigns held what was measured, and how wide they were."""
-    sigma = np.zeros(data.rows)
-    for name, one in spread.items():
-        if name in masks:  # separate pools are not among these rows
-            terms = np.array([one.model, one.part, one.pair, 0.0]) ** 2  # a campaign without rows has no layout either
-            sigma = np.where(masks[name], np.sqrt(one.setting**2 + held.unseen @ terms), sigma)
-    errors = np.stack([held.log_errors(data, name) for name in _TIMES])
-    inside = np.abs(errors) <= NORMAL_90 * sigma
-    width = np.broadcast_to(np.sinh(NORMAL_90 * sigma), errors.shape)
-    table = {}
-    for label in (DENSE, MIXTURE, *sorted(set(data.vendor) - {fitting.REFERENCE_VENDOR})):
-        if label in masks:
-            known = np.isfinite(errors) & masks[label]
-            table[label] = records.Coverage(
-                rows=int(known.sum()),
-                covered_fraction=round(float(inside[known].mean()), 4),
-                median_half_width_fraction=round(float(np.median(width[known])), 4),
-            )
-    return table
 
 
 def _errors_by(
     predicted: dict[str, Floats], data: fitting.Measurements, masks: Mapping[str, Bools]
 ) -> dict[str, dict[str, records.Errors]]:
     """Return errors by quantity, then by every group of rows with some."""
-    table: dict[str, dict[str, records.Errors]] = {}
+    table = {}
     for name in fitting.QUANTITIES:
         error = np.abs(predicted[name] / data.measured[name] - 1.0)
-        known = np.isfinite(error)
-        table[name] = {label: _errors(error[known & mask]) for label, mask in masks.items() if (known & mask).any()}
+        known = {label: error[mask & np.isfinite(error)] for label, mask in masks.items()}
+        table[name] = {label: _errors(some) for label, some in known.items() if some.size}
     return table
 
 
 def _errors(error: Floats) -> records.Errors:
-    """Return how many absolute errors there are, their mean and their median."""
+    """Return number, mean and median of absolute errors."""
     mean, median = round(float(error.mean()), 4), round(float(np.median(error)), 4)
     return records.Errors(rows=error.size, mean_fraction=mean, median_fraction=median)
 
@@ -325,7 +307,7 @@ _STEP = 0.02
 
 
 def update_calibration(path: Path, base: records.CalibrationFile) -> records.CalibrationFile:
-    """Return the calibration with the effects of the groups in a table of one's own rows updated by them."""
+    """Return the calibration with group effects updated by a table of the user's own rows."""
     catalog = load_catalog()
     frame = _read_rows(path, catalog)
     before = base.calibration()
@@ -347,7 +329,7 @@ def update_calibration(path: Path, base: records.CalibrationFile) -> records.Cal
     priced = predictions.priced_rows(rows, before)
     groups = priced.groups
     spreads = [
-        before.spread[kind if kind == DISAGGREGATED else MIXTURE if spec.shape.experts else DENSE]
+        before.spread[kind if kind == coefficients.DISAGGREGATED else MIXTURE if spec.shape.experts else DENSE]
         for spec, kind in zip(priced.specs, priced.kinds, strict=True)
     ]
     drift, prior = catalog.prior(_DRIFT_PRIOR).base, dict[str, float]()  # the spread of each effect that rows may move
@@ -394,7 +376,7 @@ def update_calibration(path: Path, base: records.CalibrationFile) -> records.Cal
 
 
 def posterior(slope: Floats, shown: Floats, noise: Floats, prior: Floats) -> tuple[Floats, Floats]:
-    """Return mean and covariance of normal effects after rows that show them through ``slope``, shape (rows, effects).
+    """Return mean and covariance of normal effects given rows with design ``slope``, shape (rows, effects).
 
     ``noise`` and ``prior`` are standard deviations, shapes (rows,) and (effects,).
     """
@@ -404,7 +386,7 @@ def posterior(slope: Floats, shown: Floats, noise: Floats, prior: Floats) -> tup
 
 
 def _shifted(calibration: Calibration, labels: Sequence[str], by: Floats | float) -> Calibration:
-    """Return a calibration with some effects moved."""
+    """Return a calibration with some effects changed."""
     start, moves = calibration.group_log_effect, np.broadcast_to(by, len(labels)).tolist()
     effects = {**start, **{name: start.get(name, 0.0) + move for name, move in zip(labels, moves, strict=True)}}
     return dataclasses.replace(calibration, group_log_effect=effects)

@@ -1,4 +1,4 @@
-"""Holding the model against measurements: one entry per measured quantity, errors by group, and tables of both."""
+"""Checking the model against measurements: one entry per measured quantity, errors by group, and tables."""
 
 from __future__ import annotations
 
@@ -15,16 +15,8 @@ from planner.calibration.benchmarks import COLUMNS, DISAGGREGATED_SCENARIO, MEAS
 from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, row_doubts
 from planner.catalog.calibration import CalibrationFile, OwnRows
 from planner.catalog.load import Catalog
-from planner.physics.coefficients import (
-    DENSE,
-    DISAGGREGATED,
-    MIXTURE,
-    NORMAL_90,
-    SATURATED,
-    Calibration,
-    Doubt,
-    groups_of,
-)
+from planner.physics import coefficients
+from planner.physics.coefficients import DENSE, DISAGGREGATED, MIXTURE, NORMAL_90, Calibration
 from planner.units import MILLISECOND
 
 Predict = Callable[[BenchmarkRows, Calibration], dict[str, Floats]]
@@ -34,10 +26,7 @@ ERROR_HEADER = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
 _TITLES = {"ttft": "time to first token", "tpot": "time per output token", "output": "output tokens/s per accelerator"}
 """What is measured, by the first word of the quantity's name."""
 _MAX_REASONS = 20
-_WHY_NOT = {
-    "": "nothing was measured",
-    "ttft_ms": "an offline run has no time to first token: its queue has no bottom",
-}
+_WHY_NOT = {"": "nothing was measured", "ttft_ms": "an offline run has no time to first token: its queue has no bottom"}
 _NO_ROOM = "the weights and one sequence do not fit in memory"
 
 
@@ -69,7 +58,7 @@ class Check:
 
     @property
     def classes(self) -> dict[str, Bools]:
-        """Entries of dense models, of mixtures, and of separate pools, whose runs say less of themselves."""
+        """Masks of entries of dense models, of mixtures, and of disaggregated runs."""
         apart = (self.frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()[self.position]
         return {DENSE: ~self.is_mixture & ~apart, MIXTURE: self.is_mixture & ~apart, DISAGGREGATED: apart}
 
@@ -92,12 +81,12 @@ class Check:
 def check_benchmarks(
     frame: pd.DataFrame, catalog: Catalog, calibration: Calibration, predict: Predict = predict_rows
 ) -> Check:
-    """Predict every row of a benchmark table and put predictions beside what was measured."""
+    """Return the predictions of every row of a benchmark table beside its measurements."""
     rows = prepare(frame, catalog)
     # One column per quantity, and a last one for rows in which nothing was measured.
     measured = np.column_stack([frame[list(MEASURED_COLUMNS)].to_numpy(dtype=float), np.full(len(frame), np.nan)])
     predicted = np.full_like(measured, np.nan)
-    doubts: list[Doubt | None] = [None] * len(frame)
+    doubts: list[coefficients.Doubt | None] = [None] * len(frame)
     if (rows.deployment >= 0).any():
         points = predict(rows, calibration)
         predicted[:, 0], predicted[:, 1] = points["ttft_s"] / MILLISECOND, points["tpot_s"] / MILLISECOND
@@ -132,7 +121,7 @@ def check_benchmarks(
 
 
 def entries(check: Check, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield one JSON-ready entry per measured quantity, worst error first, entries with a reason last."""
+    """Yield one JSON-ready entry per measured quantity, worst error first, unpredicted entries last."""
     error = check.error_fraction
     order = np.argsort(-np.nan_to_num(np.abs(error), nan=-1.0), kind="stable")[:limit]
     rows = check.frame.iloc[check.position[order]]
@@ -167,7 +156,7 @@ def _number(cell: float) -> float | int | None:
 
 
 def summary(check: Check) -> dict[str, Any]:
-    """Return errors by quantity: over all entries, by architecture, accelerator, engine and model."""
+    """Return errors by quantity: overall, and by architecture, accelerator, engine and model."""
     predicted = int(check.is_predicted.sum())
     quantities: dict[str, Any] = {}
     for name in MEASURED_COLUMNS:
@@ -207,7 +196,7 @@ def _errors(check: Check, chosen: Bools) -> dict[str, float | int | None]:
 
 
 def error_cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
-    """Return how many rows were predicted, and how well, under ``ERROR_HEADER``."""
+    """Return the number of predicted rows and their errors, as cells under ``ERROR_HEADER``."""
     within = errors["within_interval_fraction"]
     return (
         label,
@@ -221,7 +210,7 @@ def error_cells(label: str, errors: dict[str, Any]) -> tuple[str, ...]:
 
 
 def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out rows under a header: the first column to the left, the others to the right."""
+    """Return rows as a text table: the first column left-aligned, the others right-aligned."""
     widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
@@ -233,7 +222,7 @@ def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def check_report(check: Check, worst: int) -> str:
-    """Return the error tables of a check, its worst rows and what it could not predict."""
+    """Return the error tables of a check, its worst rows and the rows it could not predict."""
     totals = summary(check)
     parts = [f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"]
     for name, errors in totals["quantities"].items():
@@ -241,7 +230,15 @@ def check_report(check: Check, worst: int) -> str:
         for group in GROUPS:
             rows += [error_cells(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
         parts.append(f"{_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows))
-    predicted = [_worst_cells(entry) for entry in entries(check, worst) if "predicted" in entry]
+    predicted = []
+    for entry in (entry for entry in entries(check, worst) if "predicted" in entry):
+        names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
+        tp, lengths = f"tp{entry['tp'] or '?'}", f"{entry['input_tokens']:g}/{entry['output_tokens']:g}"
+        load = f"c{entry['concurrency']:g}" if entry["concurrency"] else entry["scenario"]
+        numbers = (f"{entry['measured']:,.1f}", f"{entry['predicted']:,.1f}", f"{entry['error_fraction']:+.0%}")
+        interval = f"{entry['low']:,.1f} to {entry['high']:,.1f}" if "low" in entry else ""
+        run = " ".join([*names, tp, lengths, load])
+        predicted.append((run, str(entry["row"]), entry["quantity"], *numbers, interval))
     if predicted:
         header = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
         parts.append("worst rows\n" + plain_table(header, predicted))
@@ -253,24 +250,8 @@ def check_report(check: Check, worst: int) -> str:
     return "\n\n".join(parts)
 
 
-def _worst_cells(entry: dict[str, Any]) -> tuple[str, ...]:
-    """Return an entry as a line of the worst rows."""
-    names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
-    tp = f"tp{entry['tp']}" if entry["tp"] else "tp?"
-    load = f"c{entry['concurrency']:g}" if entry["concurrency"] else entry["scenario"]
-    return (
-        " ".join([*names, tp, f"{entry['input_tokens']:g}/{entry['output_tokens']:g}", load]),
-        str(entry["row"]),
-        entry["quantity"],
-        f"{entry['measured']:,.1f}",
-        f"{entry['predicted']:,.1f}",
-        f"{entry['error_fraction']:+.0%}",
-        f"{entry['low']:,.1f} to {entry['high']:,.1f}" if "low" in entry else "",
-    )
-
-
 def calibration_table(file: CalibrationFile) -> str:
-    """Return the errors of a calibration: fitted, and on rows left out of the fit in each way."""
+    """Return the errors of a calibration: of the fit, and on left-out rows by kind."""
     header = ("", "rows", "mean", "median", *(f"without its {group}" for group in file.cross_validated))
     parts = []
     for name, errors in file.fitted.items():
@@ -278,31 +259,28 @@ def calibration_table(file: CalibrationFile) -> str:
         for label, fitted in errors.items():
             held = [members.get(name, {}).get(label) for members in file.cross_validated.values()]
             without = ("" if one is None else f"{one.mean_fraction:.1%}" for one in held)
-            rows.append(
-                (label, str(fitted.rows), f"{fitted.mean_fraction:.1%}", f"{fitted.median_fraction:.1%}", *without)
-            )
+            shown = (f"{fitted.mean_fraction:.1%}", f"{fitted.median_fraction:.1%}")
+            rows.append((label, str(fitted.rows), *shown, *without))
         parts.append(f"{_TITLES[name.partition('_')[0]]}\n" + plain_table(header, rows))
     return "\n\n".join(parts)
 
 
 def update_table(own_rows: OwnRows, before: Calibration, after: Calibration) -> str:
-    """Return what one's own rows changed: time per token of each pair over the formula's, and how far it is trusted."""
+    """Return a table of the user's own pairs: time per token over the formula's before and after, and its interval."""
     campaigns = [label for label in own_rows.groups if label.count(" / ") > 2]  # the others are shares of these
     rows = []
     for label in campaigns:
-        groups, update = groups_of(*label.split(" / ")), own_rows.groups[label]
-        old, new = (float(np.exp(calibration.log_effects([groups])[0])) for calibration in (before, after))
+        groups, update = coefficients.groups_of(*label.split(" / ")), own_rows.groups[label]
+        was, now = (float(np.exp(calibration.log_effects([groups])[0])) for calibration in (before, after))
         width = np.sinh(NORMAL_90 * update.sigma)
-        told = (f"{old:.3f}", f"{new:.3f}", f"{old / new - 1:+.1%}", f"±{width:.0%}")
+        told = (f"{was:.3f}", f"{now:.3f}", f"{was / now - 1:+.1%}", f"±{width:.0%}")
         rows.append((label.replace(" / ", " "), str(update.rows), *told))
     header = ("pair", "rows", "before", "after", "speed", "90% of that")
-    lines = [
-        "time per token over the formula's, before and after; no coefficient of the formula moves",
-        plain_table(header, rows),
-        f"error on these {own_rows.rows} rows: mean {own_rows.error_before.mean_fraction:.1%} before, "
-        f"{own_rows.error_after.mean_fraction:.1%} after; median {own_rows.error_before.median_fraction:.1%} before, "
-        f"{own_rows.error_after.median_fraction:.1%} after",
-    ]
-    if idle := sum(label.endswith(SATURATED) for label in campaigns):
+    old, new = own_rows.error_before, own_rows.error_after
+    mean = f"mean {old.mean_fraction:.1%} before, {new.mean_fraction:.1%} after"
+    median = f"median {old.median_fraction:.1%} before, {new.median_fraction:.1%} after"
+    lines = ["time per token over the formula's, before and after; no coefficient of the formula moves"]
+    lines += [plain_table(header, rows), f"error on these {own_rows.rows} rows: {mean}; {median}"]
+    if idle := sum(label.endswith(coefficients.SATURATED) for label in campaigns):
         lines.append(f"runs serve requests as they come: rows of saturation, {idle} of these pairs, do not reach them")
     return "\n\n".join(lines)

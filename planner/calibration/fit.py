@@ -61,7 +61,7 @@ class Measurements:
 
 
 def measurements(frame: pd.DataFrame, rows: predictions.BenchmarkRows, calibration: Calibration) -> Measurements:
-    """Turn predictable rows into what the fit takes; an open layout is settled by the calibration given."""
+    """Return the predictable rows as input of the fit; the given calibration settles open layouts."""
     pick, priced = rows.deployment >= 0, predictions.priced_rows(rows, calibration)
     return Measurements(
         work=describe(priced.specs),
@@ -103,7 +103,7 @@ def predict_with(measurements: Measurements, calibration: Calibration) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted calibration, and the unknowns from which a fit without some of the rows starts."""
+    """A fitted calibration, and the unknowns from which cross-validation fits start."""
 
     calibration: Calibration
     unknowns: Floats
@@ -149,20 +149,20 @@ def fit(measurements: Measurements, keep: Bools | None = None, start: Floats | N
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Predictions of rows by fits that never saw them."""
+    """Predictions of rows by fits that left them out."""
 
     predicted: dict[str, Floats]
     unseen: Bools
     """Which of a row's groups (model, part, campaign, layout) the fit knew nothing of, shape (rows, 4)."""
 
     def log_errors(self, measurements: Measurements, name: str) -> Floats:
-        """Return ln(predicted/measured) of one quantity, shape (rows,); NaN where nothing was measured."""
+        """Return ln(predicted/measured) of one quantity, shape (rows,); NaN where not measured."""
         log_ratio: Floats = np.log(self.predicted[name] / measurements.measured[name])
         return log_ratio
 
 
 def cross_validate(measurements: Measurements, labels: Sequence[str], start: Floats) -> Held:
-    """Predict each row by a fit that never saw the rows of its label (leave one label out)."""
+    """Return predictions of each row by a fit without the rows of its label (leave one label out)."""
     label_of_row = np.asarray(labels)
     predicted = {name: np.full(measurements.rows, np.nan) for name in QUANTITIES}
     unseen = np.zeros((measurements.rows, len(GROUP_SIGMA)), dtype=bool)
@@ -178,7 +178,7 @@ def cross_validate(measurements: Measurements, labels: Sequence[str], start: Flo
 
 
 class _Problem:
-    """The least-squares problem. Unknowns are departures from the priors: coefficients first, then group effects.
+    """The least-squares problem; unknowns are departures from the priors: coefficients, then group effects.
 
     Coefficients form a table of shape (1 + engines + vendors, coefficients) of which only cells with a prior spread
     are free: an engine or vendor shares what it is not allowed to differ in.
@@ -220,7 +220,7 @@ class _Problem:
         return logs, self.in_group @ (unknowns * self.sigma)[self.free.sum() :]
 
     def errors(self, logs: Floats, effect: Floats) -> Floats:
-        """Return scaled log errors of all measured quantities, one after the other."""
+        """Return scaled log errors of all measured quantities, concatenated."""
         predicted = predict(self.measurements, dict(zip(NAMES, np.exp(logs), strict=True)), effect)
         measured = self.measurements.measured
         log_ratio = [np.log(predicted[name][used] / measured[name][used]) for name, used in self.used.items()]
@@ -254,7 +254,7 @@ class _Problem:
         return np.concatenate([derivative, np.eye(self.sigma.size)])
 
     def fitted(self, unknowns: Floats) -> Calibration:
-        """Return the unknowns by name; what no row moved from its prior is left out."""
+        """Return the unknowns by name, except for unknowns that no row moved from the prior."""
         count = int(self.free.sum())
         logs = np.zeros(self.free.shape)
         logs[self.free] = (unknowns * self.sigma)[:count]
@@ -272,11 +272,11 @@ class _Problem:
 
 
 def _robust(error: Floats) -> Floats:
-    """Return the signed root of ρ, so that its square is what the fit sums."""
+    """Return the signed root of the robust loss ρ, whose square the fit sums."""
     return np.sign(error) * np.sqrt(2.0 * (np.sqrt(1.0 + error**2) - 1.0))
 
 
 def weights(groups: Sequence[Groups]) -> Floats:
-    """Return the weight of each of some rows: a campaign's rows count as ten at most."""
+    """Return the weight of each row, with a campaign counting as ten rows at most."""
     size = Counter(row.campaign for row in groups)
     return np.array([np.sqrt(min(1.0, predictions.CAMPAIGN_ROWS / size[row.campaign])) for row in groups])

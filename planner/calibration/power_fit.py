@@ -1,4 +1,4 @@
-"""Fits the coefficients of board and node power to measurements; the shipped constants are its output."""
+"""Fits the coefficients of board and node power to measurements; its output is the shipped constants."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PowerMeasurement:
 
 
 def read_power_measurements(path: Path) -> list[PowerMeasurement]:
-    """Read the table; every bad row is reported, with its line."""
+    """Return the table of power measurements; every bad row is reported with its line."""
     problems: list[Problem] = []
     rows: list[PowerMeasurement] = []
     try:
@@ -80,12 +80,12 @@ def read_power_measurements(path: Path) -> list[PowerMeasurement]:
 
 
 def column(rows: list[PowerMeasurement], name: str) -> Floats:
-    """Return one numeric column of rows that have it."""
+    """Return one numeric column of rows, all of which must have it."""
     return np.array([row.numbers[name] for row in rows])
 
 
 def fit_board_power(rows: list[PowerMeasurement]) -> power.PowerCoefficients:
-    """Fit the five coefficients by least squares on power and on throughput kept, all as fractions."""
+    """Return the five coefficients fitted by least squares to power and to capped throughput, as fractions."""
     board = [row for row in rows if row.record == "board"]
     cap = [row for row in rows if row.record == "cap"]
 
@@ -109,7 +109,7 @@ def board_power_residuals(rows: list[PowerMeasurement], coefficients: power.Powe
 
 
 def cap_residuals(rows: list[PowerMeasurement], coefficients: power.PowerCoefficients) -> Floats:
-    """Return predicted less measured throughput kept under a cap."""
+    """Return predicted less measured throughput under a power cap."""
     memory, compute, cap = (column(rows, name) for name in _NUMBERS["cap"][:3])
     kept = clocked_throughput_fraction(memory, compute, cap, coefficients)
     return kept - column(rows, "throughput_fraction")
@@ -118,7 +118,7 @@ def cap_residuals(rows: list[PowerMeasurement], coefficients: power.PowerCoeffic
 def clocked_throughput_fraction(
     memory: Floats, compute: Floats, cap: Floats, coefficients: power.PowerCoefficients
 ) -> Floats:
-    """Return throughput at the clock to which a cap makes the cores fall, over that at the board's own limit.
+    """Return throughput at the clock that a power cap forces, over that at the board's own limit.
 
     ``cap`` is over TDP, activities are as measured at the board's own limit. It holds the clock exponent of board power
     to measurements; what a cap costs is read from measured caps, by :func:`fit_cap_curve`.
@@ -136,7 +136,7 @@ def clocked_throughput_fraction(
 
 
 def fit_cap_curve(rows: list[PowerMeasurement]) -> tuple[float, float]:
-    """Fit floor and exponent of the throughput that a cap leaves, by least squares on measured caps."""
+    """Return floor and exponent of throughput under a cap, fitted by least squares."""
     cap, uncapped, kept = (column(rows, name) for name in _NUMBERS["throttle"])
 
     def residuals(parameters: Floats) -> Floats:
@@ -149,7 +149,7 @@ def fit_cap_curve(rows: list[PowerMeasurement]) -> tuple[float, float]:
 
 
 def fit_host_slope(rows: list[PowerMeasurement], cooling: str) -> float:
-    """Fit the watts that fans, supplies and host add per watt of boards above idle, over nodes cooled alike.
+    """Return the watts of fans, supplies and host per watt of boards above idle, fitted to nodes of one cooling type.
 
     Least squares through each node's own idle point: wall − idle wall = (1 + ρ) Σ(board − idle board).
     """

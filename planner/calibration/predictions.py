@@ -1,4 +1,4 @@
-"""What the model says of the rows of a benchmark table: by formula, and by simulating its clients or arrivals.
+"""Predictions of benchmark rows: by formula, and by simulating their clients or arrivals.
 
 A table becomes arrays, one replica per distinct deployment and one case per row. What first tokens of benchmark
 clients show beyond a prediction is their recipe's doing as much as the replica's: TensorRT-LLM's recipes hold short
@@ -66,7 +66,7 @@ _MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED)
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRows:
-    """Rows ready to predict; arrays have shape (rows,) of the frame, NaN or -1 where a row has a reason instead."""
+    """Rows to predict; arrays have shape (rows,) of the frame, NaN or -1 where a row cannot be predicted."""
 
     deployments: list[benchmarks.ServedModel]
     deployment: Ints
@@ -87,7 +87,7 @@ class BenchmarkRows:
     """Disaggregated: prompts are prefilled by another pool."""
 
     def traffic(self, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
-        """Return the traffic of some rows, with another share of their prompts cached where one is given."""
+        """Return the traffic of some rows, optionally with another cached share of their prompts."""
         return Traffic(
             input_tokens=self.input_tokens[pick],
             output_tokens=self.output_tokens[pick],
@@ -97,7 +97,7 @@ class BenchmarkRows:
 
 
 def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
-    """Resolve names and parallelism of every row; what cannot be resolved becomes the row's reason."""
+    """Resolve names and parallelism of every row; an unresolved row gets the reason."""
     group = frame.groupby(_KEYS, sort=False, dropna=False).ngroup().to_numpy()
     first = frame.drop_duplicates(_KEYS)[_KEYS]
     deployments: list[benchmarks.ServedModel] = []
@@ -179,7 +179,7 @@ def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedMo
 
 @dataclass(frozen=True, slots=True)
 class PricedRows:
-    """The replicas that rows may mean, priced, and which of them each row is."""
+    """The candidate replicas of rows, timed by a calibration, and the replica of each row."""
 
     replicas: Replicas
     index: Ints
@@ -191,12 +191,12 @@ class PricedRows:
 
     @property
     def groups(self) -> list[Groups]:
-        """The groups of measurements that each predictable row belongs to."""
+        """The measurement groups of each predictable row."""
         return [spec.groups(kind) for spec, kind in zip(self.specs, self.kinds, strict=True)]
 
 
 def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> PricedRows:
-    """Price the replicas that rows may mean, and settle which of them each row is.
+    """Time the candidate replicas of rows, and select the replica of each row.
 
     Only a saturated row or a decode worker leaves its layout open for the replica itself to decide: saturation takes
     the layout that serves most, a decode worker the one that is fastest at its concurrency.
@@ -235,7 +235,7 @@ def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> PricedRows:
 
 
 def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
-    """Predict TTFT, TPOT (s) and output tokens/s per accelerator of every row; NaN where a row has a reason."""
+    """Predict TTFT, TPOT (s) and output tokens/s per accelerator of every row; NaN where not predictable."""
     priced = priced_rows(rows, calibration)
     replicas, index = priced.replicas, priced.index
     usable = rows.deployment >= 0
@@ -266,15 +266,11 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
 
 
 def row_doubts(rows: BenchmarkRows, calibration: Calibration) -> list[Doubt | None]:
-    """Return the doubt about each row's prediction; None where it has a reason or the calibration knows none."""
+    """Return the uncertainty of each row's prediction; None where not predictable or without a stated spread."""
     doubts: list[Doubt | None] = [None] * rows.deployment.size
     priced = priced_rows(rows, calibration)
-    known: dict[tuple[Groups, bool], Doubt | None] = {}
     for row, spec, groups in zip(np.flatnonzero(rows.deployment >= 0), priced.specs, priced.groups, strict=True):
-        key = (groups, spec.shape.experts > 0)
-        if key not in known:
-            known[key] = calibration.doubt(*key)
-        doubts[row] = known[key]
+        doubts[row] = calibration.doubt(groups, spec.shape.experts > 0)
     return doubts
 
 
@@ -293,14 +289,14 @@ _ROUNDS = 30  # of reweighting: effects stand to four digits after some ten
 
 
 def labels_of(groups: Groups, engine: str, input_tokens: float) -> Labels:
-    """Return the groups that a first token belongs to; prompts are of one length within a factor of √2."""
+    """Return the groups of a row's TTFT effects; prompt lengths within a factor of √2 share a group."""
     about = f"prompts of about {2.0 ** round(np.log2(input_tokens)):g}"
     campaign = groups.campaign
     return (engine, f"{engine} / {about}", groups.model, groups.part, campaign, f"{campaign} / {about}")
 
 
 def first_token_labels(rows: BenchmarkRows, priced: PricedRows) -> list[Labels]:
-    """Return the groups whose recipes each row's first token follows.
+    """Return the groups whose TTFT effects apply to each row.
 
     None where requests arrive on their own, where prompts are prefilled elsewhere, and where more requests than a
     replica holds wait for a place: what these wait for is no recipe.
@@ -317,7 +313,7 @@ def first_token_labels(rows: BenchmarkRows, priced: PricedRows) -> list[Labels]:
 
 
 def fit_effects(labels: Sequence[Labels], log_ratio: Floats) -> dict[str, float]:
-    """Return the effect of every group on ln(measured/predicted), shape (rows,), NaN where a row is not to be used.
+    """Return the effect of every group, fitted to ln(measured/predicted), shape (rows,), NaN for unused rows.
 
     Minimises Σ w·ρ(miss/0.2) + Σ effect²/σ², ρ(z) = 2·(√(1 + z²) − 1), by ridge regressions in which a row of miss m
     weighs w/√(1 + (m/0.2)²).
@@ -343,7 +339,7 @@ def fit_effects(labels: Sequence[Labels], log_ratio: Floats) -> dict[str, float]
 
 
 def factors(labels: Sequence[Labels], effects: Mapping[str, float]) -> Floats:
-    """Return what to multiply each row's predicted time to first token by, shape (rows,); 1 where nothing is known."""
+    """Return the factor on each row's predicted TTFT, shape (rows,); 1 where no effect is known."""
     return np.exp([sum(effects.get(label, 0.0) for label in row) for row in labels])
 
 
@@ -358,7 +354,7 @@ _BRACKET, _HALVINGS = 2.5, 7  # around the hourly model's capacity, to a factor 
 
 
 def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that can be simulated: those of clients, and those with both objectives, less their latencies.
+    """Return the rows to simulate: closed-loop clients, and open arrivals with both objectives.
 
     What first token and time per token a submission had depends on how much of its SLO target it left unused.
     """
@@ -371,7 +367,7 @@ def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
-    """Predict rows that state a concurrency by running their clients, and those with an SLO target by its arrivals."""
+    """Return simulated predictions: closed-loop rows by their clients, SLO rows by their arrivals."""
     result = {name: np.full(rows.deployment.size, np.nan) for name in PREDICTED}
     usable = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart
     priced = priced_rows(rows, calibration)
@@ -432,7 +428,7 @@ def closed_loop(
 
 
 def _latencies_s(requests: list[Request]) -> tuple[Floats, Floats]:
-    """Return the time to first token and per token of requests that are done."""
+    """Return TTFT and TPOT of finished requests, in seconds."""
     first_s = np.array([request.first_token_s - request.arrived_s for request in requests])
     rest_s = np.array([request.finished_s - request.first_token_s for request in requests])
     return first_s, rest_s / np.maximum([request.output_tokens - 1 for request in requests], 1)
@@ -446,7 +442,7 @@ def slo_tokens_per_s(
     ttft_s: float,
     tpot_s: float,
 ) -> float:
-    """Return the output tokens/s and accelerator at which 99% of requests keep both objectives.
+    """Return the output tokens/s per accelerator at which 99% of requests meet both objectives.
 
     A layout left open is the one that the hourly model has serve most; its capacity is where the search begins.
     """
@@ -480,7 +476,7 @@ def slo_tokens_per_s(
 def open_loop(
     times: StepTimes, count: int, rate: float, arrivals: int, prompt: int, output: int
 ) -> tuple[Floats, Floats]:
-    """Return first and further token times of requests that arrive on their own at replicas behind one router.
+    """Return TTFT and TPOT of requests that arrive independently at replicas behind one router.
 
     ``rate`` is that of each replica; requests before batches have filled, and while they empty, are left out.
     """

@@ -1,4 +1,4 @@
-"""Measures the machine it runs on: bandwidth, matrix rates, decode and prefill steps, board power.
+"""Measures this machine: bandwidth, matrix rates, decode and prefill steps, board power.
 
 The probe needs torch (the extra ``[gpu]``) and nothing else beyond the standard library, so that a buyer can
 run it on a vendor's demonstration machine with ``python -m planner.calibration.probe --out measured.csv``. NVIDIA
@@ -30,7 +30,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRow:
-    """One measurement on one machine; what does not apply to its phase, or could not be read, is None."""
+    """One measurement on one machine; None for columns that do not apply or could not be read."""
 
     phase: str
     """``idle``, ``copy``, ``read``, ``gemm``, ``decode`` or ``prefill``."""
@@ -76,7 +76,7 @@ class ProbeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOptions:
-    """What to measure, and how long each point runs."""
+    """Which points to measure, and how long each runs."""
 
     device: str = "auto"
     """``auto``, ``cuda``, ``cuda:<index>`` or ``cpu``."""
@@ -103,7 +103,7 @@ def measure_machine(options: ProbeOptions, progress: Progress = lambda _: None) 
 
 
 def write_rows(rows: list[ProbeRow], path: Path) -> None:
-    """Write rows as CSV, whole or not at all; numbers with the six digits that a measurement can bear."""
+    """Write rows as CSV, atomically, with numbers to six digits."""
     names = [field.name for field in dataclasses.fields(ProbeRow)]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -140,7 +140,7 @@ class _Bench:
             self._prefill_points += [(1, 512), (1, 8192), (4, 2048)]
 
     def rows(self) -> Iterator[ProbeRow]:
-        """Measure everything in the programme."""
+        """Return the measurements of the whole programme."""
         yield self._row("idle", timing=kernels.time_idle(self._machine, self._point_s), step=False)
         for phase in ("copy", "read"):
             call, moved_bytes = kernels.memory_call(self._machine, phase, self._tensor_bytes)
@@ -168,7 +168,7 @@ class _Bench:
             yield from self._steps(shape, precision)
 
     def _steps(self, shape: kernels.StackShape, precision: str) -> Iterator[ProbeRow]:
-        """Measure decode and prefill steps of one stack, of as many layers as fit with a useful cache."""
+        """Return the decode and prefill steps of one stack, with as many layers as fit beside a useful KV cache."""
         layers = self._layers_that_fit(shape, precision, _RESIDENT_TOKENS if self._machine.is_accelerator else 256)
         if layers < 1:
             yield self._row("decode", model=shape.model, precision=precision, note="skipped: not one layer fits")
@@ -188,7 +188,7 @@ class _Bench:
         self._release()
 
     def _layers_that_fit(self, shape: kernels.StackShape, precision: str, tokens: int) -> int:
-        """Return how many layers fit with the KV cache of so many tokens of context."""
+        """Return how many layers fit beside the KV cache of some tokens of context."""
         budget_bytes = _MEMORY_SHARE * self._machine.memory_bytes - 2 * shape.head_weights
         layer_bytes = _weight_bytes(precision) * shape.layer_weights + shape.kv_bytes(tokens)
         return int(min(shape.layers, budget_bytes // layer_bytes))
@@ -230,7 +230,7 @@ class _Bench:
     def _row(
         self, phase: str, timing: kernels.Timing | None = None, step: bool = True, **cells: str | float | None
     ) -> ProbeRow:
-        """Make a row with the machine's own columns, and tell how far the programme is."""
+        """Return a row with the machine's own columns, and report progress."""
         machine = self._machine
         if timing is not None:
             cells |= {"board_power_w": timing.board_power_w, "sm_clock_mhz": timing.sm_clock_mhz}
@@ -241,13 +241,13 @@ class _Bench:
             phase=phase,
             date=self._date,
             device=machine.name,
-            torch_version=machine.torch_version,
+            torch_version=str(machine.torch.__version__),
             driver_version=machine.driver_version,
             **cells,  # type: ignore[arg-type]
         )
 
     def _release(self) -> None:
-        """Give freed tensors back to the device, so that the next point has room."""
+        """Return freed tensors to the device, so that the next point has room."""
         gc.collect()
         if self._machine.is_accelerator:
             self._machine.torch.cuda.empty_cache()

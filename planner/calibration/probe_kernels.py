@@ -1,4 +1,4 @@
-"""What the probe runs: the machine and what its board draws, timed kernels, and a stack of model layers.
+"""The probe's kernels: the machine and its power readings, timed calls, and a stack of model layers.
 
 ``torch`` is imported inside functions only: importing this module costs nothing and never fails. NVIDIA and AMD parts
 are both reached through torch's ``cuda`` namespace, their power through torch first, then the vendors' own tools.
@@ -13,9 +13,8 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,18 +31,17 @@ _FP4_BLOCK = 16  # elements that share one scale in NVFP4 (OCP MX uses 32; the r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The device a probe measures, with the formats of numbers that it computes in."""
+    """The device that a probe measures, with its number formats."""
 
     torch: Any
     device: str
     name: str
-    torch_version: str
-    driver_version: str
     memory_bytes: int
-    fp8_format: str | None
+    driver_version: str = "none"
+    fp8_format: str | None = None
     """``e4m3fn`` (NVIDIA from Ada, gfx950), ``e4m3fnuz`` (gfx942), or None where the part has no FP8."""
-    has_fp4: bool
-    read_power_and_clock: Callable[[], Reading]
+    has_fp4: bool = False
+    read_power_and_clock: Callable[[], Reading] = lambda: _NOT_READ
 
     @property
     def is_accelerator(self) -> bool:
@@ -57,7 +55,7 @@ class Machine:
 
 
 def load_torch() -> Any:
-    """Import torch, or say how to get it."""
+    """Import torch, or raise an error that says how to install it."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:
@@ -66,20 +64,10 @@ def load_torch() -> Any:
 
 
 def open_machine(device: str) -> Machine:
-    """Find the device (``auto``, ``cuda``, ``cuda:1``, ``cpu``) and describe it."""
+    """Return the device (``auto``, ``cuda``, ``cuda:1``, ``cpu``) with its description."""
     torch = load_torch()
     if device == "cpu":  # the host's own processor, for a trial at toy size
-        return Machine(
-            torch=torch,
-            device="cpu",
-            name="cpu",
-            torch_version=str(torch.__version__),
-            driver_version="none",
-            memory_bytes=1_000_000_000,
-            fp8_format=None,
-            has_fp4=False,
-            read_power_and_clock=lambda: _NOT_READ,
-        )
+        return Machine(torch=torch, device="cpu", name="cpu", memory_bytes=1_000_000_000)
     kind, _, number = ("cuda" if device == "auto" else device).partition(":")
     if not kind.startswith("cuda"):
         raise ScenarioError(f"unknown device {device!r}: one of auto, cuda, cuda:<index>, cpu (AMD parts are cuda too)")
@@ -93,21 +81,31 @@ def open_machine(device: str) -> Machine:
     torch.cuda.set_device(index)  # streams and graphs are made on the current device
     properties = torch.cuda.get_device_properties(index)
     architecture, capability = getattr(properties, "gcnArchName", ""), (properties.major, properties.minor)
+    # What can be read of the driver and the runtime, such as "driver 580.159, CUDA 13.0".
+    driver = (_tool_output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]) or "").splitlines()
+    versions = {"driver": driver[0].strip() if driver else None, "CUDA": torch.version.cuda}
+    versions["HIP"] = getattr(torch.version, "hip", None)
+    nvidia_smi = ["nvidia-smi", "--query-gpu=power.draw,clocks.sm", "--format=csv,noheader,nounits", f"--id={index}"]
+    readers: list[Callable[[], Reading]] = [
+        lambda: _read_torch(torch, index),
+        lambda: parse_nvidia_smi(_tool_output(nvidia_smi)),
+        lambda: parse_smi_json(_tool_output(["amd-smi", "metric", "--gpu", str(index), "-p", "-c", "--json"])),
+        lambda: parse_smi_json(_tool_output(["rocm-smi", "-d", str(index), "--showpower", "-c", "--json"])),
+    ]
     return Machine(
         torch=torch,
         device=f"cuda:{index}",
         name=properties.name,
-        torch_version=str(torch.__version__),
-        driver_version=_driver_version(torch),
+        driver_version=", ".join(f"{name} {version}" for name, version in versions.items() if version) or "unknown",
         memory_bytes=int(torch.cuda.mem_get_info(index)[0]),
         fp8_format=fp8_format(architecture, capability),
         has_fp4=has_fp4(architecture, capability),
-        read_power_and_clock=_choose_reader(torch, index),
+        read_power_and_clock=next((reader for reader in readers if reader()[0] is not None), lambda: _NOT_READ),
     )
 
 
 def fp8_format(architecture: str, capability: tuple[int, int]) -> str | None:
-    """Return a part's FP8 format: fnuz on gfx942, OCP on gfx950 and NVIDIA from 8.9 (HIP FP8 reference)."""
+    """Return an accelerator's FP8 format: fnuz on gfx942, OCP on gfx950 and NVIDIA from 8.9 (HIP FP8 reference)."""
     if architecture.startswith("gfx94"):
         return "e4m3fnuz"
     if architecture.startswith("gfx"):
@@ -116,23 +114,12 @@ def fp8_format(architecture: str, capability: tuple[int, int]) -> str | None:
 
 
 def has_fp4(architecture: str, capability: tuple[int, int]) -> bool:
-    """Whether the part multiplies FP4: gfx950 and NVIDIA from Blackwell (10.0)."""
+    """Whether the accelerator multiplies FP4: gfx950 and NVIDIA from Blackwell (10.0)."""
     return architecture.startswith("gfx95") if architecture.startswith("gfx") else capability >= (10, 0)
 
 
-def _driver_version(torch: Any) -> str:
-    """Return what can be read of the driver and the runtime, such as ``driver 580.159, CUDA 13.0``."""
-    text = _tool_output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-    parts = {
-        "driver": text.splitlines()[0].strip() if text else None,
-        "CUDA": torch.version.cuda,
-        "HIP": getattr(torch.version, "hip", None),
-    }
-    return ", ".join(f"{name} {version}" for name, version in parts.items() if version) or "unknown"
-
-
 def _tool_output(command: list[str]) -> str | None:
-    """Run a vendor's tool; None where it is absent or fails."""
+    """Return the output of a vendor's tool; None where it is absent or fails."""
     if shutil.which(command[0]) is None:
         return None
     try:
@@ -142,23 +129,8 @@ def _tool_output(command: list[str]) -> str | None:
     return done.stdout
 
 
-def _choose_reader(torch: Any, index: int) -> Callable[[], Reading]:
-    """Take the first way of reading power that gives a number here."""
-    nvidia_smi = ["nvidia-smi", "--query-gpu=power.draw,clocks.sm", "--format=csv,noheader,nounits", f"--id={index}"]
-    readers: list[Callable[[], Reading]] = [
-        lambda: _read_torch(torch, index),
-        lambda: parse_nvidia_smi(_tool_output(nvidia_smi)),
-        lambda: parse_smi_json(_tool_output(["amd-smi", "metric", "--gpu", str(index), "-p", "-c", "--json"])),
-        lambda: parse_smi_json(_tool_output(["rocm-smi", "-d", str(index), "--showpower", "-c", "--json"])),
-    ]
-    for reader in readers:
-        if reader()[0] is not None:
-            return reader
-    return lambda: _NOT_READ
-
-
 def _read_torch(torch: Any, index: int) -> Reading:
-    """Read through torch, which needs the vendor's Python binding and raises whatever that raises."""
+    """Return power and clock from torch, which needs the vendor's Python binding; unread where that fails."""
     try:
         power, clock_mhz = float(torch.cuda.power_draw(index)), float(torch.cuda.clock_rate(index))
         # Documented in milliwatts, but AMD's binding passes watts through; no board draws 5 kW or as little as 5 W.
@@ -168,7 +140,7 @@ def _read_torch(torch: Any, index: int) -> Reading:
 
 
 def parse_nvidia_smi(text: str | None) -> Reading:
-    """Parse ``power.draw,clocks.sm`` without units."""
+    """Return power and clock from nvidia-smi's ``power.draw,clocks.sm`` without units."""
     if not text:
         return _NOT_READ
     cells = [_as_float(cell) for cell in text.splitlines()[0].split(",")]
@@ -176,7 +148,7 @@ def parse_nvidia_smi(text: str | None) -> Reading:
 
 
 def parse_smi_json(text: str | None) -> Reading:
-    """Find power and compute clock in the JSON of amd-smi or rocm-smi, whose layouts change by release."""
+    """Return power and compute clock from the JSON of amd-smi or rocm-smi, whose layouts change by release."""
     try:
         tree = json.loads(text or "")
     except json.JSONDecodeError:
@@ -194,7 +166,7 @@ def parse_smi_json(text: str | None) -> Reading:
 
 
 def _leaves(tree: object, path: str) -> Iterator[tuple[str, object]]:
-    """Walk a JSON tree, giving each leaf with its lower-case dotted path."""
+    """Yield each leaf of a JSON tree with its lower-case dotted path."""
     if isinstance(tree, dict):
         for key, branch in tree.items():
             yield from _leaves(branch, f"{path}.{str(key).lower()}")
@@ -206,61 +178,52 @@ def _leaves(tree: object, path: str) -> Iterator[tuple[str, object]]:
 
 
 def _as_float(text: str) -> float | None:
-    """Read a number, or None."""
+    """Return a number, or None."""
     try:
         return float(text)
     except ValueError:
         return None
 
 
-@dataclass(slots=True)
-class Samples:
-    """Power and clock readings of one run, with the time of each."""
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Time of one call of a kernel, with the board's power and clock."""
 
-    times_s: list[float] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
-
-    def median(self, which: int) -> float | None:
-        """Return the median of power (0) or clock (1) over the second half: boards average over a second."""
-        if not self.times_s:
-            return None
-        middle_s = 0.5 * (self.times_s[0] + self.times_s[-1])
-        late = [
-            reading[which] for time_s, reading in zip(self.times_s, self.readings, strict=True) if time_s >= middle_s
-        ]
-        numbers = [number for number in late if number is not None]
-        return statistics.median(numbers) if numbers else None
+    call_s: float
+    board_power_w: float | None
+    sm_clock_mhz: float | None
 
 
-@contextmanager
-def sampling(machine: Machine) -> Iterator[Samples]:
-    """Sample power and clock in a thread while the body runs."""
-    samples = Samples()
+def sampled(machine: Machine, run: Callable[[], float]) -> Timing:
+    """Sample power and clock in a thread while something runs that returns the time of one call."""
+    samples: list[tuple[float, Reading]] = []
     stop = threading.Event()
 
     def loop() -> None:
         while not stop.is_set():
             reading = machine.read_power_and_clock()
-            samples.times_s.append(time.perf_counter())
-            samples.readings.append(reading)
+            samples.append((time.perf_counter(), reading))
             stop.wait(_SAMPLE_PERIOD_S)
 
     thread = threading.Thread(target=loop, daemon=True)
     thread.start()
     try:
-        yield samples
+        call_s = run()
     finally:
         stop.set()
         thread.join()
+    return Timing(call_s, *late_medians(samples))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """Time of one call of a kernel, with what the board drew meanwhile."""
-
-    call_s: float
-    board_power_w: float | None
-    sm_clock_mhz: float | None
+def late_medians(samples: Sequence[tuple[float, Reading]]) -> Reading:
+    """Return the medians over the second half of samples, each with its time: boards average over a second."""
+    if not samples:
+        return _NOT_READ
+    middle_s = 0.5 * (samples[0][0] + samples[-1][0])
+    late = zip(*(reading for time_s, reading in samples if time_s >= middle_s), strict=True)
+    known = ([number for number in numbers if number is not None] for numbers in late)
+    power_w, clock_mhz = (statistics.median(numbers) if numbers else None for numbers in known)
+    return power_w, clock_mhz
 
 
 def time_calls(machine: Machine, call: Callable[[], object], seconds: float) -> Timing:
@@ -273,16 +236,17 @@ def time_calls(machine: Machine, call: Callable[[], object], seconds: float) -> 
     estimate_s = max(time.perf_counter() - start_s, 1e-6)
     # Groups of about a tenth of a second keep the queue of launches short, and the host out of the timing.
     group = max(1, min(1000, int(0.1 / estimate_s)))
-    groups = 0
-    with sampling(machine) as samples:
-        start_s = time.perf_counter()
+
+    def repeat() -> float:
+        groups, start_s = 0, time.perf_counter()
         while groups == 0 or time.perf_counter() - start_s < seconds:
             for _ in range(group):
                 call()
             synchronise(machine)
             groups += 1
-        elapsed_s = time.perf_counter() - start_s
-    return Timing(call_s=elapsed_s / (groups * group), board_power_w=samples.median(0), sm_clock_mhz=samples.median(1))
+        return (time.perf_counter() - start_s) / (groups * group)
+
+    return sampled(machine, repeat)
 
 
 def synchronise(machine: Machine) -> None:
@@ -292,11 +256,14 @@ def synchronise(machine: Machine) -> None:
 
 
 def time_idle(machine: Machine, seconds: float) -> Timing:
-    """Let the device rest with its context open, and read what it draws."""
+    """Return the power and clock of the idle device with its context open."""
     synchronise(machine)
-    with sampling(machine) as samples:
+
+    def rest() -> float:
         time.sleep(seconds)
-    return Timing(call_s=seconds, board_power_w=samples.median(0), sm_clock_mhz=samples.median(1))
+        return seconds
+
+    return sampled(machine, rest)
 
 
 def memory_call(machine: Machine, phase: str, tensor_bytes: int) -> tuple[Callable[[], object], float]:
@@ -310,7 +277,7 @@ def memory_call(machine: Machine, phase: str, tensor_bytes: int) -> tuple[Callab
 
 
 def gemm_call(machine: Machine, precision: str, size: int) -> Callable[[], object]:
-    """Return a product of two square matrices of random numbers: zeros draw less and run faster.
+    """Return a product of two square random matrices, since zeros draw less power and run faster.
 
     FP4 is block-scaled, and raises whatever torch raises where the build lacks it.
     """
@@ -345,39 +312,33 @@ class Linear:
         if self._is_fp8:
             self._dtype = getattr(machine.torch, "float8_" + precision.removeprefix("fp8_"))
             weight = weight.to(self._dtype)
-            self._scale = machine.torch.ones((), dtype=machine.torch.float32, device=machine.device)
+            scale = machine.torch.ones((), dtype=machine.torch.float32, device=machine.device)
+            self._options = {"scale_a": scale, "scale_b": scale, "out_dtype": machine.torch.bfloat16}
         self._weight = weight
-        self.weight_bytes = weight.numel() * weight.element_size()
 
     def padded(self, rows: int) -> int:
-        """Return the rows a product takes: FP8 kernels want multiples of 16."""
+        """Return the rows that a product needs: FP8 kernels need multiples of 16."""
         return -(-rows // 16) * 16 if self._is_fp8 else rows
 
     def quantise(self, activations: Any) -> Any:
-        """Bring activations into the precision of the product."""
+        """Return activations in the precision of the product."""
         return activations.to(self._dtype) if self._is_fp8 else activations
 
     def product(self, activations: Any) -> Any:
         """Multiply quantised activations by the weights; the result is bf16."""
         if not self._is_fp8:
             return self._torch.mm(activations, self._weight.t())
-        return self._torch._scaled_mm(  # the public name does not exist in every release we support
-            activations,
-            self._weight.t(),
-            scale_a=self._scale,
-            scale_b=self._scale,
-            out_dtype=self._torch.bfloat16,
-            use_fast_accum=True,
-        )
+        # The public name does not exist in every release we support.
+        return self._torch._scaled_mm(activations, self._weight.t(), use_fast_accum=True, **self._options)
 
     def __call__(self, activations: Any) -> Any:
         """Quantise and multiply."""
         return self.product(self.quantise(activations))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StackShape:
-    """Numbers of a Llama-shaped model."""
+    """Dimensions of a Llama-shaped model."""
 
     model: str
     layers: int
@@ -400,23 +361,14 @@ class StackShape:
         return self.hidden * self.vocabulary
 
     def kv_bytes(self, tokens: int) -> int:
-        """Bytes of bf16 keys and values of one layer for so many tokens."""
+        """Bytes of bf16 keys and values of one layer for a number of tokens."""
         return 2 * 2 * tokens * self.kv_heads * self.head_width
 
 
 # Shapes from the models' published config.json.
-LLAMA_8B = StackShape(
-    model="llama-3.1-8b",
-    layers=32,
-    hidden=4096,
-    intermediate=14336,
-    heads=32,
-    kv_heads=8,
-    head_width=128,
-    vocabulary=128256,
-)
+LLAMA_8B = StackShape("llama-3.1-8b", 32, 4096, 14336, heads=32, kv_heads=8, head_width=128, vocabulary=128256)
 LLAMA_70B = replace(LLAMA_8B, model="llama-3.1-70b", layers=80, hidden=8192, intermediate=28672, heads=64)
-TOY = StackShape(model="toy", layers=4, hidden=64, intermediate=128, heads=4, kv_heads=2, head_width=16, vocabulary=256)
+TOY = StackShape("toy", 4, 64, 128, heads=4, kv_heads=2, head_width=16, vocabulary=256)
 
 
 class _Layer:
@@ -443,7 +395,7 @@ class _Layer:
 
 
 class LayerStack:
-    """Layers of a Llama-shaped model with random weights, resident on the device, as many as were asked for.
+    """A number of layers of a Llama-shaped model with random weights, resident on the device.
 
     A step is what a serving engine does per layer, without its scheduler: norm, fused QKV product, attention over a
     bf16 KV cache, output product, norm, fused gate and up product, SiLU, down product; after the last layer a norm and
@@ -452,9 +404,7 @@ class LayerStack:
 
     def __init__(self, machine: Machine, shape: StackShape, precision: str, layers: int) -> None:
         """Make random weights for ``layers`` layers and the vocabulary product (never FP8, as in engines)."""
-        self.machine = machine
-        self.shape = shape
-        self.precision = precision
+        self.machine, self.shape, self.precision = machine, shape, precision
         self.layers = [_Layer(machine, shape, precision) for _ in range(layers)]
         self._head = Linear(machine, machine.precision, shape.hidden, shape.vocabulary)
         synchronise(machine)
@@ -465,7 +415,7 @@ class LayerStack:
         return lambda: self._head(self.layers[0].norm(states))
 
     def decode_call(self, batch: int, context_tokens: int) -> tuple[Callable[[], object], str]:
-        """Return one decode step for a batch at a context, and how it attends and is launched."""
+        """Return one decode step for a batch at a context, and its attention and launch method."""
         shape = self.shape
         rows = self.layers[0].qkv.padded(batch)
         states = random_tensor(self.machine, (rows, shape.hidden))
@@ -489,10 +439,31 @@ class LayerStack:
                 current = layer.finish(current, attended)
             return self._head(self.layers[0].norm(current[:batch]))
 
-        return self._captured(step, name)
+        if not self.machine.is_accelerator:
+            return step, f"{name}, eager"
+        # In a graph where the device has graphs, so that launches do not count.
+        torch = self.machine.torch
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                step()
+        except RuntimeError as error:
+            return step, f"{name}, eager ({str(error).splitlines()[0]})"
+
+        def replay() -> object:
+            graph.replay()
+            return step  # the graph holds addresses only: the closure keeps weights and caches alive
+
+        return replay, f"{name}, graph"
 
     def prefill_call(self, sequences: int, sequence_tokens: int) -> tuple[Callable[[], object], str]:
-        """Return one prefill step of whole sequences, and how it is launched.
+        """Return one prefill step of whole sequences, and its launch method.
 
         The vocabulary product sees last tokens alone.
         """
@@ -515,7 +486,7 @@ class LayerStack:
         return step, "eager"
 
     def attentions(self, batch: int) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-        """Return decode attention two ways, each from QKV rows and a layer's cache: fused, and by batched products."""
+        """Return decode attention two ways, from QKV rows and a layer's cache: fused, and by batched products."""
         shape, torch = self.shape, self.machine.torch
         group = shape.heads // shape.kv_heads
         scale = shape.head_width**-0.5
@@ -534,27 +505,3 @@ class LayerStack:
             return torch.matmul(torch.softmax(scores, dim=-1), cache[1]).reshape(batch, -1)
 
         return fused, products
-
-    def _captured(self, step: Callable[[], Any], name: str) -> tuple[Callable[[], object], str]:
-        """Capture a step in a graph where the device has graphs, so that launches do not count."""
-        if not self.machine.is_accelerator:
-            return step, f"{name}, eager"
-        torch = self.machine.torch
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(2):
-                step()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph):
-                step()
-        except RuntimeError as error:
-            return step, f"{name}, eager ({str(error).splitlines()[0]})"
-
-        def replay() -> object:
-            graph.replay()
-            return step  # the graph holds addresses only: the closure keeps weights and caches alive
-
-        return replay, f"{name}, graph"

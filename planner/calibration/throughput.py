@@ -1,4 +1,4 @@
-"""A grid of operating points from names: what ``planner throughput`` prints and draws."""
+"""A grid of operating points from names, as ``planner throughput`` prints and draws it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Names = tuple[str, str, str, str, int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatingPoints:
-    """The cases asked for: every combination of replicas, lengths and loads."""
+    """The cases of a grid: every combination of replicas, lengths and loads."""
 
     models: Sequence[str]
     accelerators: Sequence[str]
@@ -66,12 +66,12 @@ class OperatingPoints:
 
     @property
     def kind(self) -> str:
-        """Which kind of measurement the cases are."""
+        """Kind of measurement of the cases."""
         return SATURATED if self.offline else DISAGGREGATED if self.disaggregated else SERVING
 
 
 def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
-    """Return one record per case, in the order asked for; one that cannot be has its reason under ``problem``.
+    """Return one record per case, in order; an infeasible one has its reason under ``problem``.
 
     Raise ScenarioError for numbers and names that nothing has, and where no case at all can be.
     """
@@ -109,7 +109,7 @@ def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibrat
 def _evaluated(
     grid: OperatingPoints, cells: Sequence[tuple[ReplicaSpec, float, float]], calibration: Calibration
 ) -> list[list[dict[str, Any]]]:
-    """Return the records of replicas with their prompt and output tokens, of each one for each load.
+    """Return the records of replicas and lengths, one for each load.
 
     What has no value (a queue without bottom) is None.
     """
@@ -120,10 +120,10 @@ def _evaluated(
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
     cases = [(place, prompt, output, load) for place, (_, prompt, output) in enumerate(cells) for load in loads]
-    index = np.array([case[0] for case in cases], dtype=np.intp)
+    index, prompts, outputs = (np.array([case[place] for case in cases]) for place in range(3))
     traffic = Traffic(
-        input_tokens=np.array([case[1] for case in cases]),
-        output_tokens=np.array([case[2] for case in cases]),
+        input_tokens=prompts,
+        output_tokens=outputs,
         cached_fraction=1.0 if grid.disaggregated else grid.cached_fraction,  # a decode worker prefills nothing
         burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
     )
@@ -177,7 +177,7 @@ def _evaluated(
 
 
 def _check(grid: OperatingPoints) -> None:
-    """Refuse numbers no case can have, all at once."""
+    """Raise an error for invalid numbers, all at once."""
     checks = []
     for name, numbers in (
         ("--input", grid.input_tokens),
@@ -201,7 +201,7 @@ def _check(grid: OperatingPoints) -> None:
 def _spec(
     grid: OperatingPoints, names: _Names, catalog: Catalog, context_tokens: float, longest_tokens: float
 ) -> ReplicaSpec:
-    """Resolve one combination of names; an open degree is the fewest that hold the grid's longest context, if any."""
+    """Return the replica of one combination of names; an open degree is the smallest that fits the longest context."""
     model, accelerator, engine, precision_name, degree = names
     shape, part = find_model(model, catalog), find_part(accelerator, catalog)
     precision = find_precision(precision_name, part, shape)
@@ -240,8 +240,7 @@ def _spec(
 
 def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     """Return operating points as a table, one line per case, and below it why some cases cannot be."""
-    rows = []
-    impossible = []
+    rows, impossible = [], []
     for r in records:
         lengths = f"{r['input_tokens']:g}/{r['output_tokens']:g}"
         names = f"{r['model']} {r['accelerator']}" + ("" if r["tp"] is None else f" × {r['tp']}")

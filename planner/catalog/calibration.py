@@ -1,4 +1,4 @@
-"""The throughput calibration as a file: fitted coefficients, their errors, and which measurements they came from."""
+"""The throughput calibration file: fitted coefficients, their errors, and the measurements they came from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHIPPED_CALIBRATION = FOLDER / "calibration.yaml"
 
 
 class Errors(Strict):
-    """How far predictions are from measurements of one kind."""
+    """Prediction errors for one measured quantity."""
 
     rows: int
     """Rows measured."""
@@ -31,7 +31,7 @@ class Errors(Strict):
 
 
 class ErrorSpread(Strict):
-    """Standard deviations of ln(measured/predicted), by what was not measured; they add in squares."""
+    """Standard deviations of ln(measured/predicted), by which factor was not measured; they add in squares."""
 
     setting: NonNegativeFloat
     """The pair was measured in this layout, at other lengths."""
@@ -48,7 +48,7 @@ class ErrorSpread(Strict):
 
 
 class Coverage(Strict):
-    """How often 90% intervals held what was measured, on rows of pairs the fit never saw."""
+    """Coverage of the 90% prediction intervals, on rows of pairs left out of the fit."""
 
     rows: int
     """Rows measured."""
@@ -59,7 +59,7 @@ class Coverage(Strict):
 
 
 class GroupUpdate(Strict):
-    """What one's own rows say of a group of measurements."""
+    """Change of a measurement group's effect due to the user's own rows."""
 
     rows: int
     """Rows of the group."""
@@ -72,7 +72,7 @@ class GroupUpdate(Strict):
 
 
 class OwnRows(Strict):
-    """Which rows a calibration was updated by, and what they changed."""
+    """The user's own rows that updated a calibration, and the changes they made."""
 
     measurements: str
     """The table."""
@@ -89,7 +89,7 @@ class OwnRows(Strict):
 
 
 class SloRow(Strict):
-    """A measured throughput within an SLO target, and the simulation's, request by request."""
+    """A measured throughput within an SLO, and the one predicted by request-level simulation."""
 
     run: str
     """Model, accelerator, precision and scenario."""
@@ -100,7 +100,7 @@ class SloRow(Strict):
 
 
 class ByRequest(Strict):
-    """How far the shipped measurements are from their simulation request by request."""
+    """Errors of the request-level simulation against the shipped measurements."""
 
     first_token: dict[str, Errors]
     """Time to first token of clients: of the rows fitted to, and leaving out one setting, layout or campaign."""
@@ -109,7 +109,7 @@ class ByRequest(Strict):
 
 
 class CalibrationFile(Strict):
-    """What ``planner calibrate`` writes."""
+    """The file that ``planner calibrate`` writes."""
 
     measurements: str
     """The table the coefficients were fitted to."""
@@ -162,7 +162,7 @@ def read_calibration(path: Path) -> CalibrationFile:
 
 @functools.lru_cache(maxsize=8)
 def calibration_from(raw: bytes, path: str) -> CalibrationFile:
-    """Read the bytes of a calibration file, each once; ``path`` is what messages call it."""
+    """Return the calibration in a file's bytes, cached; ``path`` names it in messages."""
     file = validate(CalibrationFile, document_from(raw, path))
     tables = {"common": file.common, **file.engines, **file.vendors}
     missing = [f"common.{name}" for name in NAMES if name not in file.common]
@@ -174,12 +174,12 @@ def calibration_from(raw: bytes, path: str) -> CalibrationFile:
 
 
 def shipped_file() -> CalibrationFile:
-    """Return the calibration that comes with the planner, with its errors."""
+    """Return the shipped calibration, with its errors."""
     return read_calibration(SHIPPED_CALIBRATION)
 
 
 def write_calibration(file: CalibrationFile, path: Path) -> None:
-    """Write a calibration file; nothing is left half written."""
+    """Write a calibration file atomically."""
     import yaml  # noqa: PLC0415
 
     meaning = "".join(f"#   {c.name}: {c.meaning}\n" for c in COEFFICIENTS)

@@ -1,4 +1,4 @@
-"""What a catalogue entry holds: each value with its source, its date and its grade."""
+"""Catalogue entries: each value with its source, its date and its grade."""
 
 import datetime
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ ArchitectureClass = Literal["dense", "mixture-of-experts", "custom-attention"]
 
 
 class Sourced(Strict, Generic[ValueT]):
-    """One value and where it comes from."""
+    """One value and its source."""
 
     value: ValueT
     """The figure itself, in the unit that its key names."""
@@ -35,7 +35,7 @@ class Sourced(Strict, Generic[ValueT]):
 
 
 class Range(Strict):
-    """A low, a base and a high figure (P10, P50, P90), and where they come from."""
+    """A low, a base and a high figure (P10, P50, P90), and their source."""
 
     low: float
     """P10."""
@@ -80,7 +80,7 @@ NESTED = ("incidents", "maturity")
 
 
 def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> dict[str, Any]:
-    """Write an entry's own source and grade into each of its values, so that each value stands alone."""
+    """Copy an entry's source and grade into each of its values that states none."""
     provenance: dict[str, Any] = {key: entry[key] for key in ("source", "grade", "date") if key in entry}
     spread: dict[str, Any] = {}
     for key, value in entry.items():
@@ -96,7 +96,7 @@ def with_provenance(entry: dict[str, Any], groups: tuple[str, ...] = GROUPS) -> 
 
 
 class Entry(Strict):
-    """A catalogue entry; a source and grade at its top hold for every value that names none itself."""
+    """A catalogue entry; its own source and grade apply to every value that names none."""
 
     @model_validator(mode="before")
     @classmethod
@@ -104,7 +104,7 @@ class Entry(Strict):
         return with_provenance(raw) if isinstance(raw, dict) else raw
 
     def facts(self) -> Iterator[tuple[str, Sourced[Any] | Range, str | None]]:
-        """Yield each value that is there: its key (``dense_tflops.fp8``), the value with its provenance, its unit."""
+        """Yield each stated value: its key (``dense_tflops.fp8``), the value with its provenance, its unit."""
         for name in type(self).model_fields:
             fact = getattr(self, name)
             if isinstance(fact, Sourced | Range):
@@ -115,7 +115,7 @@ class Entry(Strict):
 
 
 class Accelerator(Entry):
-    """One accelerator: what its datasheet says, what it costs."""
+    """One accelerator: datasheet figures and price."""
 
     vendor: Sourced[str]
     """Who makes it, by its name under vendors; decides which stacks run on it."""
@@ -256,7 +256,7 @@ class Precision(Entry):
 
 
 class Vendor(Entry):
-    """One maker of accelerators: what holds for all its parts."""
+    """One accelerator vendor: figures common to all its accelerators."""
 
     lost_with_accelerator: Sourced[Literal["replica", "node"]]
     """What one failing accelerator takes down: its tensor-parallel group, or the whole node."""
@@ -270,13 +270,13 @@ class Vendor(Entry):
     """What software has still to gain on its parts against what their stacks say; absent: 1."""
 
     def ratio(self, name: Literal["incident_multiplier", "maturing_multiplier"]) -> float:
-        """Return one of the multipliers that may be absent."""
+        """Return one of the optional multipliers, 1 where absent."""
         fact: Sourced[float] | None = getattr(self, name)
         return 1.0 if fact is None else fact.value
 
 
 class StackIncident(Entry):
-    """Incidents of one kind on one stack."""
+    """Rate and effect of one kind of incident on one stack."""
 
     per_year: Range | None = None
     """Incidents per served model and year; absent: the kind's own, or none come."""
@@ -287,7 +287,7 @@ class StackIncident(Entry):
 
 
 class IncidentKind(StackIncident):
-    """One kind of software incident: what it does, and its figures on stacks that state none."""
+    """One kind of software incident: its effect, and its default figures."""
 
     effect: Sourced[Literal["slows", "resets", "falsifies"]]
     """slows: throughput falls by loss_fraction; resets: the same, by software.hang_loss_fraction where no loss is
@@ -297,7 +297,7 @@ class IncidentKind(StackIncident):
 
 
 class Maturity(Entry):
-    """How far a stack's software has still to go on one class of models."""
+    """Speed still to be gained by a stack's software on one class of models."""
 
     ceiling_gain_fraction: Range
     """Throughput to be gained in the end over what the calibration measured; never past the part's roofline."""
@@ -306,7 +306,7 @@ class Maturity(Entry):
 
 
 class Stack(Entry):
-    """One platform and serving engine: how mature it is, and what goes wrong with it."""
+    """One platform and serving engine: its maturity and its incidents."""
 
     platform: Sourced[str]
     """What lies beneath the engine: CUDA, ROCm and the like."""
@@ -341,7 +341,7 @@ class Stack(Entry):
 
 
 class FailureCause(Entry):
-    """One reason why a node fails; what is neither soft nor medium is hard."""
+    """One cause of node failures; failures neither soft nor medium are hard."""
 
     per_1000_node_days: Sourced[NonNegative]
     """Failures of a node for this reason, before its vendor's multiplier."""
@@ -354,7 +354,7 @@ class FailureCause(Entry):
 
 
 class Tariff(Entry):
-    """Electricity at one site."""
+    """Electricity price and emissions at one site."""
 
     energy_usd_per_kwh: Sourced[NonNegative]
     """Price of energy."""
@@ -365,7 +365,7 @@ class Tariff(Entry):
 
 
 class Source(Strict):
-    """A source that several values share."""
+    """A source shared by several values."""
 
     title: str
     """What it is."""

@@ -1,4 +1,4 @@
-"""Reading the catalogue: the shipped files, an assumption set over them, and a user's own file over that."""
+"""Loading the catalogue: the shipped files, an assumption set over them, and a user's overlay over that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECTIONS = (*ENTRY_SECTIONS, "priors", "sources")
 
 
 class Catalog(Strict):
-    """Everything the planner knows about hardware, models, software and prices, with provenance."""
+    """All hardware, models, software and prices known to the planner, with provenance."""
 
     accelerators: dict[str, kinds.Accelerator] = Field(default_factory=dict)
     """Accelerators by name."""
@@ -87,11 +87,11 @@ class Catalog(Strict):
         )
 
     def precision_with(self, role: str) -> str:
-        """Return the precision that activations are kept in, or that is served by default."""
+        """Return the precision with a role: that of activations, or the default for serving."""
         return next(name for name, entry in self.precisions.items() if entry.role and entry.role.value == role)
 
     def vendor(self, name: str) -> kinds.Vendor:
-        """Return the maker of that name."""
+        """Return the vendor of that name."""
         return self._entry("vendors", name)  # type: ignore[no-any-return]
 
     def tariff(self, name: str) -> kinds.Tariff:
@@ -103,7 +103,7 @@ class Catalog(Strict):
         return self._entry("priors", name)  # type: ignore[no-any-return]
 
     def resale_priors(self, part: str) -> dict[str, float]:
-        """Return the names of a part's resale priors and their ages in months, rising.
+        """Return the names of an accelerator's resale priors and their ages in months, rising.
 
         Its own (``resale_12m_h200``) where there are any, else its vendor's (``resale_12m_nvidia``).
         """
@@ -114,7 +114,7 @@ class Catalog(Strict):
         return {}
 
     def resale_fractions(self, part: str) -> dict[float, float]:
-        """Return what used servers of a part fetch, as a share of new, by rising age in months."""
+        """Return the resale values of an accelerator's used servers as a share of new, by age in months."""
         return {age: self.priors[name].base for name, age in self.resale_priors(part).items()}
 
     def _entry(self, section: str, name: str) -> Any:
@@ -126,13 +126,13 @@ class Catalog(Strict):
 
 
 def load_catalog(assumption_set: str = "measured", overlay: Path | None = None) -> Catalog:
-    """Read the catalogue. Later layers win, value by value: shipped files, the assumption set, the user's overlay."""
+    """Return the catalogue, merged value by value: shipped files, assumption set, user's overlay."""
     return catalog_with(assumption_set, None if overlay is None else (str(overlay), read_bytes(overlay, MAX_BYTES)))
 
 
 @functools.lru_cache(maxsize=16)
 def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Catalog:
-    """Return the catalogue with an overlay that has been read already: its name in messages, and its bytes."""
+    """Return the catalogue with an overlay given by its name in messages and its bytes."""
     if assumption_set not in ASSUMPTION_SETS:
         raise ScenarioError(f"unknown assumption set {assumption_set!r}; choose from {choices(ASSUMPTION_SETS)}")
     layers = []
@@ -164,7 +164,7 @@ def catalog_with(assumption_set: str, overlay: tuple[str, bytes] | None) -> Cata
 
 
 def _lay_over(base: Document, layer: Document) -> None:
-    """Lay one document over another, entry by entry and inside an entry value by value."""
+    """Merge one document over another, entry by entry and value by value."""
     for section, entries in layer.content.items():
         if section not in base.content or not isinstance(entries, dict):
             base.content[section] = entries  # validation says what is wrong with it
@@ -181,7 +181,7 @@ def _lay_over(base: Document, layer: Document) -> None:
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...]) -> dict[str, Any]:
-    """Return one entry laid over another, value by value also inside its groups; null takes a group's value away."""
+    """Return one entry merged over another, also within its groups; null removes a group's value."""
     merged = {**below, **above}
     for key in groups:
         if isinstance(inner := above.get(key), dict):
@@ -193,7 +193,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any], groups: tuple[str, ...
 
 
 def _check_names(catalog: Catalog, document: Document) -> None:
-    """Refuse entries that name a vendor, precision or incident kind of which the catalogue knows nothing."""
+    """Raise an error for entries that name an unknown vendor, precision or incident kind."""
     named: list[tuple[KeyPath, str, str]] = []  # where, which name, and the section it should be in
     for name, part in catalog.accelerators.items():
         named.append((("accelerators", name, "vendor"), part.vendor.value, "vendors"))
@@ -219,7 +219,7 @@ def _check_names(catalog: Catalog, document: Document) -> None:
 
 
 def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
-    """Yield what is wrong between entries that all name what is there."""
+    """Yield the contradictions between entries whose references are valid."""
     roles = {name: entry.role.value for name, entry in catalog.precisions.items() if entry.role}
     for role in ("activations", "default"):
         if (count := list(roles.values()).count(role)) != 1:
@@ -231,7 +231,7 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
             yield ("precisions", name, "wider"), f"{entry.wider.value} has weights no larger than {name}"
     for name, part in catalog.accelerators.items():
         if always not in part.dense_tflops:
-            yield ("accelerators", name, "dense_tflops"), f"needs {always}, in which activations are kept"
+            yield ("accelerators", name, "dense_tflops"), f"needs {always}, in which activations are stored"
     for name, stack in catalog.stacks.items():
         for kind, told in catalog.incidents.items():
             figures = catalog.incident(stack, kind)
@@ -241,18 +241,18 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
 
 @functools.cache
 def _workload_presets() -> dict[str, Any]:
-    """Return the shipped classes: figures that stand in for what a log or a scenario does not say."""
+    """Return the shipped workload presets: default figures for what a log or scenario does not state."""
     content: dict[str, Any] = read_document(FOLDER / "workload_presets.yaml").content
     return content
 
 
 def workload_preset_names() -> tuple[str, ...]:
-    """Return the names of the shipped classes."""
+    """Return the names of the shipped workload presets."""
     return tuple(_workload_presets())
 
 
 def workload_preset(name: str) -> dict[str, Any]:
-    """Return one class as field → value, without the sources; raise ScenarioError for an unknown name."""
+    """Return one preset as field → value, without sources; raise ScenarioError for an unknown name."""
     classes = _workload_presets()
     if name not in classes:
         hint = nearest(name, list(classes)) or f"classes are {choices(list(classes))}"
@@ -261,7 +261,7 @@ def workload_preset(name: str) -> dict[str, Any]:
 
 
 def formats_of(catalog: Catalog) -> Formats:
-    """Turn the catalogue's precisions into what the throughput formula needs."""
+    """Return the catalogue's precisions as the throughput formula needs them."""
     formats = {}
     for name, entry in catalog.precisions.items():
         stated: dict[str, Any] = {key: fact.value for key, fact, _ in entry.facts() if isinstance(fact, Sourced)}
@@ -272,7 +272,7 @@ def formats_of(catalog: Catalog) -> Formats:
 
 
 def part_of(name: str, catalog: Catalog) -> AcceleratorSpec:
-    """Turn a catalogue accelerator into what the throughput formula needs."""
+    """Return a catalogue accelerator as the throughput formula needs it."""
     entry = catalog.accelerator(name)
     return AcceleratorSpec(
         name=name,
@@ -303,7 +303,7 @@ _NAMES = {
 
 
 def shape_of(name: str, catalog: Catalog) -> ModelShape:
-    """Turn a catalogue model into what the throughput formula needs, which has defaults for what is not stated."""
+    """Return a catalogue model as the throughput formula needs it, with the formula's defaults where not stated."""
     taken = {field.name for field in dataclasses.fields(ModelShape)}
     facts = ((_NAMES.get(key, key), fact) for key, fact, _ in catalog.model(name).facts() if isinstance(fact, Sourced))
     stated: dict[str, Any] = {key: fact.value for key, fact in facts if key in taken}

@@ -28,7 +28,7 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         plans.compare: "Hold scenarios side by side, and say why they differ.",
         plans.sweep: "Run every combination of some values.",
         plans.montecarlo: "Say how sure the answer is, over thousands of replications.",
-        plans.sensitivity: "Say what the answer hangs on.",
+        plans.sensitivity: "Rank the inputs that move the answer.",
         plans.actuals: "Hold months that happened against the plan; forecast the rest.",
         plans.zoom: "Simulate one hour request by request.",
     },

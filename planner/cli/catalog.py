@@ -20,7 +20,8 @@ app = typer.Typer(name="catalog", rich_markup_mode=None)
 
 _SECTIONS = ["accelerators", "models", "stacks", "tariffs", "failures", "precisions", "vendors", "incidents", "priors"]
 
-Assumptions = Annotated[str, Option("--assumptions", help="Assumption set: measured or articles-2024.")]
+_SET = "Assumption set: measured or articles-2024."
+Assumptions = Annotated[str, Option("--assumptions", help=_SET)]
 Overlay = Annotated[
     Path | None, Option("--overlay", metavar="FILE", help="Your own catalogue file, laid over the set.")
 ]
@@ -32,6 +33,7 @@ def catalog(
 ) -> None:
     """List what the catalogue holds, with sources."""
     if context.invoked_subcommand is not None:
+        context.obj = assumptions, overlay
         return
     from planner.catalog.load import load_catalog
 
@@ -50,8 +52,9 @@ def catalog(
 
 @app.command("show")
 def show(
+    context: typer.Context,
     name: Annotated[str, Argument(help="Any entry of the catalogue.")],
-    assumptions: Assumptions = "measured",
+    assumptions: Annotated[str | None, Option("--assumptions", help=_SET)] = None,
     overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +63,8 @@ def show(
     from planner.output.terminal import text_table
     from planner.validation import nearest
 
-    known = load_catalog(assumptions, overlay)
+    before_it = context.obj or ("measured", None)  # options may stand on either side of the command
+    known = load_catalog(assumptions or before_it[0], overlay or before_it[1])
     names = {entry.lower(): (section, entry) for section in reversed(_SECTIONS) for entry in getattr(known, section)}
     if name.lower() not in names:
         hint = nearest(name, [entry for _, entry in names.values()]) or "planner catalog lists what there is"

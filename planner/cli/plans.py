@@ -1,4 +1,4 @@
-"""Commands about plans: those that are functions of the API, and those that check, show and draw what they write.
+"""Commands about plans: functions of the API, and checks, reports and charts of what they write.
 
 A function's parameters are its command's options: names and defaults are those of ``planner.api``, and here is said how
 each is written on a command line. ``progress`` and ``watch`` are no options: they are the terminal's own.
@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 from planner import api
 from planner.cli import terminal
-from planner.cli.terminal import AsJson, Overrides, Quiet, ScenarioFile, Seed, Strict
+from planner.cli.terminal import AsJson, FailOnMiss, Overrides, Quiet, ScenarioFile, Seed, Strict, Verbose
 from planner.errors import Problem, ScenarioError, printable, raise_all, refuse
 from planner.files import check_target, json_text
 
@@ -66,7 +66,7 @@ OPTIONS: dict[str, Any] = {
     "accelerators": Annotated[
         str | None, Option(metavar="A,B", help="Accelerators that may be bought, e.g. H200,B200.")
     ],
-    "slo_target": Annotated[float | None, Option(metavar="SHARE", help="Share of requests in time, e.g. 0.999.")],
+    "slo_target": Annotated[float | None, Option(metavar="SHARE", help="SLO attainment to size for, e.g. 0.999.")],
     "objective": Annotated[str, Option(metavar="WHAT", help="net-present-cost, levelised or capital.")],
     "size": Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)],
     "until": Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)],
@@ -110,6 +110,7 @@ def command(
     stages: int = 0,
     tell: Callable[..., None] = terminal.tell,
     more: str = "",
+    has_verdict: bool = False,
     **options: Any,
 ) -> Callable[..., None]:
     """Return the command that calls a function of the API, shows its progress and prints its answer.
@@ -123,7 +124,7 @@ def command(
     options = OPTIONS | {"out": Annotated[Path | None, terminal.out_option(out)]} | options
     shown = {name: (named or {}).get(name, name) for name in options if name in parameters and name not in without}
 
-    def made(*, as_json: bool, quiet: bool, **given: Any) -> None:
+    def made(*, as_json: bool, quiet: bool, verbose: bool = False, fail_on_miss: bool = False, **given: Any) -> None:
         asked = {name: given[option] for name, option in shown.items() if given[option] is not None}
         with contextlib.ExitStack() as around:
             if "resume" in parameters:
@@ -135,7 +136,9 @@ def command(
             elif "progress" in parameters:
                 asked["progress"] = api.silent if quiet else terminal.say
             answer = function(**asked)
-        tell(answer, as_json=as_json, quiet=quiet, more=more)
+        tell(answer, as_json=as_json, quiet=quiet, verbose=verbose, more=more)
+        if fail_on_miss and not answer.is_met():
+            raise typer.Exit(terminal.NOT_MET)
 
     def option(name: str, kind: Any, default: Any) -> inspect.Parameter:
         # Typer has no empty list: an option that is not given is None, and left to the function.
@@ -143,32 +146,34 @@ def command(
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=given)
 
     taken = [option(of, options[name], parameters[name].default) for name, of in shown.items()]
-    taken += [option("as_json", AsJson, False), option("quiet", Quiet, False)]
+    taken += [option("as_json", AsJson, False), option("quiet", Quiet, False), option("verbose", Verbose, False)]
+    taken += [option("fail_on_miss", FailOnMiss, False)] if has_verdict else []
     made.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     made.__name__ = name or function.__name__
     made.__doc__ = about or (function.__doc__ or "").partition("\n")[0]
     return made
 
 
-def _tell_replication(answer: Answer[RunResult], *, as_json: bool, quiet: bool, more: str) -> None:
-    """Print the figures of one replication of a study, whose warnings the study has told."""
-    from planner.answers.run import summary_table
-
-    text = lambda: summary_table(answer.summary())  # noqa: E731 - computed where it is shown
+def _tell_replication(answer: Answer[RunResult], *, as_json: bool, quiet: bool, verbose: bool, more: str) -> None:
+    """Print the figures of one replication of a study, without the study's warnings."""
+    text = functools.partial(answer.text, verbose=verbose)
     terminal.show(answer.summary, text, answer.folder, as_json=as_json, quiet=quiet, more=more)
 
 
 _REPLICATED = Annotated[int, Option("--replications", "-n", min=1, max=10_000, metavar="N", help=_REPLICATIONS)]
-run = command(api.run, "<name>", stages=4, more="; open report.html there", replications=_REPLICATED)
-compare = command(api.compare, "<names>", replications=_REPLICATED)
+_PAGE = "/report.html; more: -v"
+run = command(api.run, "<name>", stages=4, more=_PAGE, has_verdict=True, replications=_REPLICATED)
+compare = command(api.compare, "<names>", more=_PAGE, has_verdict=True, replications=_REPLICATED)
 sweep = command(api.sweep, "<name>-sweep")
-size = command(api.size, "<name>-size")
+size = command(api.size, "<name>-size", more="/report.html; run plan.yaml beside it; more: -v", has_verdict=True)
 montecarlo = command(
     api.study,
     "<name>",
     name="montecarlo",
     about="Simulate scenarios under drawn inputs and chance; write percentiles, bands, decisions and what drives them.",
     without=["method"],
+    more=_PAGE,
+    has_verdict=True,
     named={"size": "replications"},
     size=Annotated[int | None, Option("--replications", "-n", min=1, max=10_000_000, help=_AT_MOST)],
 )

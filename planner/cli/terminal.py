@@ -1,4 +1,4 @@
-"""What a terminal is asked and told: options that commands share, progress on stderr, answers on stdout."""
+"""The terminal: options that commands share, progress on stderr, answers on stdout."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ Strict = Annotated[
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Print all there is to say, not the first screen alone.")]
+FailOnMiss = Annotated[bool, Option("--fail-on-miss", help="Exit with status 3 unless an SLO target is MET.")]
+NOT_MET = 3
+"""Exit status of --fail-on-miss."""
 
 _TOLD = 20  # lines of a kind that a terminal is given; a sweep may have thousands
 _COLOURS = {"red": "31", "yellow": "33"}
@@ -60,22 +64,23 @@ def say(text: str) -> None:
     print(f"{paint(kind + colon, 'yellow')}{rest}" if kind in ("note", "warning") else text, file=sys.stderr)
 
 
-def tell(answer: Answer[Any], *, as_json: bool, quiet: bool, more: str = "") -> None:
+def tell(answer: Answer[Any], *, as_json: bool, quiet: bool, verbose: bool = False, more: str = "") -> None:
     """Print an answer: its warnings and notes, then JSON, or a table and where its files are."""
-    for kind, lines in (("warning", answer.warnings), ("note", answer.notes)) if not quiet else ():
+    told = {"warning": answer.warnings, "note": answer.notes if verbose else ()}
+    for kind, lines in told.items() if not quiet else ():
         for line in lines[:_TOLD]:
             say(f"{kind}: {line}")
         if len(lines) > _TOLD:
             say(f"{kind}: and {len(lines) - _TOLD} more in the report")
     folder = answer.folder if answer.is_written else None
-    text = functools.partial(answer.text, sys.stdout.encoding or "ascii")
+    text = functools.partial(answer.text, sys.stdout.encoding or "ascii", verbose=verbose)
     show(answer.summary, text, folder, as_json=as_json, quiet=quiet, more=more)
 
 
 def show(
     data: Callable[[], Any], text: Callable[[], str], folder: Path | None, *, as_json: bool, quiet: bool, more: str = ""
 ) -> None:
-    """Print what was found as JSON, or as text and where its files are."""
+    """Print an answer as JSON, or as text with the place of its files."""
     if as_json:
         typer.echo(json_text(data()), nl=False)
     elif not quiet:

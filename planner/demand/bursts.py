@@ -1,4 +1,4 @@
-"""Bursts inside the hour: the shares of requests late and refused although the hourly mean fits.
+"""Bursts within the hour: the shares of requests late and rejected although the hourly mean fits.
 
 Requests arrive as a Poisson stream whose rate is redrawn every minute. If counts per minute have index of dispersion I
 (variance ÷ mean; Poisson: 1), the minute's rate has squared coefficient of variation
@@ -41,7 +41,7 @@ _NO_REQUEST = 1e-16  # share of requests, of which the last digit of a share kno
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lateness:
-    """The shares of requests late and refused without bursts, by load over capacity; loads rise."""
+    """The shares of requests late and rejected without bursts, by load over capacity; loads rise."""
 
     loads: tuple[float, ...] = (0.0, 1.0)
     late_fractions: tuple[float, ...] = (0.0, 0.0)
@@ -55,7 +55,7 @@ class Lateness:
     """Whether what exceeds the last load is refused; otherwise it is served, as late as at that load."""
 
     def at(self, load: Floats) -> tuple[Floats, Floats]:
-        """Return the shares late and refused at loads, in their shape.
+        """Return the shares late and rejected at loads, in the shape of the loads.
 
         Beyond the last load no more is admitted: a share a is late and r refused of what is admitted then, L, and so
         of a load ρ > L late a·L/ρ and refused 1 − (1 − r)·L/ρ.
@@ -68,7 +68,7 @@ class Lateness:
         return late, refused
 
     def up_to_capacity(self) -> Lateness:
-        """Return the same up to a load of 1, beyond which no more is admitted."""
+        """Return the table up to a load of 1, beyond which nothing more is admitted."""
         below = [load for load in self.loads if load < 1.0]
         return Lateness(
             loads=(*below, 1.0),
@@ -101,7 +101,7 @@ class Bursts:
         )
 
     def at(self, requests_per_s: float) -> Bursts:
-        """Return the bursts of an hour at another rate."""
+        """Return the bursts of an hour with another mean rate."""
         return self if self.scaling == "proportional" else replace(self, requests_per_s=requests_per_s)
 
     @property
@@ -111,7 +111,7 @@ class Bursts:
 
 
 def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tuple[Floats, Floats]:
-    """Return the shares of requests late and refused at loads with bursts, shape (loads,): see the module's head.
+    """Return the shares of requests late and rejected at loads with bursts, shape (loads,).
 
     Both at once, the late as real parts and the refused as imaginary ones, so that a minute's load is looked up once.
     """
@@ -133,7 +133,7 @@ def shares_with_bursts(lateness: Lateness, bursts: Bursts, load: Floats) -> tupl
 
 @lru_cache(maxsize=64)
 def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
-    """Return rates of minutes over the mean, gamma distributed with mean 1, and the shares of requests in them.
+    """Return minute rates over the mean (gamma with mean 1), and the share of requests in each.
 
     Minutes so rare that no request in 10¹⁶ comes in them are left out: a third of all.
     """
@@ -149,7 +149,7 @@ def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
 
 @cache
 def _normal() -> tuple[Floats, Floats]:
-    """Return nodes of the normal distribution and their weights, which add up to 1: Gauss and Hermite's.
+    """Return nodes and weights of the Gauss–Hermite quadrature for the normal distribution; weights sum to 1.
 
     Nodes are the eigenvalues of the polynomials' recurrence (Golub and Welsch, 1969), mended by a step of Newton's, and
     weights go with one over the square of the polynomial before the last. numpy's own needs 13 ms to be imported.
@@ -166,7 +166,7 @@ def _normal() -> tuple[Floats, Floats]:
 
 
 def _hermite(at: Floats) -> tuple[Floats, Floats]:
-    """Return the polynomials of the normal distribution of the last two degrees, normed to a mean square of 1."""
+    """Return the orthonormal Hermite polynomials of the last two degrees at given points."""
     before, last = np.zeros_like(at), np.ones_like(at)
     for degree in range(_NODES):
         before, last = last, (at * last - math.sqrt(degree) * before) / math.sqrt(degree + 1.0)

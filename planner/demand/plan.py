@@ -78,7 +78,7 @@ class StepGrowth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGrowth:
-    """A user's own forecast: points joined by straight lines, held level before the first and after the last."""
+    """A user's own forecast: points joined by straight lines, constant before the first and after the last."""
 
     hours_h: tuple[float, ...]
     """Hours since start, rising."""
@@ -102,7 +102,7 @@ Growth: TypeAlias = CompoundGrowth | SCurveGrowth | StepGrowth | TableGrowth
 
 
 def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
-    """Return the multiplier at times in hours since start, in the shape of ``hours_h``."""
+    """Return the growth multiplier at times in hours since start, in the shape of ``hours_h``."""
     time_h = np.asarray(hours_h, dtype=np.float64)
     match growth:
         case CompoundGrowth(per_year=per_year):
@@ -123,7 +123,7 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
 
 
 def hourly_growth(growth: Growth, hours: int) -> Floats:
-    """Return the multiplier in the middle of each hour, shape (hours,)."""
+    """Return the growth multiplier in the middle of each hour, shape (hours,)."""
     if isinstance(growth, CompoundGrowth):  # a day's 24 factors times each day's: exponentials of hours cost the most
         days = growth_multiplier(growth, np.arange(0.0, hours, 24.0))
         return np.outer(days, growth_multiplier(growth, np.arange(24) + 0.5)).reshape(-1)[:hours]
@@ -237,7 +237,7 @@ def _autoregress(innovations: Floats, phi: float, scale: float = 1.0) -> Floats:
 
 
 def _times(rows: Floats, matrix: Floats) -> Floats:
-    """Return rows @ matrix in chunks so small that no BLAS starts threads for them: replications run side by side."""
+    """Return rows @ matrix in chunks too small for BLAS threads, since replications run in parallel."""
     if len(rows) <= _CHUNK_ROWS:
         return np.asarray(rows @ matrix, dtype=np.float64)
     product = np.empty(rows.shape[:1] + matrix.shape[1:])
@@ -296,7 +296,7 @@ Streams: TypeAlias = "Callable[[str], np.random.Generator]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadDemand:
-    """All that decides one workload's requests."""
+    """All inputs of one workload's demand: rate, growth, profile, spikes, noise and tenants."""
 
     name: str
     """Names its random streams: the same name sees the same noise in every scenario compared."""
@@ -316,19 +316,17 @@ class WorkloadDemand:
     """When there is first anything to ask for; no request comes before."""
 
     def __post_init__(self) -> None:
-        problems = []
-        if not 0.0 <= self.requests_per_s < np.inf:
-            problems.append(f"requests_per_s must be at least 0, not {self.requests_per_s}")
+        at, rate, names = f"workloads.{self.name}", self.requests_per_s, [tenant.name for tenant in self.tenants]
         shares = sum(tenant.share_fraction for tenant in self.tenants)
-        if shares > 1.0 + 1e-12:
-            problems.append(f"the tenants' shares add up to {shares:g}, more than the whole")
-        names = [tenant.name for tenant in self.tenants]
-        problems += [f"two tenants named {name!r}" for name in sorted(set(names)) if names.count(name) > 1]
-        raise_all([Problem(path=f"workloads.{self.name}", message=text) for text in problems])
+        raise_wrong(
+            (not 0.0 <= rate < np.inf, at, f"requests_per_s must be at least 0, not {rate}"),
+            (shares > 1.0 + 1e-12, at, f"the tenants' shares add up to {shares:g}, more than the whole"),
+            *((names.count(name) > 1, at, f"two tenants named {name!r}") for name in sorted(set(names))),
+        )
 
 
 class Rates(NamedTuple):
-    """How far a workload's requests per second range over the hours in which any are expected."""
+    """Lowest and highest request rates of a workload over the hours with demand."""
 
     slackest_hour: float
     slackest_week: float
@@ -337,7 +335,7 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DemandPlan:
-    """Everything about demand that does not change between replications; known by its identity, as arrays are."""
+    """All demand figures that are the same in every replication; compared by identity."""
 
     names: tuple[str, ...]
     """Workloads in column order."""
@@ -352,11 +350,11 @@ class DemandPlan:
 
     @property
     def hours(self) -> int:
-        """Return the horizon's length."""
+        """Return the horizon's length in hours."""
         return int(self.expected_requests_per_s.shape[1])
 
     def rates(self, name: str) -> Rates:
-        """Return how far a workload's requests per second range."""
+        """Return a workload's lowest and highest request rates per second."""
         expected = self.expected_requests_per_s[self.names.index(name)]
         asked = expected[expected > 0.0]
         if not asked.size:
@@ -389,7 +387,7 @@ def build_demand_plan(workloads: Sequence[WorkloadDemand], horizon: Horizon) -> 
 
 
 def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
-    """Draw one replication of demand, shape (hours, workloads).
+    """Draw one replication of demand in requests per second, shape (hours, workloads).
 
     Streams are asked for by name: ``demand/<workload>/noise`` and ``demand/<workload>/tenant/<tenant>``, so a workload
     or tenant added, removed or moved never shifts another's draws, and hour t always takes the t-th normal whatever
@@ -414,6 +412,6 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
 
 
 def _read_only(array: Floats) -> Floats:
-    """Return the array, locked: a plan is shared by all replications."""
+    """Return the array made read-only, since all replications share a plan."""
     array.flags.writeable = False
     return array

@@ -57,7 +57,7 @@ class Horizon:
 
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
-    """Return the names of all time zones that mean the same place on every machine.
+    """Return the names of all time zones that are the same on every machine.
 
     ``localtime`` is whatever this machine is set to, so a plan that names it would differ from one to the next.
     """
@@ -65,13 +65,13 @@ def zone_names() -> frozenset[str]:
 
 
 def is_zone(name: str) -> bool:
-    """Return whether a time zone is one of these; a name that the package of zones lists needs no look at each file."""
+    """Return whether a name is a valid time zone, checking the list in tzdata before every zone file."""
     return name in _listed_zones() or name in zone_names()
 
 
 @lru_cache(maxsize=1)
 def _listed_zones() -> frozenset[str]:
-    """Return the names in the list of the package tzdata; none where it is not there."""
+    """Return the zone names listed by the package tzdata; empty where it is not installed."""
     package = find_spec("tzdata")
     folders = (package.submodule_search_locations or ()) if package else ()
     try:
@@ -81,7 +81,7 @@ def _listed_zones() -> frozenset[str]:
 
 
 def zone(name: str) -> ZoneInfo:
-    """Return the IANA time zone of that name, or say that there is none and which is nearest."""
+    """Return the IANA time zone of that name, or raise an error with the nearest name."""
     try:
         if name == "localtime":
             raise ValueError(name)
@@ -100,8 +100,7 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     The offset is asked once a week and, in the few weeks it differs at both ends, bisected to the hour: exact for
     every rule in the zone database in which an offset does not change and change back within one week.
     """
-    tz = zone(timezone)
-    start = horizon.start_utc
+    tz, start = zone(timezone), horizon.start_utc
     if (fixed := tz.utcoffset(None)) is not None:  # a zone whose clocks never change, as UTC
         return np.full(horizon.hours, int(fixed.total_seconds()), dtype=np.int64)
 
@@ -113,14 +112,12 @@ def utc_offset_s(horizon: Horizon, timezone: str) -> NDArray[np.int64]:
     offsets = np.empty(horizon.hours, dtype=np.int64)
     at_left = offset(0)
     for left, right in pairwise(marks):
-        at_right = offset(right)
-        low, high = left, right
+        at_right, low, high = offset(right), left, right
         while at_right != at_left and high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if offset(middle) == at_left else (low, middle)
         change = high if at_right != at_left else right
-        offsets[left:change] = at_left
-        offsets[change:right] = at_right
+        offsets[left:change], offsets[change:right] = at_left, at_right
         at_left = at_right
     return offsets
 
@@ -164,7 +161,7 @@ class SeasonalWave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a workload's traffic does by the clock and the calendar."""
+    """A workload's traffic pattern by clock and calendar: week, season and holidays."""
 
     weekly_profile: tuple[float, ...]
     """168 factors, Monday 00:00 local time first, of mean 1 (see :func:`normalised_profile`)."""
@@ -177,7 +174,7 @@ class Shape:
 
 
 def normalised_profile(factors: Floats | tuple[float, ...] | list[float]) -> tuple[float, ...]:
-    """Return a user's 168 hourly factors scaled to mean 1, or say what is wrong with them."""
+    """Return a user's 168 hourly factors scaled to mean 1, or raise an error with their problem."""
     profile = np.asarray(factors, dtype=np.float64)
     if profile.shape != (HOURS_PER_WEEK,):
         wanted = f"a weekly profile has {HOURS_PER_WEEK} factors, Monday 00:00 first"
@@ -198,7 +195,7 @@ def weekly_profile(
     trough_to_mean: float | None = None,
     peak_hour: int = DEFAULT_PEAK_HOUR,
 ) -> tuple[float, ...]:
-    """Return 168 factors of mean 1 that meet the asked peak, weekend and (if given) trough exactly.
+    """Return 168 factors of mean 1 with the given peak, weekend and (optionally) trough, met exactly.
 
     Weekdays stand at level a = 7 / (5 + 2w), weekends at w·a, so that the week's mean is 1 and weekend ÷ weekday is w.
     All days share one 24-hour pattern of mean 1 and maximum peak_to_mean / max(a, w·a). Without a trough the pattern is
@@ -230,7 +227,7 @@ def weekly_profile(
 
 @functools.lru_cache(maxsize=128)  # 210 kB each for three years; a study or a sweep varies other figures
 def shape_factor(shape: Shape, horizon: Horizon) -> Floats:
-    """Return the hour-of-horizon factor, shape (hours,); read-only."""
+    """Return the traffic factor of each hour of the horizon, shape (hours,); read-only."""
     hour = local_hour_index(horizon, shape.timezone)
     factor = np.asarray(shape.weekly_profile, dtype=np.float64)[hour % HOURS_PER_WEEK]
     first = int(hour[0]) // 24
@@ -267,7 +264,7 @@ def _von_mises_day(angle: Floats, high: float) -> Floats:
 def _peak_and_trough_day(angle: Floats, high: float, low: float) -> Floats:
     """Return 24 factors of mean 1, maximum ``high`` at the peak hour and minimum ``low`` twelve hours later."""
     if low > 1.0 + 1e-12:
-        raise ScenarioError(f"the trough asked for lies above the mean of the quietest day ({low:.4g} times it)")
+        raise ScenarioError(f"the trough stated lies above the mean of the quietest day ({low:.4g} times it)")
     if high <= 1.0 or low >= 1.0:
         if high - low > 1e-9:
             raise ScenarioError(f"a day cannot have peak {high:.4g} and trough {low:.4g} and mean 1")

@@ -1,4 +1,4 @@
-"""How long requests are: lengths by stated quantiles, of which a lognormal is the simplest case; and request logs."""
+"""Request lengths: distributions by stated quantiles, with the lognormal as simplest case; and request logs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Piece = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthDistribution:
-    """Tokens per request, L: ln L against the standard normal score Z is a line from stated quantile to quantile.
+    """Tokens per request, L: ln L is piecewise linear in the normal score Z between the stated quantiles.
 
     Two quantiles are a lognormal. Beyond the first and last the lines go on as they were, up to the shortest and
     longest length, where what would lie beyond piles up. With ln L = m + s·Z from score a to b,
@@ -45,7 +45,7 @@ class LengthDistribution:
 
     @classmethod
     def from_quantiles(cls, tokens: Mapping[float, float]) -> LengthDistribution:
-        """Return the distribution with these lengths by share of requests not longer; 0 and 1 are the bounds."""
+        """Return the distribution with these quantiles (share: length); 0 and 1 are the bounds."""
         shares, lengths = sorted(tokens), [tokens[share] for share in sorted(tokens)]
         if outside := [share for share in shares if not 0.0 <= share <= 1.0]:
             raise ScenarioError(f"a quantile is that of a share of requests between 0 and 1, not {outside[0]:g}")
@@ -96,7 +96,7 @@ class LengthDistribution:
         return sum(_piece_moment(piece, order) for piece in _pieces(self))
 
     def at_scores(self, scores: Floats) -> Floats:
-        """Return the lengths at standard normal scores, in their shape."""
+        """Return the lengths at standard normal scores, in the shape of the scores."""
         slopes, knots = _slopes(self), np.array(self.scores)
         piece = np.searchsorted(knots[1:-1], scores)
         logs = np.array(self.log_tokens)[piece] + slopes[piece] * (scores - knots[piece])
@@ -108,14 +108,14 @@ class LengthDistribution:
         return float(self.at_scores(np.array(_NORMAL.inv_cdf(probability))))
 
     def cells(self, edges: tuple[float, ...], points: int) -> Floats:
-        """Return the mean lengths of cells of probability, each from some points evenly within, scaled to the mean."""
+        """Return the mean length in each probability cell, from evenly spaced points, scaled to the overall mean."""
         tokens = self.at_scores(_scores_within(edges, points)).mean(axis=1)
         return np.asarray(tokens * (self.mean_tokens / float(np.diff(edges) @ tokens)))
 
 
 @lru_cache(maxsize=8)
 def _scores_within(edges: tuple[float, ...], points: int) -> Floats:
-    """Return the standard normal scores of points evenly within cells of probability, shape (cells, points).
+    """Return the normal scores of evenly spaced points within probability cells, shape (cells, points).
 
     Kept, since every length has the same cells and a score takes a microsecond.
     """
@@ -133,23 +133,17 @@ def _slopes(lengths: LengthDistribution) -> Floats:
 @lru_cache(maxsize=256)
 def _pieces(lengths: LengthDistribution) -> tuple[_Piece, ...]:
     """Return the scores from and to, m and s of every line, the level ones at the bounds included."""
-    slopes = _slopes(lengths).tolist()
-    starts = zip(lengths.scores[:-1], lengths.log_tokens[:-1], slopes, strict=True)
+    starts = zip(lengths.scores, lengths.log_tokens, _slopes(lengths).tolist(), strict=False)  # one less than ends
     lines = [(level - slope * score, slope) for score, level, slope in starts]
     edges = [-inf, *lengths.scores[1:-1], inf]
     (first, rise), (last, end) = lines[0], lines[-1]
-    low, high = -inf, inf
-    if lengths.shortest_tokens > 0.0 and rise > 0.0:
-        low = (log(lengths.shortest_tokens) - first) / rise
-    if lengths.longest_tokens < inf and end > 0.0:
-        high = (log(lengths.longest_tokens) - last) / end
+    shortest, longest = lengths.shortest_tokens, lengths.longest_tokens
+    low = (log(shortest) - first) / rise if shortest > 0.0 and rise > 0.0 else -inf
+    high = (log(longest) - last) / end if longest < inf and end > 0.0 else inf
     spans = zip(pairwise(edges), lines, strict=True)
     pieces = [(max(begin, low), min(end, high), *line) for (begin, end), line in spans]
-    if low > -inf:
-        pieces.append((-inf, low, log(lengths.shortest_tokens), 0.0))
-    if high < inf:
-        pieces.append((high, inf, log(lengths.longest_tokens), 0.0))
-    return tuple(pieces)
+    pieces += [(-inf, low, log(shortest), 0.0)] if low > -inf else []
+    return (*pieces, (high, inf, log(longest), 0.0)) if high < inf else tuple(pieces)
 
 
 def _piece_moment(piece: _Piece, order: int) -> float:

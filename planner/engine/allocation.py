@@ -1,4 +1,4 @@
-"""The best use of nodes and power in hours that cannot have everything: a linear program per hour.
+"""The best allocation of nodes and power in hours of scarcity: one linear program per hour.
 
 With x the node-equivalents that cluster c gives to workload w, r its requests per node and hour, n the nodes, d the
 demand and y the part of a cluster's work beyond its first step::
@@ -32,7 +32,7 @@ _SPARED_FIRST = 4.0  # how much more a cluster to spare counts than the next
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """The steps in which clusters can be filled, each dearer than the one before; shape (clusters, steps)."""
+    """The steps in which a cluster's nodes are filled, at rising cost in power; shape (clusters, steps)."""
 
     width: Floats
     """Share of a cluster's nodes."""
@@ -42,18 +42,18 @@ class Steps:
     """What a node-equivalent of work counts against a plan that serves no more."""
 
     def of(self, clusters: Ints) -> Steps:
-        """Return the steps of some clusters."""
+        """Return the steps of the given clusters."""
         return Steps(width=self.width[clusters], kw=self.kw[clusters], penalty=self.penalty[clusters])
 
 
 def node_steps(plan: Plan) -> Steps:
-    """Return the one step without a cap: all nodes, at full clock."""
+    """Return the single step used without a power cap: all nodes at full clock."""
     full_kw = np.array([[cluster.node_power.full_kw] for cluster in plan.clusters])
     return Steps(width=np.ones_like(full_kw), kw=full_kw, penalty=np.zeros_like(full_kw) + _rents(plan)[:, None])
 
 
 def power_steps(plan: Plan) -> Steps:
-    """Return the steps under a cap: parked nodes give way to nodes at their best clock, and these to higher clocks.
+    """Return the steps under a power cap: nodes powered on at their most efficient clock, then at higher clocks.
 
     What stands at a provider's has one step, that takes none of the site's power.
     """
@@ -72,7 +72,7 @@ def power_steps(plan: Plan) -> Steps:
 
 
 def _rents(plan: Plan) -> Floats:
-    """Return what a node's hour at work costs where only those are paid, over the least of them, shape (clusters,)."""
+    """Return the rent of a node's busy hour over the lowest rent, shape (clusters,); 0 where idle hours are paid."""
     rents = np.array([
         cluster.accelerators_per_node * float(cluster.rent.usd_per_accelerator_h.mean())
         if cluster.rent is not None and cluster.is_paid_by_the_hour
@@ -84,7 +84,7 @@ def _rents(plan: Plan) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Whose work is to be placed, in which hours."""
+    """The workloads, requests and hours to be allocated."""
 
     workloads: Sequence[int]
     """Indices into the plan's workloads."""
@@ -96,14 +96,14 @@ class Demand:
     """Within the window, shape (some hours,)."""
 
     def only(self, which: Ints) -> Demand:
-        """Return what is wanted in some of the hours."""
+        """Return the demand of some of the hours."""
         return replace(self, requests=in_hours(self.requests, which), hours=self.hours[which])
 
 
 def allocate(
     routes: Sequence[Route], nodes: Floats, demand: Demand, steps: Steps, allowed_kw: Floats | None = None
 ) -> Floats:
-    """Return the node-equivalents that each cluster gives to each workload, shape (clusters, workloads, some hours).
+    """Return the node-equivalents of each cluster for each workload, shape (clusters, workloads, some hours).
 
     ``nodes`` has shape (clusters, some hours) and ``allowed_kw``, the IT power, (some hours,); clusters are those that
     serve any of the workloads. Hours of the same speeds share a program; programs in which the same clusters and
@@ -131,7 +131,7 @@ def allocate(
 
 
 def _speeds(routes: Sequence[Route], demand: Demand, on: Ints) -> tuple[Ints, Floats, Floats]:
-    """Return the program of each hour, the rates of each, shape (programs, clusters, workloads), and tokens a request.
+    """Return each hour's program, the rates by program, shape (programs, clusters, workloads), and tokens per request.
 
     A program is a stretch of hours in which neither changes; most have no series at all, but one figure for all hours.
     """
@@ -154,12 +154,12 @@ def _speeds(routes: Sequence[Route], demand: Demand, on: Ints) -> tuple[Ints, Fl
 
 
 class _Programs:
-    """Linear programs in which the same clusters and the same workloads are alike, and count as one."""
+    """Linear programs with the same groups of interchangeable clusters and workloads, solved together."""
 
     def __init__(
         self, rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps, alike: tuple[Ints, Ints]
     ) -> None:
-        """Put together what is alike."""
+        """Merge interchangeable clusters and workloads into groups."""
         (self.clusters, first), (self.workloads, of) = map(_members, alike)
         """1 where a cluster, or a workload, belongs to a group, shape (groups, members)."""
         self.rates = rates[:, first][:, :, of]
@@ -230,7 +230,7 @@ class _Programs:
         return matrices
 
     def _objectives(self, best: Floats, demand_rows: slice, matrices: Floats) -> Floats:
-        """Return what is maximised: tokens by level, then what spares clusters, then what takes the least power.
+        """Return the objectives in order: tokens by priority, the fewest penalties, the least power.
 
         Tokens served are those asked for less the slack of a demand's row, so it is the slacks that count against them.
         Where all is equal any plan will do, but it must be the same in every hour, window and order of the file: a
@@ -250,7 +250,7 @@ class _Programs:
         return objectives
 
     def _order(self) -> Floats:
-        """Return a number between 1 and 3 for each column that its figures decide, shape (programs, columns).
+        """Return a tie-breaking weight from 1 to 3 for each column, from its figures, shape (programs, columns).
 
         A wave of their logarithms: columns that differ at all are hardly ever at the same height, and what plans that
         are equal otherwise come to differs too, as it would not for a sum of what cluster and workload are.
@@ -264,7 +264,7 @@ class _Programs:
 
 
 def _patterns(rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield the first that each cluster and each workload is alike to, and the programs in which it is so.
+    """Yield the group leaders of clusters and of workloads, and the programs with that grouping.
 
     Clusters are alike that have the same steps and serve every workload at the same rate; workloads, that have the same
     level and tokens and are served by every cluster at the same rate. ``rates`` has shape (programs, clusters,
@@ -284,7 +284,7 @@ def _patterns(rates: Floats, tokens: Floats, levels: Sequence[int], steps: Steps
 
 
 def _members(alike: Ints) -> tuple[Floats, Ints]:
-    """Return 1 for a member of a group, shape (groups, members), and the first member of each."""
+    """Return group membership as 0 and 1, shape (groups, members), and the first member of each group."""
     first = distinct(alike)
     return (alike == first[:, None]).astype(np.float64), first
 
@@ -295,7 +295,7 @@ def _totals(members: Floats, size: Floats) -> Floats:
 
 
 def _shares(members: Floats, size: Floats) -> Floats:
-    """Return each member's part of its group by size, shape (members, hours); 0 in a group of nothing."""
+    """Return each member's share of its group by size, shape (members, hours); 0 in an empty group."""
     if len(members) == members.shape[1]:  # each is alone
         return (size > 0.0).astype(np.float64)
     total = members.T @ _totals(members, size)

@@ -1,4 +1,4 @@
-"""Who is served where, hour by hour: the dispatch policy.
+"""The dispatch policy: which cluster serves which requests, hour by hour.
 
 *Offer.* Workloads that cannot wait are taken by priority. Each is offered to its clusters in the order of the routing
 policy, tier by tier, up to the preferred utilisation of each (:func:`fill`); clusters of one tier take in proportion to
@@ -50,7 +50,7 @@ _FEW = 0.25  # below this share of hours, offering the hours alone is cheaper: 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What clusters have room for; arrays of shape (clusters, hours)."""
+    """Usable and used nodes of the clusters; arrays of shape (clusters, hours)."""
 
     usable: Floats
     """Nodes that may work."""
@@ -60,24 +60,24 @@ class Room:
     """Nodes at work, updated by routing."""
 
     def preferred(self, cluster: int, hours: Hours) -> Floats:
-        """Return the nodes of a cluster that are filled in order, shape (some hours,)."""
+        """Return a cluster's nodes up to the preferred utilisation, shape (some hours,)."""
         return part_of(self.usable[cluster], hours) * self.preferred_utilisation
 
     def free_requests(self, nodes: Floats, route: Route, cluster: int, hours: Hours) -> Floats:
-        """Return the requests an hour for which a cluster has some of its nodes free, shape (some hours,)."""
+        """Return the requests per hour that a cluster's free nodes can serve, up to ``nodes``, shape (some hours,)."""
         free = maximum(0.0, nodes - part_of(self.used[cluster], hours))
         free *= route.rate(cluster, hours)
         return free
 
     def spare(self, route: Route) -> Floats:
-        """Return the requests an hour that a workload's clusters have room for, shape (hours,)."""
+        """Return the requests per hour that a workload's clusters can still take, shape (hours,)."""
         spare = np.zeros(self.usable.shape[1])
         for cluster in route.order:
             spare += self.free_requests(self.usable[cluster], route, cluster, ALL)
         return spare
 
     def crowded(self, clusters: Ints) -> Bools:
-        """Say in which hours one of some clusters works beyond its preferred nodes while another has some free."""
+        """Return the hours in which one cluster exceeds its preferred utilisation while another is below it."""
         is_crowded = np.zeros(self.usable.shape[1], dtype=np.bool_)
         if self.preferred_utilisation == 1.0:
             return is_crowded
@@ -92,10 +92,10 @@ class Room:
 
 
 class Router:
-    """Routes the requests of one window."""
+    """Routes the requests of one window to clusters."""
 
     def __init__(self, plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None) -> None:
-        """Begin with idle clusters; ``routes`` where the caller knows them already."""
+        """Start with idle clusters; pass ``routes`` where they are already known."""
         self.plan, self.window = plan, window
         self.routes = routes_of(plan, window) if routes is None else routes
         shape = (len(plan.workloads), window.nodes.shape[1])
@@ -110,7 +110,7 @@ class Router:
         """Per workload, requests that still wait at the end, by hour of arrival."""
 
     def route(self) -> None:
-        """Route all workloads over the nodes there are; under a cap, deferrable work within what power allows."""
+        """Route all workloads to the available nodes; under a cap, deferrable work within the power allowed."""
         plan, window = self.plan, self.window
         short = np.zeros(self.shed.shape, dtype=np.bool_)
         urgent = [index for index in plan.by_priority if not plan.workloads[index].deadline_h]
@@ -136,19 +136,19 @@ class Router:
         self.room = replace(self.room, usable=window.nodes)
 
     def copied(self) -> Router:
-        """Return the same, which goes on by itself from what is routed so far."""
+        """Return an independent copy with everything routed so far."""
         other = copy.copy(self)
         other.served, other.shed = {on: was.copy() for on, was in self.served.items()}, self.shed.copy()
         other.room, other.waiting = replace(self.room, used=self.room.used.copy()), [*self.waiting]
         return other
 
     def place(self, hours: Ints, which: Sequence[int], allowed_kw: Floats | None = None) -> None:
-        """Plan some workloads anew, all together, in some hours; within some IT power, shape (some hours,)."""
+        """Reallocate some workloads together in some hours, within an IT power of shape (some hours,)."""
         demand = self._demand(hours, which)
         self._settle(demand, self._allocate(demand, self._nodes(demand), allowed_kw))
 
     def wanted_nodes(self) -> Floats:
-        """Return the node-equivalents that would work were deferrable work not held back, shape (clusters, hours)."""
+        """Return the node-equivalents needed if no deferrable work were delayed, shape (clusters, hours)."""
         room = replace(self.room, used=self.room.used.copy())
         for index in self.plan.by_priority:
             if self.plan.workloads[index].deadline_h:
@@ -159,18 +159,18 @@ class Router:
         return room.used
 
     def served_requests(self, owner: Sequence[int]) -> Floats:
-        """Return what is served of each workload, shape (owners, workloads, hours), with the owner of each cluster."""
+        """Return the requests served, shape (owners, workloads, hours), clusters summed by owner."""
         served = np.zeros((max(owner) + 1, *self.shed.shape))
         for (c, index), requests in self.served.items():
             served[owner[c], index] += requests
         return served
 
     def _served(self, index: int) -> dict[int, Floats]:
-        """Return what a workload is served by cluster, in their order in the file."""
+        """Return the requests of a workload served by each cluster, in scenario order."""
         return {c: self.served[c, index] for c in sorted(self.routes[index].order)}
 
     def _sharing(self, which: Sequence[int]) -> list[list[int]]:
-        """Return some workloads in groups, in order: those of different groups have no cluster in common."""
+        """Return the workloads in groups, so that different groups have no cluster in common."""
         groups: list[list[int]] = []
         for index in which:
             order = set(self.routes[index].order)
@@ -180,9 +180,9 @@ class Router:
         return [[index for index in which if index in group] for group in groups]
 
     def _level(self, which: Sequence[int]) -> None:
-        """Level clusters where one is crowded while another has preferred nodes free.
+        """Balance utilisation in hours with one cluster above its preferred utilisation and another below.
 
-        To the lowest common utilisation at which everything is still served, of a few from the preferred one to 1.
+        All are filled to the lowest common utilisation that serves everything, of a few from the preferred one to 1.
         """
         on = serving(self.routes, which)
         rented = np.array([self.plan.clusters[c].is_paid_by_the_hour for c in on])
@@ -208,7 +208,7 @@ class Router:
             hours = np.delete(hours, tried[kept])
 
     def _defer_all(self, urgent: int) -> None:
-        """Serve all work that can wait, which comes after so many workloads that cannot.
+        """Serve all deferrable workloads, after the first ``urgent`` ones in priority order.
 
         Renting as late as may be can leave fewer idle hours to those served last, or no machines to which others could
         make way: where much would be shed by it, all rent at once.
@@ -231,7 +231,7 @@ class Router:
             self.shed, self.waiting = at_once.shed, at_once.waiting
 
     def _defer(self, which: Sequence[int], *, at_once: bool) -> None:
-        """Serve the last of some workloads, which can wait, from what all before it leave."""
+        """Serve the last of the given workloads, which is deferrable, from capacity left by all before it."""
         index, arrivals = which[-1], self.window.demand_requests[which[-1]]
         beside = next(group for group in self._sharing(which) if index in group)
         route, waiting = self.routes[index], self.waiting[index]
@@ -262,7 +262,7 @@ class Router:
         self._settle(demand.only(moved), in_hours(given, moved))
 
     def _rent_for(self, which: Sequence[int]) -> None:
-        """Open machines that are paid by the hour to the last of some workloads as far as it cannot wait for others."""
+        """Make hourly rented machines usable by the last workload as far as its deadline requires."""
         index, usable = which[-1], self.window.nodes.copy()
         route, arrivals = self.routes[index], self.window.demand_requests[index]
         rented = [c for tier in route.rented_tiers for c in tier]
@@ -275,7 +275,7 @@ class Router:
         usable[rented] += quotient(lent, more) * (self.window.nodes[rented] - usable[rented])
 
     def _room_within_power(self, free: Floats, which: Sequence[int]) -> tuple[Floats, Bools]:
-        """Return what is free for the last of some workloads where power may run out, and in which hours that is."""
+        """Return the free capacity for the last workload under the power cap, and the hours at the cap."""
         plan, window, room = self.plan, self.window, free.copy()
         if plan.site.cap_kw is None:
             return room, np.zeros(free.size, dtype=np.bool_)
@@ -290,7 +290,7 @@ class Router:
         return room, capped
 
     def _improvable(self, hours: Ints, which: Sequence[int]) -> Ints:
-        """Return the hours in which moving others aside may leave more to the last of some workloads.
+        """Return the hours in which moving other workloads may free capacity for the last one.
 
         Work left undone has taken all there is wherever it can go, and nothing that moves leaves room there: it would
         have had it. So the last can only gain on the other clusters. Where these are full of one workload, that has
@@ -315,18 +315,18 @@ class Router:
         return np.asarray(hours[~(full & (tenants.sum(axis=0) <= 1))])
 
     def _evenly_lit(self, hours: Ints) -> Ints:
-        """Return some hours less those dark in part in which a provider carries what comes in the dark."""
+        """Return the hours without those of a partial site outage in which a provider carries load."""
         if self.window.lit_fraction is None or not self.window.carried_requests:
             return hours
         return np.asarray(hours[np.isin(self.window.lit_fraction[hours], (0.0, 1.0))])
 
     def _is_undone(self, index: int, hours: Ints) -> Bools:
-        """Say whether a workload was shed for want of room in some hours."""
+        """Return whether a workload was shed for lack of capacity in each of some hours."""
         came, dark = self.window.demand_requests[index], self.window.dark_requests(index)
         return np.asarray(in_hours(self.shed[index], hours) > in_hours(came * TOLERANCE + dark, hours))
 
     def _make_room(self, hours: Ints, which: Sequence[int], allowed_kw: Floats | None = None) -> tuple[Demand, Floats]:
-        """Plan some hours so that the last of some workloads gets as much as fits beside what the others are served."""
+        """Reallocate some hours so that the last workload gets the most without less service to the others."""
         demand = self._demand(hours, which)
         demand.requests[-1] = PLENTY
         return demand, self._allocate(demand, self._nodes(demand), allowed_kw)
@@ -336,7 +336,7 @@ class Router:
         return np.stack([in_hours(self.room.usable[c], demand.hours) for c in serving(self.routes, demand.workloads)])
 
     def _demand(self, hours: Ints, which: Sequence[int]) -> Demand:
-        """Return what some workloads ask for in some hours: the urgent all that came, the rest what it was promised."""
+        """Return workloads' demand in some hours: arrivals of urgent ones, scheduled service of deferrable ones."""
         requests, levels = np.empty((len(which), hours.size)), []
         for place, index in enumerate(which):
             workload = self.plan.workloads[index]
@@ -350,7 +350,7 @@ class Router:
         return Demand(workloads=which, levels=levels, requests=requests, hours=hours)
 
     def _allocate(self, demand: Demand, nodes: Floats, allowed_kw: Floats | None = None) -> Floats:
-        """Return the best plan: node-equivalents by cluster that serves any of the workloads, workload and hour."""
+        """Return the optimal allocation: node-equivalents by serving cluster, workload and hour."""
         steps = node_steps(self.plan) if allowed_kw is None else power_steps(self.plan)
         return allocate(self.routes, nodes, demand, steps, allowed_kw)
 
@@ -365,7 +365,7 @@ class Router:
         return [given[row, place] * route.rate(c, demand.hours) for row, c in zip(rows, on, strict=True)]
 
     def _settle(self, demand: Demand, given: Floats) -> None:
-        """Write what a new plan of some hours serves and sheds in place of what was."""
+        """Overwrite the served and shed requests of some hours with a new allocation."""
         hours = demand.hours
         for c, nodes_given in zip(serving(self.routes, demand.workloads), given, strict=True):
             self.room.used[c][hours] = nodes_given.sum(axis=0)
@@ -384,7 +384,7 @@ class Router:
 
 
 def fill(wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats]) -> tuple[Hours, Floats]:
-    """Offer requests to clusters in order up to the preferred nodes of each; spread the rest over what is still free.
+    """Fill clusters in order up to their preferred utilisation, then spread the rest over the remaining capacity.
 
     Machines rented by the hour are offered what the others, filled as far as their waits allow, have no room for.
     Clusters that are alike take in proportion to what each has free, as one of all their nodes would.
@@ -404,7 +404,7 @@ def fill(wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats])
 def _offer(
     left: Floats, hours: Hours, tiers: Sequence[Sequence[int]], room: Room, route: Route, served: Mapping[int, Floats]
 ) -> tuple[Hours, Floats]:
-    """Offer requests to tiers in order up to their preferred nodes; return the hours, and the requests, left over."""
+    """Offer requests to tiers in order up to their preferred nodes; return the remaining hours and requests."""
     for tier in tiers:
         free = [room.free_requests(room.preferred(cluster, hours), route, cluster, hours) for cluster in tier]
         total = free[0] if len(tier) == 1 else sum(free[1:], start=free[0].copy())
@@ -428,7 +428,7 @@ def _offer(
 def _spread(
     left: Floats, hours: Hours, room: Room, route: Route, served: Mapping[int, Floats], allowed: Floats | None = None
 ) -> Floats:
-    """Spread requests over clusters in proportion to what each has free in some hours; return what found no room.
+    """Spread requests over clusters in proportion to free capacity; return the requests without room.
 
     With a share allowed of each one's nodes, over those that are not rented by the hour, up to that.
     """
@@ -448,7 +448,7 @@ def _spread(
 
 
 def with_carried(plan: Plan, window: WindowInput, routes: Sequence[Route] | None = None) -> WindowInput:
-    """Return a window with what a provider's machines carry of the arrivals in its outages; ``ways`` where known.
+    """Return a window with the load that hosted machines carry in site outages; pass ``routes`` where known.
 
     With the site lit for a share l of an hour, a provider's n nodes are alone for 1 − l of it: of d·(1 − l) requests
     that come then, n·(1 − l) node-hours serve what they can, by priority. Work that can wait is not lost, and waits.
@@ -469,7 +469,7 @@ def with_carried(plan: Plan, window: WindowInput, routes: Sequence[Route] | None
 
 
 def allowed_loads(plan: Plan, requests: Floats) -> Floats:
-    """Return the load up to which waits allow each cluster to be filled, shape (clusters, hours or 1).
+    """Return the load to which each cluster may be filled within its SLO, shape (clusters, hours or 1).
 
     The highest, up to capacity, at which the promised share of each of its workloads that cannot wait is in time; no
     less than the load up to which clusters are filled in order. Bursts are those of the hours' requests, shape
@@ -498,7 +498,7 @@ def allowed_loads(plan: Plan, requests: Floats) -> Floats:
 
 
 def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
-    """Return where each workload may go and the requests per node and hour there."""
+    """Return each workload's clusters in routing order, and the requests per node and hour on each."""
     table = plan.requests_per_node_h
     months = plan.months.hour_periods[window.hours] if table.shape[2] > 1 else None
     rents = any(workload.rented_tiers for workload in plan.workloads)

@@ -1,4 +1,4 @@
-"""The window driver: SimPy to the end of a window, then its hours in a few array operations.
+"""The window driver: runs SimPy to the end of a window, then evaluates its hours as arrays.
 
 Windows are half-open. With a monthly review they are as many calendar months as nothing can come of what it decides
 meanwhile; without one the whole horizon is a single window. Results do not depend on where the windows end.
@@ -37,7 +37,7 @@ from planner.units import SECONDS_PER_HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHours:
-    """Machines by hour, in nodes; shape (clusters, hours)."""
+    """Nodes by state and hour; shape (clusters, hours)."""
 
     present: Floats
     """Delivered and not retired."""
@@ -52,7 +52,7 @@ class NodeHours:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A finished simulation: windows in order, and the log."""
+    """A finished simulation: its windows in order, and the log."""
 
     inputs: tuple[WindowInput, ...]
     """What each window was evaluated from."""
@@ -141,7 +141,7 @@ class Simulation:
         return Run(inputs=done[0], windows=done[1], node_hours=done[2], log=self.log, shop=self.shop)
 
     def _end(self, first: int, window_edges_h: Sequence[int], review: Review | None) -> int:
-        """Return where the window ends that begins in an hour."""
+        """Return the hour at which a window that begins at ``first`` ends."""
         stated = next(edge for edge in window_edges_h if edge > first)
         if review is None:
             return stated
@@ -151,7 +151,7 @@ class Simulation:
         return min(stated, int(months[max(following, unmoved)]))
 
     def _parts(self, first: int, last: int) -> list[tuple[int, int, tuple[int, ...]]]:
-        """Return the stretches of a window in which every cluster has one size, with the sizes."""
+        """Return the parts of a window in which no cluster changes its size, with the sizes."""
         if not self.plan.sizes:
             return [(first, last, ())]
         present = np.stack([course.by_hour(first, last) for course in self.histories.present])
@@ -163,7 +163,7 @@ class Simulation:
         ]
 
     def _node_hours(self, first: int, last: int) -> tuple[Floats | None, NodeHours]:
-        """Return the share of each hour in which the site has power, None where it always has, and nodes by hour.
+        """Return the powered share of each hour, None if always 1, and the nodes by state and hour.
 
         Of a part of the window, each averaged over its hour.
         """
@@ -185,7 +185,7 @@ class Simulation:
 def _figures(
     plan: Plan, months: range, windows: Sequence[WindowResult], node_hours: Sequence[NodeHours]
 ) -> Iterator[MonthFigures]:
-    """Return what the review looks at of some months, from the windows they lie in, as the timeline will show it."""
+    """Yield the figures of finished months that the expansion review uses."""
     which = slice(months.start, months.stop)
     edges = [plan.month_edges_h[months.start : months.stop + 1] - window.first_hour for window in windows]
     spans = [
@@ -222,12 +222,13 @@ def _figures(
     )
     # A month without machines or requests gives no reason to act: nothing to divide by counts as nothing.
     for utilisation, shed_fraction, missed_fraction in zip(*(np.nan_to_num(f).tolist() for f in figures), strict=True):
-        yield MonthFigures(utilisation=tuple(utilisation), shed_fraction=shed_fraction, missed_fraction=missed_fraction)
+        by_cluster = {cluster.name: use for cluster, use in zip(plan.clusters, utilisation, strict=True)}
+        yield MonthFigures(utilisation=by_cluster, shed_fraction=shed_fraction, missed_fraction=missed_fraction)
 
 
 @functools.lru_cache(maxsize=1)
 def _demand_requests(demand: DemandPlan, streams: Streams) -> Floats:
-    """Return the requests of each hour, shape (workloads, hours), read-only; a sweep's plans share those of a seed."""
+    """Return the requests of each hour, shape (workloads, hours), read-only and shared by plans of one seed."""
     requests = hourly_requests_per_s(demand, streams).T
     requests *= SECONDS_PER_HOUR
     requests.flags.writeable = False
@@ -237,7 +238,7 @@ def _demand_requests(demand: DemandPlan, streams: Streams) -> Floats:
 def run_plan(
     plan: Plan, seed: int, replication: int = 0, window_h: int | None = None, processes: Sequence[Process] = ()
 ) -> Run:
-    """Run a plan's events and hours once, and processes of the user's with them.
+    """Run one replication of a plan, with the user's own processes.
 
     Windows end with the months where a process looks at them, where a review may have had an effect, and with the
     horizon; ``window_h`` adds further ends, every so many hours.
@@ -258,7 +259,7 @@ Step = tuple[float, float, int]
 
 
 class Course:
-    """A level that moves in steps: where a window finds it, and its steps within."""
+    """A piecewise constant quantity: its level at the start of a window, and its steps within."""
 
     def __init__(self, level: float) -> None:
         self.before = level
@@ -269,28 +270,28 @@ class Course:
 
     @property
     def level(self) -> float:
-        """Where it stands at the window's end."""
+        """The level at the window's end."""
         return float(self.levels[-1]) if self.levels.size else self.before
 
     def go_on(self, times_h: Sequence[float] | Floats, levels: Sequence[float] | Floats) -> None:
-        """Begin the next window, which has these steps."""
+        """Start the next window with these steps."""
         if self.levels.size:
             self.before, self.had_moved = self.level, True
         self.times_h, self.levels = np.asarray(times_h, dtype=np.float64), np.asarray(levels, dtype=np.float64)
 
     def has_moved(self, by_h: float) -> bool:
-        """Say whether it has had any step before a moment of the window."""
+        """Return whether it has had any step before a time in the window."""
         return self.had_moved or bool(self.levels.size and self.times_h[0] < by_h)
 
     def by_hour(self, first: int, last: int) -> Floats:
-        """Return its mean over each hour of a part of the window."""
+        """Return its mean in each hour of a part of the window."""
         if not self.levels.size:
             return np.full(last - first, self.before)
         return steps_by_hour(self.times_h, self.levels, first, last - first, before=self.before)
 
 
 class _Speed:
-    """The speed of a cluster on a workload, and what it would be for its incidents alone."""
+    """The speed of a cluster on a workload, and its speed under incidents alone."""
 
     def __init__(self) -> None:
         self.speed, self.slowed = Course(1.0), Course(1.0)
@@ -298,7 +299,7 @@ class _Speed:
         """The logarithms that they stand at."""
 
     def go_on(self, steps: Sequence[Step]) -> None:
-        """Begin a window with these changes; speed is exactly 1 again when everything that slowed it is fixed."""
+        """Start a window with these changes; speed returns to exactly 1 when every incident is fixed."""
         incidents = [step for step in steps if step[2] >= 0]
         for which, course, chosen in ((0, self.speed, steps), (1, self.slowed, incidents)):
             logs = [*itertools.accumulate((factor for _, factor, _ in chosen), initial=self.logs[which])]
@@ -306,7 +307,7 @@ class _Speed:
             course.go_on([step[0] for step in chosen], [math.exp(round(log, 12)) for log in logs[1:]])
 
     def slowdown(self, first: int, last: int) -> SpeedLoss | None:
-        """Return the hours of a part of the window that open incidents slow; None where there are none."""
+        """Return the hours slowed by open incidents in a part of the window; None where there are none."""
         slowed = self.slowed
         steps = slice(slowed.times_h.searchsorted(last))
         times = [0.0, *slowed.times_h[steps].tolist(), float(last)]
@@ -319,7 +320,7 @@ class _Speed:
 
 
 class Histories:
-    """Speeds by cluster and workload, and machines by cluster, window after window."""
+    """Speeds by cluster and workload, and nodes by cluster, window after window."""
 
     def __init__(self, plan: Plan, log: ChangeLog, shop: RepairShop | RepairShopProcess) -> None:
         self.log, self.shop = log, shop
@@ -353,7 +354,7 @@ class Histories:
         self._outages = 0
 
     def take_up(self, until_h: float) -> None:
-        """Begin a window with all that happens before its end, which has to be known by now."""
+        """Start a window with all logged events before its end."""
         self._software += self.log.software[self._read_software :]
         self._read_software = len(self.log.software)
         steps: dict[Pair, list[Step]] = {twin: [] for twin in self._speeds}
@@ -392,7 +393,7 @@ class Histories:
         self._until_h = until_h
 
     def speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, SpeedLoss]]:
-        """Return speed against day one, and what open incidents take of it, where there is any of either.
+        """Return speed over day one, and its loss to open incidents, for pairs where either has changed.
 
         Of a part of the window, shape (hours,) each.
         """
@@ -415,7 +416,7 @@ _HUGE_BYTES = 2**26
 
 @functools.cache
 def keep_memory() -> bool:
-    """Ask the C library, once, to keep freed memory for the next replication instead of giving it back to the system.
+    """Configure the C library, once, to reuse freed memory for the next replication.
 
     A replication allocates and frees some tens of megabytes of hourly arrays; fetching them afresh costs it a quarter
     of its time in page faults. All threads share what is kept: one that a server works in would give back its own.
@@ -442,6 +443,6 @@ def keep_memory() -> bool:
 
 
 def fetch_memory(size_bytes: int) -> None:
-    """Fetch memory from the system before it is wanted, where it is kept: page by page it would delay who waits."""
+    """Allocate memory ahead of use where it is reused, so that page faults do not delay a run."""
     if keep_memory():
         np.empty(size_bytes, dtype=np.uint8).fill(0)

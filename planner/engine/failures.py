@@ -1,4 +1,4 @@
-"""Failures: nodes fail as independent Poisson processes, drawn in one block when they enter service."""
+"""Failures: independent Poisson processes by node, drawn in one block when nodes enter service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOFT, MEDIUM, HARD = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failures:
-    """Failures drawn for some nodes; arrays of shape (failures,)."""
+    """Failures drawn for a set of nodes; arrays of shape (failures,)."""
 
     time_h: Floats
     node: NDArray[np.int64]
@@ -31,11 +31,11 @@ class Failures:
     repair_h: Floats
 
     def where(self, chosen: Bools | Ints | slice) -> Failures:
-        """Return the failures that a mask, an order or a slice chooses."""
+        """Return the failures selected by a mask, an order or a slice."""
         return Failures(**{name: column[chosen] for name, column in self._columns().items()})
 
     def rows(self) -> list[tuple[float, int, int, int, int, float]]:
-        """Return time, node, group, cause, severity and repair of each."""
+        """Return time, node, group, cause, severity and repair time of each failure."""
         return list(zip(*(column.tolist() for column in self._columns().values()), strict=True))
 
     def _columns(self) -> dict[str, NDArray[Any]]:
@@ -96,7 +96,7 @@ def draw_failures(
 def draw_interruptions(
     plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, draw: Generator
 ) -> Failures:
-    """Draw when spot nodes are taken back: a Poisson process for each, exponential times until another stands in.
+    """Draw spot interruptions: a Poisson process for each node, with exponential times to replacement.
 
     They take no crew and no part, as a soft failure does; their cause is the plan's last.
     """

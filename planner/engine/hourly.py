@@ -1,4 +1,4 @@
-"""A window of hours: what it brings, and what it yields."""
+"""The inputs and results of a window of hours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = slice(None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedLoss:
-    """The hours of a window in which incidents slow a cluster on a workload."""
+    """The hours in which incidents slow a cluster on a workload, and the speed lost."""
 
     hours: Ints
     """Within the window, shape (some hours,)."""
@@ -29,7 +29,7 @@ class SpeedLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowInput:
-    """What the window's hours bring; arrays have the window's hours as last axis."""
+    """Demand, nodes and speeds of a window; arrays have its hours as last axis."""
 
     first_hour: int
     demand_requests: Floats
@@ -58,18 +58,18 @@ class WindowInput:
 
     @property
     def hours(self) -> slice:
-        """The window's hours within the horizon."""
+        """The window's position in the horizon, as a slice of hours."""
         return slice(self.first_hour, self.first_hour + self.nodes.shape[1])
 
     def reached_requests(self, workload: int) -> Floats:
-        """Return the arrivals of a workload that find machines with power, shape (hours,): all but the dark ones."""
+        """Return the arrivals of a workload outside site outages or carried elsewhere, shape (hours,)."""
         came: Floats = self.demand_requests[workload]
         if self.lit_fraction is None:
             return came
         return came * self.lit_fraction + sum(self.carried_by(workload).values())
 
     def dark_requests(self, workload: int) -> Floats | float:
-        """Return the arrivals of a workload that an outage of the site loses, shape (hours,); 0 where there is none.
+        """Return the arrivals of a workload lost to a site outage, shape (hours,); 0 without an outage.
 
         Requests come evenly within an hour, so demand × dark share come in the dark. Machines that are lit for the rest
         of the hour cannot serve them, however much room they have: who cannot wait is gone, but for those whom machines
@@ -81,13 +81,13 @@ class WindowInput:
         return np.maximum(dark - sum(self.carried_by(workload).values()), 0.0)
 
     def carried_by(self, workload: int) -> dict[int, Floats]:
-        """Return what each of a provider's clusters carries of a workload in the dark, shape (hours,)."""
+        """Return the requests of a workload that each hosted cluster carries in an outage, shape (hours,)."""
         return {c: requests for (c, w), requests in self.carried_requests.items() if w == workload}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """What slow software cost a cluster on a workload."""
+    """Node-hours that slow software costs a cluster on a workload."""
 
     hours: Ints
     """Within the window, shape (some hours,)."""
@@ -97,7 +97,7 @@ class Slowdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult:
-    """Hourly arrays of one window."""
+    """Hourly results of one window."""
 
     first_hour: int
     demand_requests: Floats
@@ -146,7 +146,7 @@ class WindowResult:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where one workload may go and how fast it is served there."""
+    """The clusters that can serve one workload, and its rate on each."""
 
     tiers: Sequence[Sequence[int]]
     """Clusters in the order in which they are offered the work; those of one tier are offered it together."""
@@ -169,12 +169,12 @@ class Route:
 
     @property
     def order(self) -> list[int]:
-        """Return the clusters in the order in which they are offered the work."""
+        """Return the clusters in routing order."""
         return [cluster for tier in self.tiers for cluster in tier]
 
     @property
     def paid_tiers(self) -> Sequence[Sequence[int]]:
-        """Return the tiers that are paid whether they work or not."""
+        """Return the tiers that are paid whether busy or idle."""
         return self.tiers[: len(self.tiers) - self.rented]
 
     @property
@@ -183,28 +183,28 @@ class Route:
         return self.tiers[len(self.tiers) - self.rented :]
 
     def tokens(self, hours: Hours) -> Floats:
-        """Return the tokens of a request in some hours, of shape (1,) or (some hours,)."""
+        """Return the tokens per request in some hours, of shape (1,) or (some hours,)."""
         return self.tokens_per_request if self.tokens_per_request.size == 1 else self.tokens_per_request[hours]
 
     def rate(self, cluster: int, hours: Hours) -> Floats:
-        """Return a cluster's rate in some hours, of shape (1,) or (some hours,)."""
+        """Return the requests per node and hour on a cluster in some hours, of shape (1,) or (some hours,)."""
         rate = self.rates[cluster]
         return rate if rate.size == 1 else part_of(rate, hours)
 
     def nodes(self, requests: Floats, cluster: int, hours: Hours) -> Floats:
-        """Return the node-equivalents that requests take; none where the rate is zero, since none are served there."""
+        """Return the node-equivalents that requests take; 0 where the rate is 0."""
         rate = self.divisors[cluster]
         return requests / (rate if rate.size == 1 else part_of(rate, hours))
 
 
 def serving(routes: Sequence[Route], workloads: Sequence[int]) -> Ints:
-    """Return the clusters that serve any of some workloads, in their order."""
+    """Return the clusters that serve any of the workloads, in index order."""
     return np.array(sorted({cluster for workload in workloads for cluster in routes[workload].order}), dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rented:
-    """What rented accelerators served."""
+    """Requests served on rented accelerators, and accelerator-hours rented."""
 
     requests: Floats
     """Shape (months, workloads)."""
@@ -213,7 +213,7 @@ class Rented:
 
 
 def rent_by_hour(plan: Plan, window: WindowResult) -> tuple[Floats, Floats]:
-    """Return requests served on rented accelerators, shape (workloads, hours), and their accelerators, shape (hours,).
+    """Return requests served by burst rental, shape (workloads, hours), and accelerators rented, shape (hours,).
 
     A request takes as long on a rented accelerator as on the plan's best for its workload. Where an hour needs more
     accelerators than there are, every workload gets the same share of its need.
@@ -235,7 +235,7 @@ def rent_by_hour(plan: Plan, window: WindowResult) -> tuple[Floats, Floats]:
 
 
 def rent_for_shed(plan: Plan, windows: Sequence[WindowResult]) -> Rented:
-    """Serve what would be shed on rented accelerators, as far as there are enough in the hour; sums by month."""
+    """Return the shed requests that burst rental serves instead, within its hourly limit; sums by month."""
     months = plan.month_edges_h.size - 1
     requests, accelerator_h = np.zeros((months, len(plan.workloads))), np.zeros(months)
     for window in windows if plan.money.market.burst is not None else ():
@@ -249,7 +249,7 @@ def rent_for_shed(plan: Plan, windows: Sequence[WindowResult]) -> Rented:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residence:
-    """What the deployments of a plan held, by month; shape (months, deployments)."""
+    """Replicas and node-hours of each deployment by month; shape (months, deployments)."""
 
     replicas: Floats
     """Most at once, whole."""
@@ -260,7 +260,7 @@ class Residence:
 
 
 def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult]) -> Residence:
-    """Return what was placed month by month; on clusters where any share serves any model, what the work amounts to.
+    """Return replicas and node-hours of each deployment by month, inferred from load where not placed.
 
     There replicas are those of the highest hour, ceil(nodes at work on it / nodes of a replica), and what is loaded is
     the rise from hour to hour, in months whose highest hours do not all fit at once; it was not taken off what served.
@@ -296,13 +296,13 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
 
 
 def _hourly(windows: Sequence[WindowResult], name: str) -> Floats:
-    """Return the hours of all windows one after the other, to be read alone: those of a single window are its own."""
+    """Return a series of all windows joined end to end, not to be written to."""
     parts: list[Floats] = [getattr(window, name) for window in windows]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
-    """Return the workloads that were asked for and whose model was never resident anywhere."""
+    """Return the workloads with demand whose model was never resident anywhere."""
     placement = plan.placement
     if placement is None:
         return []

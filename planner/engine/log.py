@@ -1,4 +1,4 @@
-"""The change log: the only thing the SimPy processes produce."""
+"""The change log: all output of the SimPy processes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SoftwareEvent(NamedTuple):
 
 
 class SpeedChange(NamedTuple):
-    """What a software event does to one cluster on one workload."""
+    """The effect of a software event on one cluster's speed for one workload."""
 
     time_h: float
     cluster: int
@@ -68,7 +68,7 @@ class SpeedChange(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A line that a process of the user's wrote."""
+    """A line of the event log written by a user's process."""
 
     time_h: float
     process: str
@@ -77,7 +77,7 @@ class Note(NamedTuple):
 
 
 class SiteEvent(NamedTuple):
-    """The whole site without power."""
+    """An outage of the whole site."""
 
     start_h: float
     end_h: float
@@ -85,7 +85,7 @@ class SiteEvent(NamedTuple):
 
 @dataclass(slots=True)
 class ChangeLog:
-    """Everything that happened to the fleet, in the order in which it became known."""
+    """All events of the fleet, in the order in which they became known."""
 
     changes: list[Change] = field(default_factory=list)
     software: list[SoftwareEvent] = field(default_factory=list)
@@ -96,7 +96,7 @@ class ChangeLog:
     notes: list[Note] = field(default_factory=list)
 
     def speeds(self) -> list[SpeedChange]:
-        """Return every change of speed of every cluster on every workload, in time order."""
+        """Return every change of speed of every cluster on every workload, in chronological order."""
         return [
             SpeedChange(event.time_h, *pair, factor, event.kind, event.incident)
             for event in sorted(self.software, key=lambda event: event.time_h)
@@ -106,7 +106,7 @@ class ChangeLog:
 
 
 class Purchase(NamedTuple):
-    """Nodes delivered together at one price, whenever they enter service; paid on that day, or as their order says."""
+    """Nodes delivered together at one price; paid on delivery, or as their order states."""
 
     time_h: float
     cluster: int
@@ -122,7 +122,7 @@ _DIGEST_BYTES = 64  # the most BLAKE2b gives; SFC64 takes 24
 
 
 class _Digest(ISeedSequence):
-    """Seed words taken from a digest."""
+    """A seed sequence whose words are those of a digest."""
 
     def __init__(self, digest: bytes) -> None:
         self.digest = digest
@@ -134,10 +134,10 @@ class _Digest(ISeedSequence):
 
 @dataclass(frozen=True, slots=True)
 class _Seeded:
-    """From a stream's name to its generator, fresh at every call; what has the same seed gives the same."""
+    """Returns a stream's random generator by name; the same seed and name give the same numbers."""
 
     seed: int
-    replication: int
+    replication: int = 0
 
     def __call__(self, name: str) -> np.random.Generator:
         digest = hashlib.blake2b(f"{self.seed}/{self.replication}/{name}".encode(), digest_size=_DIGEST_BYTES)
@@ -145,5 +145,5 @@ class _Seeded:
 
 
 def streams(seed: int, replication: int = 0) -> Streams:
-    """Return the function from a stream's name to its generator."""
+    """Return a function from a stream's name to its random generator."""
     return _Seeded(seed, replication)

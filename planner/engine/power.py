@@ -1,4 +1,4 @@
-"""Power of the site: IT load, cooling that depends on load and season, what a cap leaves on, nodes that are parked."""
+"""Power of the site: IT load, cooling by load and season, operation at the cap, and idle power-down."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE = 1e-9  # stands for no nodes, on which there is no load either, but for r
 
 
 def load_fraction(used: Floats, nodes: Floats) -> Floats:
-    """Return the load of nodes that share it evenly, shape (hours,); 0 where there are none."""
+    """Return the load of nodes that share it evenly, shape (hours,); 0 without nodes."""
     load = maximum(_NONE, nodes)
     return np.divide(used, load, out=load)
 
@@ -36,7 +36,7 @@ def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoweredNodes:
-    """Nodes that parking leaves on; shape (clusters, hours)."""
+    """Nodes powered on under idle power-down; shape (clusters, hours)."""
 
     on: Floats
     """Nodes that draw power as usual."""
@@ -49,7 +49,7 @@ class PoweredNodes:
 
 
 def powered_nodes(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: Ints) -> PoweredNodes:
-    """Return which nodes are on where idle ones are parked.
+    """Return the nodes powered on where idle ones are powered down.
 
     Whole nodes for the work and its headroom, ⌈u·(1 + r)⌉, and one at least where something can be served; all where
     that draws no less, and in hours at the power cap, which parks nodes itself. What an hour needs beyond those that
@@ -74,13 +74,13 @@ def powered_nodes(plan: Plan, used: Floats, nodes: Floats, before: Floats | None
 
 
 def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:
-    """Return IT power by cluster with only some nodes on: on·kW(u / on) + (nodes − on)·parked; shape as ``nodes``."""
+    """Return IT power by cluster under idle power-down: on·kW(u / on) + (nodes − on)·parked; shape as ``nodes``."""
     assert plan.site.idle_power_down is not None
     return it_kw(plan, used, on) + (nodes - on) * plan.site.idle_power_down.parked_kw
 
 
 def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floats, Floats]:
-    """Return what clusters could carry, and the power they draw, in hours at the cap; shape (clusters, hours).
+    """Return the capacity and the power of clusters in hours at the power cap; shape (clusters, hours).
 
     ``used`` fits when just enough nodes are on, at just the clocks it needs. Power left over keeps more of them on: θ
     times the work of every cluster, or all its nodes, with θ the largest that fits the IT power allowed. A cluster

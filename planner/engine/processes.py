@@ -1,4 +1,4 @@
-"""Processes that run beside the machines: a user's own, and those that a scenario states.
+"""SimPy processes beside the machines: a user's own, and those stated in a scenario.
 
 A process is a generator function of a :class:`SimulationContext`; ``planner.simulate(scenario, processes=[f])`` and
 ``planner run --process module:function`` start it with the run's clock at hour 0. What a scenario states of failure
@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,20 +34,8 @@ from planner.validation import nearest
 Process = Callable[["SimulationContext"], Generator[simpy.Event, Any, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """How the last finished month went."""
-
-    utilisation: Mapping[str, float]
-    """By cluster; 0 where none is in service."""
-    shed_fraction: float
-    """Tokens shed over tokens asked for."""
-    missed_fraction: float
-    """Requests late or shed over those settled."""
-
-
 class SimulationContext:
-    """A run in progress, as a process sees it. Times are hours since the start, nodes numbers within their cluster."""
+    """A run in progress as a process sees it; times are hours since the start, nodes are indices in a cluster."""
 
     def __init__(self, env: simpy.Environment, name: str, random: np.random.Generator, run: RunContext) -> None:
         self.env = env
@@ -63,7 +51,7 @@ class SimulationContext:
 
     @property
     def now_h(self) -> float:
-        """The hour it is."""
+        """The current hour."""
         return float(self.env.now)
 
     @property
@@ -72,25 +60,21 @@ class SimulationContext:
         return self._run.plan.hours
 
     @property
-    def last_month(self) -> Load | None:
+    def last_month(self) -> MonthFigures | None:
         """How the last finished month went; None in the first."""
-        if not self._run.months:
-            return None
-        month = self._run.months[-1]
-        by_cluster = dict(zip(self.clusters, month.utilisation, strict=True))
-        return Load(utilisation=by_cluster, shed_fraction=month.shed_fraction, missed_fraction=month.missed_fraction)
+        return self._run.months[-1] if self._run.months else None
 
     @property
     def crews(self) -> Pool:
-        """The repair crews: ``yield world.crews.take()`` waits for one, ``world.crews.give()`` lets it go."""
+        """The repair crews: ``yield world.crews.take()`` waits for one, ``world.crews.give()`` releases it."""
         return self._run.shop.crews
 
     def spare(self, cluster: str) -> simpy.Event:
-        """Return an event that happens when a spare part of a cluster is there; its replacement is ordered at once."""
+        """Return an event that fires when a cluster's spare part is available; a replacement is ordered at once."""
         return self._run.shop.take_spare(self._index(cluster))
 
     def timeout(self, hours: float) -> simpy.Event:
-        """Return an event that happens after some hours."""
+        """Return an event that fires after some hours."""
         return self.env.timeout(hours)
 
     def nodes(self, cluster: str) -> list[int]:
@@ -98,7 +82,7 @@ class SimulationContext:
         return self._run.shop.nodes(self._index(cluster))
 
     def nodes_up(self, cluster: str) -> list[int]:
-        """Return those of which nothing is down."""
+        """Return the nodes of a cluster with no accelerator down."""
         return self._run.shop.up(self._index(cluster))
 
     def is_there(self, cluster: str, node: int) -> bool:
@@ -112,19 +96,19 @@ class SimulationContext:
             yield shop.back[index]
 
     def take_out(self, cluster: str, nodes: Sequence[int], cause: str, kind: str = "") -> list[Claim]:
-        """Take nodes out of service, whatever else keeps them down; hand the answer to :meth:`bring_back`."""
+        """Take nodes out of service, also if already down; pass the result to :meth:`bring_back`."""
         index = self._index(cluster)
         if missing := [node for node in nodes if not self.is_there(cluster, node)]:
             raise ScenarioError(f"cluster {cluster} has no node {missing[0]} on site at hour {self.now_h:g}")
         return [self._run.shop.hold(index, node, cause, kind) for node in nodes]
 
     def bring_back(self, held: Sequence[Claim]) -> None:
-        """Bring nodes back that were taken out; those that have broken meanwhile stay down until they are repaired."""
+        """Return nodes to service; nodes that failed meanwhile stay down until repaired."""
         for claim in held:
             self._run.shop.release(claim)
 
     def order(self, cluster: str, nodes: int, lead_h: float = 0.0, price_factor: float = 1.0) -> None:
-        """Order nodes; they come after the lead time, are paid then, and serve once they are commissioned.
+        """Order nodes; they arrive and are paid after the lead time, and serve once commissioned.
 
         ``price_factor`` is today's list price against the scenario's; a quote that holds today goes before it.
         """
@@ -135,7 +119,7 @@ class SimulationContext:
         self._run.supply.expand(index, int(nodes), self.now_h + lead_h, prices)
 
     def retire(self, cluster: str, nodes: int) -> int:
-        """Take nodes out for good, those first in; return how many there were."""
+        """Retire nodes for good, first in first out; return how many were retired."""
         return self._run.supply.retire(self._index(cluster), nodes)
 
     def note(self, text: str, cluster: str = "") -> None:
@@ -152,7 +136,7 @@ class SimulationContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What the processes of one run share."""
+    """State shared by the processes of one run."""
 
     plan: Plan
     shop: RepairShopProcess
@@ -162,12 +146,12 @@ class RunContext:
 
 
 def name_of(process: Process) -> str:
-    """Return ``module:function``."""
+    """Return a process's name as ``module:function``."""
     return f"{getattr(process, '__module__', '?')}:{getattr(process, '__qualname__', repr(process))}"
 
 
 def numbered(processes: Sequence[Process]) -> dict[str, Process]:
-    """Return processes by name; one that runs twice has its number behind it."""
+    """Return processes by name; a repeated name gets a number appended."""
     names = [name_of(process) for process in processes]
     again = [names[: number + 1].count(name) for number, name in enumerate(names)]
     ordered = zip(names, again, processes, strict=True)
@@ -175,7 +159,7 @@ def numbered(processes: Sequence[Process]) -> dict[str, Process]:
 
 
 def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event, Any, None]:
-    """Run a process; whatever it raises ends the run as bad input, with its name and line."""
+    """Run a process; any exception ends the run as bad input, with the process's name and line."""
     yield world.timeout(0.0)  # after the machines of the first day, which come in the same hour
     try:
         steps = process(world)
@@ -201,8 +185,8 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
 
 def load_process(named: str) -> Process:
     """Return the function that ``module:function`` names; modules are looked for in the current folder first."""
-    module, colon, function = named.partition(":")
-    if not colon or not module or not function:
+    module, _, function = named.partition(":")
+    if not module or not function:
         raise ScenarioError(Problem(path="--process", message=f"{named!r} is not of the form module:function"))
     here = str(Path.cwd())
     if here not in sys.path:
@@ -223,7 +207,7 @@ _LOOK_AGAIN_H = 30 * HOURS_PER_DAY  # how often the number of domains is counted
 
 
 def stated(plan: ReliabilityPlan) -> dict[str, Process]:
-    """Return the processes that a plan states, by name."""
+    """Return the processes stated in a plan, by name."""
     processes: dict[str, Process] = {
         f"failure domain {domain.name}": partial(failures_of, domain=domain)
         for domain in plan.domains
@@ -237,10 +221,20 @@ def stated(plan: ReliabilityPlan) -> dict[str, Process]:
 
 
 def failures_of(world: SimulationContext, domain: DomainPlan) -> Steps:
-    """Let domains fail as a Poisson process each, and take all their nodes until a crew has mended it.
+    """Simulate failure domains: each fails as a Poisson process and is down until a crew has repaired it.
 
     Waits are exponential, which has no memory, so a wait that is cut short to count the domains anew changes nothing.
     """
+
+    def mend(cluster: str, nodes: Sequence[int]) -> Steps:
+        held = world.take_out(cluster, nodes, domain.name, DOMAIN)
+        yield world.crews.take()
+        for claim in held:
+            claim.begin_h = world.now_h
+        yield world.timeout(domain.repair_h)
+        world.crews.give()
+        world.bring_back(held)
+
     while True:
         places = [(c, p) for c in world.on_site for p in sorted({node // domain.nodes for node in world.nodes(c)})]
         wait_h = world.random.exponential(HOURS_PER_YEAR / (domain.per_year * max(len(places), 1)))
@@ -248,21 +242,11 @@ def failures_of(world: SimulationContext, domain: DomainPlan) -> Steps:
         if wait_h <= _LOOK_AGAIN_H and places:
             cluster, place = places[int(world.random.integers(len(places)))]
             struck = [node for node in world.nodes(cluster) if node // domain.nodes == place]
-            world.env.process(_mend(world, cluster, struck, domain))
-
-
-def _mend(world: SimulationContext, cluster: str, nodes: Sequence[int], domain: DomainPlan) -> Steps:
-    held = world.take_out(cluster, nodes, domain.name, DOMAIN)
-    yield world.crews.take()
-    for claim in held:
-        claim.begin_h = world.now_h
-    yield world.timeout(domain.repair_h)
-    world.crews.give()
-    world.bring_back(held)
+            world.env.process(mend(cluster, struck))
 
 
 def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = None) -> Steps:
-    """Open windows in which as many nodes are drained as Poisson draws of those on site, within the reserve."""
+    """Simulate maintenance windows that drain a Poisson number of nodes on site, within the reserve."""
     while True:
         yield world.timeout(work.every_h)
         for cluster in world.on_site:
@@ -273,7 +257,7 @@ def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = N
 
 
 def rollouts(world: SimulationContext, work: PlannedWork, reserve: int | None = None, cause: str = "firmware") -> Steps:
-    """Drain every node of every cluster on site once a round, never more of a cluster than its reserve.
+    """Simulate rollouts that drain every node on site once per round, never more of a cluster than its reserve.
 
     Rounds begin one interval apart, the first after one interval; one that takes longer puts off the next.
     """
@@ -290,7 +274,7 @@ def rollouts(world: SimulationContext, work: PlannedWork, reserve: int | None = 
 def _drain(
     world: SimulationContext, cluster: str, nodes: Sequence[int], cause: str, length_h: float, reserve: int | None
 ) -> Steps:
-    """Take nodes out in turn, each once fewer than the reserve are down for whatever reason."""
+    """Drain nodes one by one, each when fewer nodes than the reserve are down."""
     at_work = []
     for node in nodes:
         yield from world.within_reserve(cluster, reserve)
@@ -305,9 +289,7 @@ def _finish(world: SimulationContext, held: Sequence[Claim], length_h: float) ->
     world.bring_back(held)
 
 
-def site_outages(
-    env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams
-) -> Generator[simpy.Event, Any, None]:
+def site_outages(env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams) -> Steps:
     """Let the whole site lose power now and then, each time for an exponential while; a provider's machines keep on."""
     draw = streams("site/outages")
     if plan.site.outages_per_year <= 0:

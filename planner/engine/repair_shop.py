@@ -1,4 +1,4 @@
-"""The repair shop: crews shared by all clusters, spares kept per cluster, and what is down until when.
+"""The repair shop: crews shared by all clusters, spares per cluster, and the outages of accelerators.
 
 It works first come, first served with crews that take one node each; a hard fault also needs a part, which may have to
 come back from RMA. It stands here twice, with one book of outages. :class:`RepairShop` walks through the failures of a
@@ -38,7 +38,7 @@ DOMAIN, PLANNED = "domain", "planned"
 
 @dataclass(eq=False, slots=True)
 class Claim:
-    """What keeps groups of accelerators down: a failure until it is repaired, or a process until it is done."""
+    """A cause of downtime for groups of accelerators: a failure until repaired, or a process until done."""
 
     cause: str
     severity: str
@@ -60,7 +60,7 @@ class Claim:
 
 @dataclass(eq=False, slots=True)
 class OutageRow:
-    """Groups of accelerators that went down together, and whom that is put down to."""
+    """Groups of accelerators that went down together, and the claim that is the cause."""
 
     claim: Claim
     start_h: float
@@ -70,11 +70,10 @@ class OutageRow:
 
 
 class _Book:
-    """Every outage of a run, and every part that broke: what both shops keep."""
+    """The record of every outage and every broken part of a run, common to both repair shops."""
 
     def __init__(self, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
-        self.plan = plan
-        self.clusters = clusters
+        self.plan, self.clusters = plan, clusters
         self.causes = [cause.name for cause in plan.causes]
         self.hosted = [cluster.is_hosted for cluster in clusters]
         self.on_site = [0] * len(clusters)
@@ -84,17 +83,17 @@ class _Book:
         """When a part broke, in which cluster and node."""
 
     def now_h(self) -> float:
-        """Return until when the shop has worked."""
+        """Return the hour up to which the shop has worked."""
         raise NotImplementedError
 
     @property
     def accelerators(self) -> int:
-        """Accelerators on site; a provider mends its machines itself."""
+        """Accelerators on site; hosted machines are repaired by their provider."""
         nodes = zip(self.on_site, self.clusters, strict=True)
         return sum(count * cluster.accelerators_per_node for count, cluster in nodes if not cluster.is_hosted)
 
     def staff(self, cluster: int, service_h: Floats) -> tuple[list[float], list[float]]:
-        """Return when each crew begins, and each spare is in stock, that nodes need which enter service then, rising.
+        """Return the hours at which each further crew and spare part is added for nodes entering service, rising.
 
         Each comes with the node that makes one more needed.
         """
@@ -113,11 +112,11 @@ class _Book:
         )
 
     def groups_of(self, cluster: int) -> int:
-        """Return the groups of accelerators on each node of a cluster."""
+        """Return the number of accelerator groups on each node of a cluster."""
         return self.clusters[cluster].accelerators_per_node // self.clusters[cluster].group_accelerators
 
     def fail(self, cluster: int, time_h: float, node: int, group: int, cause: int, severity: int) -> tuple[Claim, int]:
-        """Note a failure; return it, and the severity by which crews and parts are needed.
+        """Record a failure; return its claim, and the severity that decides on crews and parts.
 
         A provider mends its machines itself: none of them waits for a crew or a part of the site's.
         """
@@ -127,12 +126,12 @@ class _Book:
         return claim, SOFT if self.hosted[cluster] else severity
 
     def hard_failures(self) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-        """Return when a part broke, in which cluster and in which of its nodes; what was down already broke none."""
+        """Return time, cluster and node of each broken part."""
         times, clusters, nodes = zip(*self.broken, strict=True) if self.broken else ((), (), ())
         return np.array(times, dtype=np.float64), np.array(clusters, dtype=np.int64), np.array(nodes, dtype=np.int64)
 
     def outages(self) -> list[Outage]:
-        """Return every outage with its cause, groups that one claim took at once together."""
+        """Return every outage with its cause, with the groups of one claim combined."""
         together: Counter[tuple[Claim, float, float]] = Counter()
         for row in self.rows:
             together[row.claim, row.start_h, row.end_h] += row.groups
@@ -143,23 +142,14 @@ class _Book:
             if start_h >= min(end_h, cluster.retire_h):
                 continue
             begin_h = min(end_h, self.now_h()) if claim.begin_h is None else claim.begin_h
-            outages.append(
-                Outage(
-                    start_h=start_h,
-                    end_h=min(end_h, cluster.retire_h),
-                    cluster=claim.cluster,
-                    node=claim.node,
-                    accelerators=groups * cluster.group_accelerators,
-                    cause=claim.cause,
-                    severity=claim.severity,
-                    wait_h=max(begin_h - start_h, 0.0),
-                )
-            )
+            place = (claim.cluster, claim.node, groups * cluster.group_accelerators)
+            span_h, wait_h = (start_h, min(end_h, cluster.retire_h)), max(begin_h - start_h, 0.0)
+            outages.append(Outage(*span_h, *place, claim.cause, claim.severity, wait_h))
         return outages
 
 
 class RepairShop(_Book):
-    """The shop by a fast kernel: whoever fails before a moment is worked through at once.
+    """The repair shop as a fast kernel: processes all failures up to a time in one pass.
 
     A repair that finds a crew and its part free, as nearly all do, has its end known when it fails. The few others wait
     in two heaps, for a part and for a crew, and begin before the next failure is looked at.
@@ -188,11 +178,11 @@ class RepairShop(_Book):
         """By cluster and node, what failed it while groups of it were down."""
 
     def now_h(self) -> float:
-        """Return until when the shop has worked."""
+        """Return the hour up to which the shop has worked."""
         return self.worked_h
 
     def admit(self, cluster: int, service_h: Floats) -> int:
-        """Take in nodes of a cluster that enter service at these times, rising; return the index of the first."""
+        """Add nodes of a cluster that enter service at rising times; return the index of the first."""
         first = len(self.node_up[cluster])
         for heap, times in zip((self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True):
             for time_h in times:
@@ -204,11 +194,11 @@ class RepairShop(_Book):
         return first
 
     def expect(self, cluster: int, failures: Failures) -> None:
-        """Take in failures drawn for nodes of a cluster."""
+        """Add the failures drawn for nodes of a cluster."""
         self._expected.append((cluster, failures.where(np.argsort(failures.time_h, kind="stable"))))
 
     def work_until(self, end_h: float) -> None:
-        """Let everything happen that fails before ``end_h``, in time order."""
+        """Process all failures before ``end_h`` in chronological order."""
         due, left = [], []
         for cluster, failures in self._expected:
             end = int(failures.time_h.searchsorted(end_h))
@@ -260,7 +250,7 @@ class RepairShop(_Book):
         self.worked_h = end_h
 
     def _reserve_anew(self, cluster: int) -> None:
-        """Hand new spares to those who wait longest, where they come before the parts they were promised."""
+        """Reassign spare parts to waiting repairs, oldest first, after new spares were added."""
         stock, jobs = self.spares[cluster], [entry for entry in self._for_parts if entry[2].cluster == cluster]
         for ready_h, _, _ in jobs:
             heapq.heappush(stock, ready_h)
@@ -271,7 +261,7 @@ class RepairShop(_Book):
         heapq.heapify(self._for_parts)
 
     def _begin_until(self, end_h: float) -> None:
-        """Begin the repairs for which a part and a crew are there before ``end_h``, each in its turn.
+        """Start the repairs that have a part and a crew before ``end_h``, in queue order.
 
         Parts first: whoever gets one joins the queue for crews with the time at which it came, and that queue is kept
         by these times, so a part that comes later never goes before one that came sooner.
@@ -288,7 +278,7 @@ class RepairShop(_Book):
         self._next_h = min((max(heap[0][0], crews[0]) for heap in (parts, queue) if heap), default=_NEVER)
 
     def _begin(self, claim: Claim, begin_h: float) -> None:
-        """Begin a repair that waited: now it is known when its outages end."""
+        """Start a waiting repair and set the end of its outages."""
         back_h, (cluster, node) = begin_h + claim.repair_h, (claim.cluster, claim.node)
         claim.begin_h = begin_h
         heapq.heapreplace(self.crews, back_h)
@@ -306,7 +296,7 @@ class RepairShop(_Book):
             outage.rows.append(self.rows[-1])
 
     def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:
-        """Forget the failures and end the outages of nodes that leave for good; the crews that they needed go too."""
+        """Remove the failures and outages of nodes that retire, and the crews no longer needed."""
 
         def leaves(claim: Claim) -> bool:
             return claim.cluster == cluster and first <= claim.node < last
@@ -332,17 +322,16 @@ class RepairShop(_Book):
 
 
 class Pool:
-    """Crews or parts: whoever asks waits in turn, ``yield pool.take()``, and gives back with ``pool.give()``."""
+    """A pool of crews or parts: ``yield pool.take()`` waits in turn, ``pool.give()`` returns one."""
 
     def __init__(self, env: simpy.Environment, free: int) -> None:
-        self.env = env
-        self.free = free
+        self.env, self.free = env, free
         self.leaving = 0
         """How many of those at work go for good when they are done."""
         self.waiting: deque[simpy.Event] = deque()
 
     def take(self) -> simpy.Event:
-        """Return an event that happens when one is free; it is then taken."""
+        """Return an event that fires when one is free and taken."""
         turn = self.env.event()
         if self.free:
             self.free -= 1
@@ -352,7 +341,7 @@ class Pool:
         return turn
 
     def give(self) -> None:
-        """Hand one to whoever waits longest, or put it back."""
+        """Pass one to the longest-waiting request, or return it to the pool."""
         if self.leaving:
             self.leaving -= 1
         elif self.waiting:
@@ -361,14 +350,14 @@ class Pool:
             self.free += 1
 
     def leave(self, count: int) -> None:
-        """Let some go for good: those that are free now, and others when they are done."""
+        """Remove some for good: free ones now, others when they are returned."""
         now = min(count, self.free)
         self.free -= now
         self.leaving += count - now
 
 
 class RepairShopProcess(_Book):
-    """The shop in SimPy: crews and parts that other processes of a run can ask for and wait on."""
+    """The repair shop in SimPy: crews and parts that other processes of a run can wait for."""
 
     def __init__(self, env: simpy.Environment, plan: ReliabilityPlan, clusters: tuple[ClusterPlan, ...]) -> None:
         super().__init__(plan, clusters)
@@ -394,11 +383,11 @@ class RepairShopProcess(_Book):
         """What happens when the next node of a cluster comes back."""
 
     def now_h(self) -> float:
-        """Return the hour it is."""
+        """Return the current hour."""
         return float(self.env.now)
 
     def admit(self, cluster: int, service_h: Floats) -> int:
-        """Take in nodes of a cluster that enter service at these times, rising; return the index of the first."""
+        """Add nodes of a cluster that enter service at rising times; return the index of the first."""
         first = len(self.service_h[cluster])
         for pool, times in zip((self.crews, self.spares[cluster]), self.staff(cluster, service_h), strict=True):
             for time_h in times:
@@ -414,11 +403,11 @@ class RepairShopProcess(_Book):
         pool.give()
 
     def expect(self, cluster: int, failures: Failures) -> None:
-        """Let failures drawn for nodes of a cluster happen at their times."""
+        """Schedule the failures drawn for nodes of a cluster."""
         self.env.process(self._fail(cluster, failures.where(np.argsort(failures.time_h, kind="stable"))))
 
     def work_until(self, end_h: float) -> None:
-        """Do nothing: the clock of the run is this shop's too."""
+        """Do nothing, since the shop runs on the simulation's clock."""
 
     def _fail(self, cluster: int, failures: Failures) -> Steps:
         for time_h, node, group, cause, severity, repair_h in failures.rows():
@@ -434,7 +423,7 @@ class RepairShopProcess(_Book):
         return [(cluster, node, member) for member in (range(self.groups_of(cluster)) if group < 0 else [group])]
 
     def _repair(self, claim: Claim, keys: list[GroupKey], severity: int, repair_h: float) -> Steps:
-        """Wait for a part and a crew where they are needed, and mend."""
+        """Wait for a part and a crew where needed, then repair."""
         if severity == HARD:
             claim.turn = self.take_spare(claim.cluster)
             yield claim.turn
@@ -448,12 +437,12 @@ class RepairShopProcess(_Book):
         self._release(claim, keys)
 
     def take_spare(self, cluster: int) -> simpy.Event:
-        """Return an event that happens when a part is there; its replacement is ordered at once."""
+        """Return an event that fires when a part is available; a replacement is ordered at once."""
         self.env.process(self._give_at(self.spares[cluster], self.plan.rma_h))
         return self.spares[cluster].take()
 
     def _claim(self, claim: Claim, keys: Sequence[GroupKey]) -> None:
-        """Keep groups down; an outage counts from when those who came before are done."""
+        """Add a claim to groups; its outage starts when earlier claims on them have ended."""
         self.whole_down[claim.cluster, claim.node] += claim.group < 0
         self.claims[claim.cluster, claim.node] += 1
         self.nodes_down[claim.cluster] += self.claims[claim.cluster, claim.node] == 1
@@ -467,7 +456,7 @@ class RepairShopProcess(_Book):
         self.rows.append(self.open[key])
 
     def _release(self, claim: Claim, keys: Sequence[GroupKey]) -> None:
-        """Let groups come back, unless another claim keeps them down."""
+        """End a claim on groups; they return to service unless another claim is open."""
         if claim.over:
             return  # its node has left for good
         claim.over = True
@@ -492,29 +481,29 @@ class RepairShopProcess(_Book):
         return claim
 
     def release(self, claim: Claim) -> None:
-        """Bring a node back that was held; one that is also broken stays down until it is repaired."""
+        """Return a node to service; one that also failed stays down until it is repaired."""
         self._release(claim, self._keys(claim.cluster, claim.node))
 
     def nodes(self, cluster: int) -> list[int]:
-        """Return the nodes of a cluster that have entered service and are still there, down or not."""
+        """Return the nodes of a cluster that have entered service and are not retired, down or not."""
         now_h, retired = self.env.now, self.retired[cluster]
         return [node for node, time_h in enumerate(self.service_h[cluster]) if time_h <= now_h and node >= retired]
 
     def count(self, cluster: int) -> int:
-        """Return how many they are."""
+        """Return the number of nodes of a cluster on site, down or not."""
         return bisect_right(self.entered_h[cluster], self.env.now) - self.retired[cluster]
 
     def is_there(self, cluster: int, node: int) -> bool:
-        """Say whether a node is among them."""
+        """Return whether a node of a cluster is on site."""
         service_h = self.service_h[cluster]
         return self.retired[cluster] <= node < len(service_h) and service_h[node] <= self.env.now
 
     def up(self, cluster: int) -> list[int]:
-        """Return those of which nothing is down."""
+        """Return the nodes of a cluster with no accelerator down."""
         return [node for node in self.nodes(cluster) if not self.claims[cluster, node]]
 
     def drop(self, cluster: int, first: int, last: int, now_h: float) -> None:  # noqa: ARG002 - as the kernel's
-        """End what keeps nodes down that leave for good, and its place in any queue; crews that they needed go too."""
+        """End the outages of nodes that retire, remove them from queues, and release crews no longer needed."""
         before = self.plan.crews.number(self.accelerators)
         self.on_site[cluster] -= last - first
         self.crews.leave(before - max(1, self.plan.crews.number(self.accelerators)))

@@ -1,4 +1,4 @@
-"""Whole replicas placed hour by hour, and the pools that they make."""
+"""Hourly placement of whole replicas, and the pools of nodes that they form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from planner.plan.plan import Placement, Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedWindow:
-    """A window's hours as pools."""
+    """A window's hours by pool of placed replicas instead of by cluster."""
 
     window: WindowInput
     """With pools in place of clusters."""
@@ -35,7 +35,7 @@ class PlacedWindow:
 
 
 def place_window(plan: Plan, placement: Placement, window: WindowInput) -> PlacedWindow:
-    """Place replicas hour by hour and return the pools that they make."""
+    """Place replicas hour by hour and return the resulting pools."""
     served = enumerate(workload.cluster_order for workload in placement.pools.workloads)
     pairs = [(pool, (placement.pool_cluster[pool], w)) for w, pools in served for pool in pools]
     window = dataclasses.replace(
@@ -57,7 +57,7 @@ def place_window(plan: Plan, placement: Placement, window: WindowInput) -> Place
 
 
 def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, share: Floats) -> tuple[Floats, Floats]:
-    """Return the nodes of each pool that serve, shape (pools, hours), and those that load weights, by deployment.
+    """Return each pool's serving nodes, shape (pools, hours), and the nodes loading weights, by deployment.
 
     What loads is, mean of the hour, rise of replicas · size · share · time.
     """
@@ -83,7 +83,7 @@ def _pool_nodes(placement: Placement, window: WindowInput, replicas: Floats, sha
 
 
 def _absent_requests(plan: Plan, placement: Placement, window: WindowInput, replicas: Floats) -> Floats | None:
-    """Return the requests for fine-tunes that are resident nowhere, shape (workloads, hours); None where none can be.
+    """Return the requests for fine-tunes not resident anywhere, shape (workloads, hours); None where impossible.
 
     demand · (1 − min(1, Σ over clusters of replicas / replicas that hold all of them)). Work that can wait, waits for
     them.
@@ -106,7 +106,7 @@ def on_clusters(
     result: WindowResult,
     served: Mapping[tuple[int, int], Floats],
 ) -> WindowResult:
-    """Return a window's result, whose pools are added up, as one of clusters; ``served`` has what each pool serves."""
+    """Return a window's result by cluster, summed over pools; ``served`` has the requests served by pool."""
     owner = placement.pool_cluster
     drags: dict[tuple[int, int], Slowdown] = {}
     for (pool, w), drag in result.drags.items():  # the pools of a cluster are slow in the same hours
@@ -135,7 +135,7 @@ def on_clusters(
 
 
 def whole_nodes(plan: Plan, window: WindowInput) -> Floats:
-    """Return the nodes among which replicas are placed, shape (clusters, hours).
+    """Return the nodes on which replicas are placed, rounded up to whole nodes, shape (clusters, hours).
 
     A node that is down for part of an hour still holds its model: it counts whole, and serves for the rest.
     """
@@ -149,7 +149,7 @@ def whole_nodes(plan: Plan, window: WindowInput) -> Floats:
 def _placed(
     plan: Plan, placement: Placement, window: WindowInput, routes: Sequence[Route], standing: Floats, share: Floats
 ) -> Floats:
-    """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the pools' speeds."""
+    """Return the whole replicas of each deployment, shape (deployments, hours); ``window`` has the speeds by pool."""
     months, came = plan.months.hour_periods[window.hours], window.demand_requests
     if window.lit_fraction is not None:
         came = np.stack([window.reached_requests(w) for w in range(len(plan.workloads))])
@@ -164,7 +164,9 @@ def _placed(
             served = rate * there
             rates[w, pool] = (served, served if by is rate else by * there)
     own_work = HourlyReplacement(placement, rates, standing, came, review)
-    site = own_work.at_review(first)
+    site, reviewed = own_work.site(first), in_hours(review, first)
+    site.place(reviewed)
+    site.place_the_rest(reviewed)
     replicas = in_hours(site.replicas, stretch)
     # The same in all hours, with no work yet. What is left is of clusters on which any share of a replica will do: no
     # other is asked for it.
@@ -183,7 +185,7 @@ def _placed(
 
 
 def _stretches(*series: Floats) -> tuple[Ints, Ints]:
-    """Return the hours in which any of some series of shape (n, hours or 1) changes, and the change each hour is after.
+    """Return the hours in which any series of shape (n, hours or 1) changes, and each hour's last change.
 
     Failures and releases move what is placed at a review a few times a day: it need not be placed anew each hour.
     """
@@ -203,10 +205,10 @@ reference an hour that so gains 0.6% of long context has more requests late besi
 
 
 class HourlyReplacement:
-    """What the hours of a window have, and what they are asked for."""
+    """Replica placement for the actual demand of single hours, where the review's placement loses requests."""
 
     def __init__(self, placement: Placement, rates: Rates, standing: Floats, came: Floats, review: Floats) -> None:
-        """Take the nodes among which replicas are placed, shape (clusters, hours), and requests, (workloads, hours).
+        """Take the nodes to place on, shape (clusters, hours), and two demands, shape (workloads, hours).
 
         Those that come in each hour, and those for which the review of its month places.
         """
@@ -221,21 +223,14 @@ class HourlyReplacement:
         self.orders, self.levels = nothing.orders(), nothing.levels
         """In which pools are offered to workloads, the one to begin with first; and workloads by priority."""
 
-    def at_review(self, hours: Ints) -> ReplicaPacking:
-        """Return what the review has placed in some hours."""
-        site, review = self._site(hours), in_hours(self.review, hours)
-        site.place(review)
-        site.place_the_rest(review)
-        return site
-
     def place(self, hours: Ints, replicas: Floats, order: int = 0) -> Ints:
-        """Place for the work of some hours in place of what is in ``replicas`` there.
+        """Place replicas for the demand of some hours, replacing those in ``replicas``.
 
         Returns those of them in which another order may serve more.
         """
         if not hours.size:
             return hours
-        site, came = self._site(hours, order, loads=True), in_hours(self.came, hours)
+        site, came = self.site(hours, order, loads=True), in_hours(self.came, hours)
         left = site.place(came * ~self.waits)
         lacking = hours[(left > WORTH * came).any(axis=0)] if len(self.orders) > 1 else hours[:0]
         if self.waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
@@ -250,7 +245,7 @@ class HourlyReplacement:
         return lacking
 
     def moved(self, replicas: Floats, spare: Floats, before: Floats | None, look: Ints) -> Floats:
-        """Return replicas, placed otherwise where much is lost to loading or to the order in which they are placed.
+        """Return replicas, placed anew in hours that lose much to weight loading or to placement order.
 
         ``spare`` has the nodes for which there is no work, of the same shape, ``before`` what the hour before the
         window held, and ``look`` the hours to look at. What is loaded hangs on what the hour before holds: where that
@@ -270,7 +265,7 @@ class HourlyReplacement:
         return chosen
 
     def _best(self, hours: Ints, held: Floats, earlier: Floats) -> Floats:
-        """Return what is held in some hours, or what is placed for their own work in some order, if that serves more.
+        """Return the present placement of some hours, or one for their own demand where it serves more.
 
         Shape (deployments, some hours), as ``held`` and what was held in the hour ``earlier``. Every candidate is
         worked out on all of the hours that lose much, and taken where it leaves less undone than the best before it.
@@ -291,7 +286,7 @@ class HourlyReplacement:
         return held
 
     def _is_less(self, left: Floats, than: Floats) -> Bools:
-        """Say in which hours less is left of a workload, and no more of others of its priority or one before it.
+        """Return the hours with less left undone of a workload and no more of any at its priority or above.
 
         Shape (workloads, hours) each. So nobody makes way for others of his own priority.
         """
@@ -303,20 +298,20 @@ class HourlyReplacement:
         return is_less
 
     def _placed(self, hours: Ints, order: int) -> Floats:
-        """Return what is placed for the work of some hours in an order, shape (deployments, some hours)."""
+        """Return the placement for the demand of some hours in an order, shape (deployments, some hours)."""
         replicas = np.zeros((len(self.placement.deployments), self.came.shape[1]))
         self.place(hours, replicas, order)
         return in_hours(replicas, hours)
 
     def _left(self, hours: Ints, held: Floats, earlier: Floats, order: int = 0) -> Floats:
         """Return the requests that cannot wait and find no room beside what loads, shape (workloads, some hours)."""
-        site, left = self._site(hours, order), np.where(self.waits, 0.0, in_hours(self.came, hours))
+        site, left = self.site(hours, order), np.where(self.waits, 0.0, in_hours(self.came, hours))
         site.spare = held * site.size[:, None] - maximum(0.0, held - earlier) * self.load_nodes
         for w in (w for level in self.levels for w in level):
             left[w] = site.take(w, left[w], add=False)
         return left
 
-    def _site(self, hours: Ints, order: int = 0, *, loads: bool = False) -> ReplicaPacking:
+    def site(self, hours: Ints, order: int = 0, *, loads: bool = False) -> ReplicaPacking:
         """Return the nodes of some hours, which hold nothing yet; say whether what is placed is loaded within them."""
         rates, standing = rates_in(self.rates, hours), in_hours(self.standing, hours)
         site = ReplicaPacking(self.placement, rates, standing, hours, loads=loads)
@@ -333,12 +328,12 @@ _FEW = 0.15  # below this share of hours, working on the hours alone is cheaper 
 
 
 class ReplicaPacking:
-    """Clusters on which replicas are being placed, in some hours of a window."""
+    """Packing of replicas onto clusters in some hours of a window."""
 
     def __init__(
         self, placement: Placement, rates: Rates, standing: Floats, hours: Ints, *, loads: bool = False
     ) -> None:
-        """Begin with nodes that hold nothing; say whether what is placed is loaded within the hour."""
+        """Start with empty nodes; ``loads`` says whether placed replicas load within the hour."""
         self.placement, self.rates, self.workloads = placement, rates, placement.pools.workloads
         self.hours = hours
         orders = [workload.cluster_order for workload in self.workloads]
@@ -358,7 +353,7 @@ class ReplicaPacking:
         """Of the replicas placed, the nodes for which there is no work yet."""
 
     def with_room(self, replicas: Floats) -> ReplicaPacking:
-        """Write down what is placed; return the hours in which a further replica may fit, to go on with those alone."""
+        """Write the placement to ``replicas``; return the packing of only the hours with room for more."""
         replicas[:, self.hours] = self.replicas
         room = np.zeros(self.left.shape[1], dtype=np.bool_)
         smallest: dict[int, int] = {}  # of a cluster: what does not fit the smallest fits no other
@@ -374,7 +369,7 @@ class ReplicaPacking:
         return narrowed
 
     def orders(self) -> list[Pools]:
-        """Return the orders in which pools may be offered to workloads, the one to begin with first.
+        """Return the alternative orders in which workloads are offered pools, the default first.
 
         Workloads are placed one after the other, each where it is offered first: one may fill nodes, or replicas, that
         another needs who has none elsewhere. So it is also offered those first that fewest others of those that cannot
@@ -394,7 +389,7 @@ class ReplicaPacking:
         return [self.pools] if all(apart[w] == self.pools[w] for w in urgent) else [self.pools, apart]
 
     def place(self, requests: Floats) -> Floats:
-        """Place replicas for work of shape (workloads, hours), one priority after the other; return what is left of it.
+        """Place replicas for demand of shape (workloads, hours) by priority; return the demand left over.
 
         Of a priority each model gets one replica where there is room before any gets a second, those that take least
         first: a model that is not resident serves nobody.
@@ -422,19 +417,19 @@ class ReplicaPacking:
         return left
 
     def _fitting(self, c: int, d: int, hours: Hours = slice(None)) -> Floats:
-        """Return how many more replicas of a deployment find room, shape (hours,)."""
+        """Return how many more replicas of a deployment fit, shape (hours,)."""
         room: Floats = part_of(self.left[c], hours) / self.size[d]
         room += ROUNDING
         np.floor(room, out=room)
         return room
 
     def _any_fits(self, c: int, some: Sequence[int]) -> bool:
-        """Say whether the smallest of some deployments of a cluster finds room for a replica in any hour."""
+        """Return whether the smallest replica of some deployments of a cluster fits in any hour."""
         smallest = min((float(self.size[d]) for d in some), default=np.inf)
         return bool(self.left[c].size and self.left[c].max() / smallest + ROUNDING >= 1.0)
 
     def _add(self, c: int, d: int, wanted: Floats) -> None:
-        """Place as many more replicas of a deployment as are wanted and find room; part of one is wanted whole."""
+        """Place the wanted number of further replicas of a deployment, rounded up, as far as they fit."""
         is_wanted = wanted > 0.0
         count = np.count_nonzero(is_wanted)
         if not count:
@@ -454,7 +449,7 @@ class ReplicaPacking:
         self.left[c][hours] -= more
 
     def take(self, w: int, requests: Floats, *, add: bool) -> Floats:
-        """Take a workload's requests, shape (hours,), into replicas with room, and add some; return what is left."""
+        """Assign a workload's requests, shape (hours,), to replicas with room, adding some; return the rest."""
         if not requests.any():
             return requests
         for pool, d in self.pools[w]:
@@ -476,7 +471,7 @@ class ReplicaPacking:
         return requests
 
     def place_the_rest(self, requests: Floats, *, waiting: bool = False) -> None:
-        """Place replicas on the nodes left over: in proportion to what is placed, one for each other, then by priority.
+        """Place replicas on leftover nodes: in proportion to those placed, then by priority.
 
         On a cluster that holds nothing, in proportion to what the work of shape (workloads, hours) would take there:
         what stands by does so for all. Or, in proportion alone, replicas that serve work that can wait.
@@ -509,6 +504,6 @@ class ReplicaPacking:
 
 
 def rates_in(rates: Rates, hours: Ints) -> Rates:
-    """Return the rates of some of the hours."""
+    """Return the rates in some of the hours."""
     some = {pair: in_hours(rate, hours) for pair, (rate, _) in rates.items()}
     return {pair: (some[pair], some[pair] if by is rate else in_hours(by, hours)) for pair, (rate, by) in rates.items()}

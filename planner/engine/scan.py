@@ -60,7 +60,7 @@ def steps_by_hour(times_h: Floats, levels: Floats, first_hour: int, hours: int, 
 
 
 def hours_within(spans_h: Sequence[tuple[float, float]], first_hour: int, hours: int) -> Ints:
-    """Return the hours, counted from ``first_hour``, that spans of time touch; the spans begin in rising order."""
+    """Return the hours, counted from ``first_hour``, that overlap time spans given in rising order."""
     runs: list[tuple[int, int]] = []
     for start_h, end_h in spans_h:
         first = max(math.floor(start_h) - first_hour, runs[-1][1] if runs else 0)
@@ -71,7 +71,7 @@ def hours_within(spans_h: Sequence[tuple[float, float]], first_hour: int, hours:
 
 
 def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floats, Floats]:
-    """Serve deferrable work first come, first served from spare capacity; what outlives its deadline is shed.
+    """Serve deferrable work first in, first out from spare capacity; shed it when its deadline has passed.
 
     With A the cumulative arrivals (those still waiting included), d the deadline and c the spare capacity, the work
     that has left by the end of hour t, served or expired, is G[t] = min(max(G[t−1] + c[t], A[t−d]), A[t]): the queue
@@ -106,7 +106,7 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
 
 
 def needed(arrivals: Floats, room: Floats, more: Floats, waiting: Floats) -> Floats:
-    """Return the least of some further room that deferrable work needs, each of it as late as may be; shape (hours,).
+    """Return the least additional capacity that deferrable work needs, used as late as possible; shape (hours,).
 
     Of what can be served at all, N[t] = min(max(N[t+1] − c[t+1], A[t−d]), A[t]) is the least that has to be gone by
     the end of hour t for the rest to be in time with all room c there is. So the queue takes the further room where its

@@ -1,4 +1,4 @@
-"""Software over time: releases, incidents, bring-up of new models, and who mends them."""
+"""Software over time: releases, incidents, bring-up of new models, and the engineers who fix them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import simpy
 
 from planner.engine.log import ChangeLog, SoftwareEvent, Streams
 from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan
-from planner.plan.plan import Plan, WorkloadPlan
+from planner.plan.plan import Plan
 from planner.plan.quantities import matured
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
@@ -25,29 +25,14 @@ _CONSTANTS = 3.0  # time constants in a bring-up: 95% of the gap is closed (8 to
 _LANDINGS = 4  # kernels that make up a bring-up: assumption
 
 
-def open_gap(done: float) -> float:
-    """Return what of a new model's gap is open when a share s of its bring-up is done: (e^−3s − e^−3)/(1 − e^−3)."""
-    last = math.exp(-_CONSTANTS)
-    return (math.exp(-_CONSTANTS * done) - last) / (1.0 - last)
-
-
 class IncidentProcess:
-    """Teams of engineers, and the processes that keep them busy."""
+    """The engineering teams, and the processes of releases, incidents and bring-ups."""
 
     def __init__(
-        self,
-        env: simpy.Environment,
-        plan: Plan,
-        log: ChangeLog,
-        streams: Streams,
-        arrived: Mapping[str, simpy.Event] | None = None,
+        self, env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams, arrived: Mapping[str, simpy.Event]
     ) -> None:
         """Take over the processes of all stacks; ``arrived`` happens, by part, when its first nodes are there."""
-        self.arrived = arrived or {}
-        self.env = env
-        self.plan = plan
-        self.log = log
-        self.streams = streams
+        self.env, self.plan, self.log, self.streams, self.arrived = env, plan, log, streams, arrived
         self.free_h = [0.0] * len(plan.software.teams)
         """By team: when all that it has taken up is done."""
         self.incidents = 0
@@ -55,14 +40,23 @@ class IncidentProcess:
         """By stack, then cluster and workload: when each release is taken, and by how much it moves log speed."""
 
     def start(self) -> None:
-        """Set releases, incidents and bring-ups going."""
+        """Schedule releases, incidents and bring-ups."""
         for stack in self.plan.software.stacks:
             self._schedule_releases(stack)
             for model in sorted({workload.model for workload in self.plan.workloads}):
                 self._schedule_incidents(stack, model)
             for index, workload in enumerate(self.plan.workloads):
-                if workload.launch_h is not None and workload.launch_h < self.plan.hours:
-                    self._schedule_bring_ups(stack, index, workload)
+                if workload.launch_h is None or workload.launch_h >= self.plan.hours:
+                    continue
+                # How hard a new model is on a stack; it is brought up on each part that the stack runs on.
+                draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
+                weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
+                factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
+                figures, parts = (workload.launch_h, weeks * HOURS_PER_WEEK, factor), dict[str, list[Pair]]()
+                for pair in (pair for pair in self._pairs(stack, workload.model) if pair[1] == index):
+                    parts.setdefault(self.plan.clusters[pair[0]].accelerator, []).append(pair)
+                for part, pairs in sorted(parts.items()):
+                    self.env.process(self._bring_up(stack, part, tuple(pairs), figures))
 
     def _pairs(self, stack: StackPlan, model: str | None) -> Pairs:
         """Return the (cluster, workload) pairs that run a model, or any, on a stack."""
@@ -78,7 +72,7 @@ class IncidentProcess:
         self.log.software.append(SoftwareEvent(float(self.env.now), pairs, log_factors, kind, incident))
 
     def _schedule_releases(self, stack: StackPlan) -> None:
-        """Draw the releases of a stack: each brings what it serves to where its software has come by then.
+        """Draw the releases of a stack and the speed that each brings.
 
         They come on a cadence whatever happens here, so they are known ahead and no process waits for them. A release
         that was out r hours after the start has the level
@@ -152,7 +146,7 @@ class IncidentProcess:
                     self.env.process(self._incident(stack, pairs, incident, (time_h, loss, work_h, vendor_h)))
 
     def _youth(self, stack: StackPlan, pairs: Pairs, per_year: float, draw: np.random.Generator) -> list[float]:
-        """Draw the times of the incidents that a new model has beyond those of an old one.
+        """Draw the times of the additional incidents of a newly launched model.
 
         Their rate is λ·(m − 1)·exp(−(t − launch)/τ), with the τ of its class's maturing; a model long served, of a
         workload without a launch, has none.
@@ -173,7 +167,7 @@ class IncidentProcess:
     def _incident(
         self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, figures: tuple[float, float, float, float]
     ) -> Steps:
-        """Slow the stack from the incident until its engineers or its vendor have mended it."""
+        """Slow the stack until its engineers or its vendor have fixed the incident."""
         time_h, loss, work_h, vendor_h = figures
         yield self.env.timeout(time_h)
         self.incidents += 1
@@ -184,7 +178,7 @@ class IncidentProcess:
         self._change(pairs, tuple(-factor for factor in factors), incident.kind + " fixed", number)
 
     def _factors(self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, loss: float) -> tuple[float, ...]:
-        """Return what an incident does to the logarithm of speed."""
+        """Return an incident's effect on the log speed of each pair."""
         if not incident.falsifies:
             return (math.log1p(-loss),) * len(pairs)
         factors = []
@@ -199,7 +193,7 @@ class IncidentProcess:
         return tuple(factors)
 
     def _mended_after_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
-        """Return the hours until something is mended: min(wait + hours of work / engineers, the vendor's time).
+        """Return the hours until a fix: min(wait + hours of work / engineers, the vendor's time).
 
         The team takes one thing at a time, first come first served, so its end is known when it begins and no process
         has to wait for a turn. What the vendor mends while it waits is never taken up, and what he mends while they
@@ -216,19 +210,8 @@ class IncidentProcess:
             self.free_h[stack.team] = end_h
         return end_h - now_h
 
-    def _schedule_bring_ups(self, stack: StackPlan, index: int, workload: WorkloadPlan) -> None:
-        """Draw how hard a new model is on a stack, and bring it up on each part that the stack runs on."""
-        pairs = tuple(pair for pair in self._pairs(stack, workload.model) if pair[1] == index)
-        draw = self.streams(f"software/{stack.name}/{workload.name}/bring-up")
-        weeks = stack.bring_up_weeks.lognormal(draw) * self.plan.software.fix_time_multiplier
-        factor = math.log(min(1.0, max(0.05, stack.bring_up_fraction.lognormal(draw))))
-        for part in sorted({self.plan.clusters[c].accelerator for c, _ in pairs}):
-            of_part = tuple(pair for pair in pairs if self.plan.clusters[pair[0]].accelerator == part)
-            figures = (workload.launch_h or 0.0, weeks * HOURS_PER_WEEK, factor)
-            self.env.process(self._bring_up(stack, part, of_part, figures))
-
     def _bring_up(self, stack: StackPlan, part: str, pairs: Pairs, figures: tuple[float, float, float]) -> Steps:
-        """Serve a new model on slow fallbacks until it is brought up on the machines of a part.
+        """Serve a new model at reduced speed until its bring-up on an accelerator is complete.
 
         The vendor does that in the drawn time, which is also what it takes one engineer. Both begin with the launch or
         with the first machines, whichever comes later; machines that are there on the first day have been there since
@@ -244,9 +227,11 @@ class IncidentProcess:
         yield self.env.timeout(max(0.0, begin_h - self.env.now))
         self.incidents += 1
         number = self.incidents
-        # The gap closes as exp(−3·s) with the share s of the work that is done, in steps: kernels land one by one.
-        done = 1.0 - left_h / length_h
-        levels = [factor * open_gap(done + (1.0 - done) * step / _LANDINGS) for step in range(_LANDINGS + 1)]
+        # The gap closes as (e^−3s − e^−3)/(1 − e^−3) with the share s of the work that is done, in steps: kernels land
+        # one by one.
+        done, last = 1.0 - left_h / length_h, math.exp(-_CONSTANTS)
+        shares = (done + (1.0 - done) * step / _LANDINGS for step in range(_LANDINGS + 1))
+        levels = [factor * ((math.exp(-_CONSTANTS * share) - last) / (1.0 - last)) for share in shares]
         self._change(pairs, (levels[0],) * len(pairs), "bring-up", number)
         each_h = left_h / _LANDINGS
         for step, (before, after) in enumerate(itertools.pairwise(levels), start=1):

@@ -1,4 +1,4 @@
-"""Orders, deliveries, commissioning with limited crews, power blocks: how nodes get into service.
+"""Orders, deliveries, commissioning with limited crews, and power blocks: how nodes enter service.
 
 A delivery is paid when it comes. Its nodes serve once they are commissioned and the site has power for them; until
 then, and for good where it never has, they are owned and wait. What came before the start was paid then: its purchase
@@ -8,7 +8,7 @@ has a time below zero, and its age is counted from there.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,16 +30,12 @@ _SAME_KW = 1e-6
 
 
 class Supply:
-    """Brings nodes into service; owns the commissioning crews and the power not yet handed out."""
+    """Brings nodes into service; owns the commissioning crews and the unallocated power."""
 
     def __init__(
         self, env: simpy.Environment, plan: Plan, shop: RepairShop | RepairShopProcess, log: ChangeLog, streams: Streams
     ) -> None:
-        self.env = env
-        self.plan = plan
-        self.shop = shop
-        self.log = log
-        self.streams = streams
+        self.env, self.plan, self.shop, self.log, self.streams = env, plan, shop, log, streams
         self.crews = simpy.Resource(env, capacity=1)  # the crews work as one team, delivery by delivery
         self.arrived = {cluster.accelerator: env.event() for cluster in plan.clusters}
         """By part: happens when its first nodes are in service."""
@@ -47,12 +43,10 @@ class Supply:
         """Energised and given to no node, where power comes in blocks."""
         self.waiting: list[tuple[int, int, float]] = []
         """Nodes without power, in the order in which they asked for it: cluster, purchase, when commissioned."""
-        self.batches = [0] * len(plan.clusters)
-        self.in_service = [0] * len(plan.clusters)
-        self.retired = [0] * len(plan.clusters)
+        self.batches, self.in_service, self.retired = ([0] * len(plan.clusters) for _ in range(3))
 
     def start(self) -> None:
-        """Set every cluster on its way; where two want the same crew or power at once, the first by name has it."""
+        """Start the delivery of every cluster; by name where two need the same crew or power at once."""
         if self.plan.site.block_h.size:
             self.env.process(self._energise_blocks())
         for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: pair[1].name):
@@ -84,14 +78,14 @@ class Supply:
                 self.env.process(self._commission(index, cluster.prices_usd, refused, came_h, order.placed_h))
 
     def _deliver(self, index: int, nodes: int, prices_usd: Prices, paid_h: float, placed_h: float = np.inf) -> int:
-        """Take a delivery; return its place in the log."""
+        """Record a delivery; return its index in the log."""
         self.log.purchases.append(Purchase(paid_h, index, nodes, prices_usd, placed_h))
         return len(self.log.purchases) - 1
 
     def _commission(
         self, index: int, prices_usd: Prices, refused: Bools, came_h: float, placed_h: float = np.inf
     ) -> Steps:
-        """Pay for a delivery and install it; nodes refused at acceptance come back after a hard repair and its part.
+        """Install a delivery and record its payment; nodes that fail acceptance return after a hard repair.
 
         One that came before the start was installed from then on, by crews that had nothing else to do.
         """
@@ -107,7 +101,7 @@ class Supply:
             yield self.env.timeout(max(0.0, begins_h + float(rounds[-1] * site.commissioning_h) - self.env.now))
 
     def _energise_blocks(self) -> Steps:
-        """Hand over each power block on its day."""
+        """Release each power block on its date."""
         site = self.plan.site
         for time_h, (before_kw, after_kw) in zip(site.block_h.tolist(), pairwise([0.0, *site.block_kw]), strict=True):
             if time_h > self.env.now:
@@ -116,7 +110,7 @@ class Supply:
             self._energise()
 
     def _ask_for_power(self, index: int, purchase: int, ready_h: Floats) -> None:
-        """Let nodes serve from when they are commissioned, or have them wait where the site's power comes in blocks."""
+        """Put nodes into service once commissioned, or queue them for power where it comes in blocks."""
         if self.plan.site.block_h.size and not self.plan.clusters[index].is_hosted:
             self.waiting += [(index, purchase, time_h) for time_h in ready_h.tolist()]
             self._energise()
@@ -124,7 +118,7 @@ class Supply:
             self._serve(index, purchase, ready_h)
 
     def _energise(self) -> None:
-        """Give free power to waiting nodes, first come first served; one too large for what is free is passed over."""
+        """Allocate free power to waiting nodes, first in first out; skip nodes too large for the rest."""
         waiting, powered = self.waiting, dict[tuple[int, int], list[float]]()
         self.waiting = []
         for index, purchase, ready_h in waiting:
@@ -140,7 +134,7 @@ class Supply:
             self._serve(index, purchase, np.sort(times))
 
     def _serve(self, index: int, purchase: int, service_h: Floats) -> None:
-        """Put nodes of a purchase into service at their times, where still in the plan's, and draw their failures."""
+        """Put nodes of a purchase into service at their times, within the horizon, and draw their failures."""
         cluster, end_h = self.plan.clusters[index], float(self.plan.hours)
         service_h = service_h[service_h < min(end_h, cluster.retire_h)]
         if not service_h.size:
@@ -154,7 +148,7 @@ class Supply:
             detail = f"batch {self.batches[index]}{', owned before the start' if aged_h else ''}"
             self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail, purchase))
         self.in_service[index] += service_h.size
-        self.env.process(self._announce(cluster.accelerator, float(times[0])))
+        self.env.process(self._announce(self.arrived[cluster.accelerator], float(times[0])))
         stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
         first = self.shop.admit(index, service_h)
         failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, end_h, stream)
@@ -164,15 +158,15 @@ class Supply:
             taken = draw_interruptions(self.plan.reliability, cluster, service_h, first, end_h, draw)
             self.shop.expect(index, taken)
 
-    def _announce(self, part: str, time_h: float) -> Steps:
-        """Tell those who wait for a part that the first nodes of it are there."""
-        if not self.arrived[part].triggered:
+    def _announce(self, arrived: simpy.Event, time_h: float) -> Steps:
+        """Signal that the first nodes of an accelerator are in service."""
+        if not arrived.triggered:
             yield self.env.timeout(max(0.0, time_h - self.env.now))
-            if not self.arrived[part].triggered:  # another cluster's may have come in the meantime
-                self.arrived[part].succeed()
+            if not arrived.triggered:  # another cluster's may have come in the meantime
+                arrived.succeed()
 
     def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: Prices) -> None:
-        """Let more nodes of a cluster that were ordered come, at a price each; they serve once commissioned.
+        """Schedule the arrival of further ordered nodes of a cluster, at a price each.
 
         Those of a provider serve as they come: they were commissioned long ago.
         """
@@ -194,7 +188,7 @@ class Supply:
         self.retire(index, self.in_service[index])
 
     def retire(self, index: int, nodes: int) -> int:
-        """Take nodes out of service for good, those first in; their power goes to those that wait. Return how many."""
+        """Retire nodes for good, first in first out, and release their power; return how many."""
         arrived = [c.accelerators for c in self.log.changes if c.cluster == index and c.time_h <= self.env.now]
         leaving = min(nodes, sum(arrived) // self.plan.clusters[index].accelerators_per_node)
         if leaving:
@@ -213,9 +207,9 @@ class Supply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthFigures:
-    """What the review sees of one finished month."""
+    """How one finished month went, as the review and processes see it."""
 
-    utilisation: tuple[float, ...]
+    utilisation: Mapping[str, float]
     """By cluster; 0 where none is in service."""
     shed_fraction: float
     """Tokens shed over tokens asked for."""
@@ -224,18 +218,17 @@ class MonthFigures:
 
 
 class Review:
-    """Remembers finished months and what has been bought."""
+    """The monthly expansion review, with the figures of finished months and its orders so far."""
 
     def __init__(self, plan: Plan, supply: Supply) -> None:
-        self.plan = plan
-        self.supply = supply
+        self.plan, self.supply = plan, supply
         self.history: list[MonthFigures] = []
         self.spent_usd = 0.0
         self.ordered = [cluster.nodes for cluster in plan.clusters]
         self.acted = [-(10**6)] * len(plan.expansion.rules)
 
     def close_month(self, figures: MonthFigures) -> None:
-        """Look at a finished month and act on the rules it completes, as of its end."""
+        """Add a finished month and act on the rules whose conditions are met at its end."""
         self.history.append(figures)
         month = len(self.history)
         now_h = float(self.plan.month_edges_h[month])
@@ -245,18 +238,18 @@ class Review:
                 self.acted[index] = month
 
     def _held(self, rule: RulePlan) -> int:
-        """Return for how many of the last months a rule has held in a row, at most as many as it asks for."""
+        """Return for how many last months in a row a rule's condition was met, at most the number it requires."""
         recent = self.history[: -rule.months - 1 : -1]
         what, _, how = rule.when.rpartition("_")
         for number, past in enumerate(recent):
             share = past.shed_fraction if what == "shed" else past.missed_fraction
-            share = past.utilisation[rule.watched] if what == "utilisation" else share
+            share = past.utilisation[self.plan.clusters[rule.watched].name] if what == "utilisation" else share
             if not (share < rule.threshold if how == "below" else share > rule.threshold):
                 return number
         return len(recent)
 
     def unmoved_until_h(self) -> float:
-        """Return until when no review to come can change the fleet, whatever the months until then show.
+        """Return the hour before which no coming review can change the fleet.
 
         A rule acts at the earliest when its months are complete and its rest is over, and an order comes its lead time
         after that; one that has bought all it may, or all there is power for, does not until nodes retire, and one that
@@ -274,7 +267,7 @@ class Review:
         return min(retirements_h, default=math.inf)
 
     def _may_buy(self, rule: RulePlan) -> int:
-        """Return the nodes that a rule may buy by its own limit and the site's power; 0 for none.
+        """Return the nodes that a rule may buy within its own limit and the site's power.
 
         The site must be able to run all its nodes and these at full load, and have blocks for their nameplate: nodes
         that only lower clocks would make room for add their cost and next to no work. What is at a provider's takes

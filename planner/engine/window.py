@@ -1,4 +1,4 @@
-"""What a window of hours yields: who is served where, what waits, what is shed, how much power it takes.
+"""The evaluation of a window of hours: requests served, waiting and shed, and power.
 
 Workloads are routed by :mod:`planner.engine.dispatch`. Here the result is held to the site's power, and read against
 the plan's tables by load: which part of what is served is late, and which is refused at the door. A workload that has
@@ -27,7 +27,7 @@ _CELLS_PER_LOAD = LOAD_CELLS / MOST_LOAD
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
-    """Route a window's demand over its nodes, or, where whole replicas count, over the pools that these make.
+    """Return a window's result: demand routed to nodes, or to pools of whole replicas where those count.
 
     A workload that has outgrown its objective takes no more than its share: what it has no share for is shed, and what
     no batch can serve in time is late.
@@ -53,7 +53,7 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
 
 
 def beyond_share(plan: Plan, window: WindowInput) -> Floats | None:
-    """Return the requests that workloads past their objective have no share for, shape (workloads, hours).
+    """Return the requests beyond the fleet share of workloads that outgrew their SLO, shape (workloads, hours).
 
     max(0, arrivals − share · Σ over its clusters of nodes · requests per node and hour), its share being of what the
     fleet can serve of it; None where no workload is past its objective.
@@ -69,13 +69,13 @@ def beyond_share(plan: Plan, window: WindowInput) -> Floats | None:
 
 
 def _overdue_share(plan: Plan, w: int, hours: slice) -> Floats:
-    """Return the share of the fleet that a workload past its objective is served within, shape (hours,); 0 before."""
+    """Return the fleet share of a workload that has outgrown its SLO, shape (hours,); 0 before."""
     months, share = plan.months.hour_periods[hours], plan.workloads[w].overdue_share
     return np.zeros(months.size) if share is None else share[months]
 
 
 class Missed(NamedTuple):
-    """What a window misses, and what the next begins with."""
+    """Requests late and shed in a window, and the state at the start of the next."""
 
     late_requests: Floats
     """Shape (changes, workloads, hours)."""
@@ -86,7 +86,7 @@ class Missed(NamedTuple):
 
 
 def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Plan], Plan]]) -> Missed:
-    """Return what a window would miss under changes of the plan's tables by load, without a power cap.
+    """Return a window's misses under changes to the plan's tables by load, without a power cap.
 
     Tables decide what becomes of work where it is routed, not where that is: it is routed once for all of them.
     Workloads past their objective are as they are in :func:`evaluate_window`, but for those served late within their
@@ -115,7 +115,7 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
 
 
 def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
-    """Route a window's demand over its nodes, within the site's power; add up what belongs to one owner.
+    """Return a window's result within the site's power, with pools summed by owner.
 
     Where the power cap binds, nodes are parked or clocked down and lower priorities give way. What then finds no room
     is offered to the clusters all the same, as far as they are offered more than their capacity, and the tables say
@@ -174,7 +174,7 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
 
 
 def _overload(router: Router) -> dict[int, Floats]:
-    """Offer what found no room to the clusters that serve the rest, up to the most they are offered.
+    """Offer requests without room to their clusters beyond capacity, up to the highest load in the tables.
 
     Capacity is the rate at which the promised share is in time. More can be served, at the price of more that is late:
     what of it is late and what refused is read from the plan's tables. Returns the node-equivalents that were at work
@@ -202,7 +202,7 @@ def _overload(router: Router) -> dict[int, Floats]:
 
 
 def _late(router: Router, capacity: Floats) -> Floats:
-    """Return requests served late, shape (workloads, hours), and take what is refused from what is served.
+    """Return requests served late, shape (workloads, hours), and move rejected requests from served to shed.
 
     Lower priorities give way, so what a workload suffers from is the load of its own and higher ones. What is refused
     moves from what is served to what is shed, and frees the nodes that would have worked for it.
@@ -240,7 +240,7 @@ def _late(router: Router, capacity: Floats) -> Floats:
 def _missed_share(
     plan: Plan, which: tuple[int, int, int], load: Floats, bursts_at: Floats, between: Between | None
 ) -> Floats:
-    """Return the share late (kind 0) or refused (1) by kind, cluster and workload, shape (hours,).
+    """Return the late (kind 0) or rejected (1) share for a kind, cluster and workload, shape (hours,).
 
     A router sees a burst, and sends what a cluster has no room for to others that serve the work: so it is late as at
     the cluster's own load without bursts, and by as much more as bursts add where all of them are as full as together.
@@ -266,9 +266,9 @@ def _missed_share(
 
 
 def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
-    """Return the load of all clusters together that serve a workload, by its own requests, shape (hours,) each.
+    """Return the combined load of all clusters that serve a workload, shape (hours,) each.
 
-    Of those that several serve and whom bursts make late; what is paid by the hour stands by for no burst.
+    Only of workloads that several clusters serve and bursts make late; clusters paid by the hour absorb no burst.
     """
     plan, routes = router.plan, router.routes
     together: dict[int, Floats] = {}
@@ -300,7 +300,7 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
 
 
 def _read(table: Floats, load: Floats) -> Floats:
-    """Return a table's share at loads, linear between its cells' edges."""
+    """Return a table's share at loads, linear between the edges of its cells."""
     place = load * _CELLS_PER_LOAD
     below = np.floor(place)
     place -= below
@@ -314,7 +314,7 @@ def _read(table: Floats, load: Floats) -> Floats:
 
 
 def _levels_on(router: Router, cluster: int) -> list[list[int]]:
-    """Return the workloads of a cluster that cannot wait, by priority, the highest first."""
+    """Return the urgent workloads on a cluster by priority, highest first."""
     levels: dict[int, list[int]] = {}
     for w in router.plan.by_priority:
         if (cluster, w) in router.served and not router.plan.workloads[w].deadline_h:

@@ -1,4 +1,4 @@
-"""Why two costs differ: the difference by cause, summing to the whole.
+"""The cost bridge: the difference between two costs by cause, summing to the whole.
 
 **Per token.** The cost of a token is written as what an accelerator-hour on site costs over what it yields:
 
@@ -68,7 +68,7 @@ CAUSE_MEANINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """What an accelerator-hour on site costs and yields in one run."""
+    """Cost and yield of an accelerator-hour on site in one run."""
 
     hardware_cost_usd: float
     power_usd: float
@@ -93,7 +93,7 @@ class Factors:
 
 
 def bridge(baseline: Factors, other: Factors, *, output_only: bool = False) -> dict[str, float]:
-    """Return by how much each cause moves the cost per million tokens from the baseline to the other run."""
+    """Return how much each cause moves the cost per million tokens from the baseline to the other run."""
 
     def cost(switched: frozenset[str]) -> float:
         changes = {name: getattr(other, name) for cause in switched for name in CAUSES[cause]}
@@ -108,7 +108,7 @@ def bridge(baseline: Factors, other: Factors, *, output_only: bool = False) -> d
 
 
 def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], float]) -> dict[str, float]:
-    """Return what each cause adds to the measure; the values sum to measure(all) − measure(none).
+    """Return each cause's Shapley value; the values sum to measure(all) − measure(none).
 
     ``measure`` returns the figure with the named causes taken from the second scenario and the others from
     the first. Each set of causes is measured once.
@@ -170,13 +170,13 @@ PLAN_CAUSE_MEANINGS = {
     "mix": "More of the machines' hours are of a dearer or a cheaper cluster; also one that the other plan has not.",
     "efficiency": "A token takes more or fewer machines or kWh, or more work is missed (credits, burst rental).",
     "timing": "A machine is on site for more or fewer hours of the horizon.",
-    "policy": "The books differ: life, method or residual of depreciation. No price, and no cash.",
+    "policy": "Accounting policy differs: life, method or residual of depreciation. No price, and no cash.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpending:
-    """What a cluster is and costs over a run."""
+    """Machines, hours, prices and energy of a cluster over a run."""
 
     machines: float
     """Accelerators on site at most."""
@@ -190,7 +190,7 @@ class ClusterSpending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """A plan's accrued cost in factors."""
+    """A plan's accrued cost as factors."""
 
     cents: int
     """What they multiply to."""
@@ -202,7 +202,7 @@ class Spending:
 
 
 def dollar_bridge(baseline: Spending, other: Spending, policy_cents: int) -> dict[str, int] | None:
-    """Return other less baseline by cause, in cents; None where one of them served nothing.
+    """Return other less baseline by cause, in cents; None where one of the two served nothing.
 
     ``other`` is kept by the baseline's books; ``policy_cents`` is what its own books add to it.
     """
@@ -225,7 +225,7 @@ def dollar_bridge(baseline: Spending, other: Spending, policy_cents: int) -> dic
 
 
 def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: list[str]) -> dict[str, Any]:
-    """Return a plan's factors over both plans' clusters; one that it does not have costs what it costs elsewhere.
+    """Return a plan's factors over both plans' clusters; a missing cluster takes the other plan's prices.
 
     So a cluster that only one plan has is a matter of mix, not of price.
     """
@@ -245,7 +245,7 @@ def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: li
 def account_variance(
     account: Account, cents: tuple[int, int], planned_cents: int, quantities: Mapping[str, tuple[float, float]]
 ) -> dict[str, int]:
-    """Return actual less budget by cause, in cents; causes without effect are left out.
+    """Return actual less budget by cause, in cents, without causes that have no effect.
 
     ``cents`` are the budget and the actual of the same months, ``planned_cents`` the plan's amount over its whole
     horizon, ``quantities`` the fleet's in the same months, planned and actual, as far as they were seen.
@@ -276,7 +276,7 @@ def account_variance(
 
 
 def to_the_cent(parts: Mapping[str, float], total_cents: int) -> dict[str, int]:
-    """Round parts to whole cents that sum to their total; what rounding leaves goes to the largest."""
+    """Round parts to whole cents that sum to their total; the largest part takes the remainder."""
     rounded = {name: round(part) for name, part in parts.items()}
     largest = max(parts, key=lambda name: abs(parts[name]))
     rounded[largest] += total_cents - sum(rounded.values())

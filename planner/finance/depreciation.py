@@ -1,4 +1,4 @@
-"""Depreciation by purchase cohort, in the books and for tax, what used machines fetch, and income tax.
+"""Depreciation by purchase cohort for book and tax, resale values of used machines, and income tax.
 
 A cohort is bought together and enters service together. From the day it is delivered and paid it is on the books at
 cost, as construction in progress; its life is counted in months of its own, from the day it enters service, and the
@@ -85,7 +85,7 @@ def make_cohorts(
     disposal: tuple[ArrayLike, ArrayLike] = (NEVER, 0.0),
     acquired_months: ArrayLike | None = None,
 ) -> Cohorts:
-    """Return cohorts from numbers or arrays, each spread to shape (cohorts,), or say all that is wrong.
+    """Return cohorts from numbers or arrays, each broadcast to shape (cohorts,), or raise with every problem.
 
     ``disposal`` is (month coordinate of retirement, proceeds in dollars); without ``acquired_months`` a cohort is paid
     on the day it enters service. It is written off from cost, from service on. Refused are negative prices, lives
@@ -186,7 +186,7 @@ class DepreciationSchedule:
 
 
 def depreciate(cohorts: Cohorts, edge_coordinates: Floats) -> DepreciationSchedule:
-    """Return the schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
+    """Return the depreciation schedule of every cohort over the periods between ``edge_coordinates`` (periods + 1)."""
     retired, acquired = cohorts.retired_months[:, None], cohorts.acquired_months[:, None]
     accumulated = accumulated_cents(cohorts, np.minimum(edge_coordinates[None, :], retired))
     cost = cents(cohorts.cost_usd)[:, None]
@@ -230,7 +230,7 @@ def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> Floa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResaleCurve:
-    """What a used server fetches as a share of its price when new, by age.
+    """Resale price of a used server as a share of its price when new, by age.
 
     The share is 1 at age zero and as stated at each age; between two ages, and beyond the last, it falls evenly in
     ratio (beyond: as over the last step). That shape is our assumption, the points are the catalogue's or the user's.
@@ -260,7 +260,7 @@ LOSS_LIMIT_FRACTION = 0.8
 
 
 class LossRule(StrEnum):
-    """What a tax loss is worth in the year it is made."""
+    """Treatment of a tax loss in the year it is made."""
 
     OFFSET = "offset"
     """It lowers the tax on the owner's other income at once, as for one project of a large firm."""
@@ -280,14 +280,14 @@ class TaxRules:
     """What a loss is worth."""
 
     def __post_init__(self) -> None:
-        """Refuse shares outside 0 to 1; a rate of 100% would leave nothing to plan for."""
+        """Raise an error for shares outside 0 to 1, and for a tax rate of 100%."""
         rate = refusals.fraction("tax.rate_fraction", self.rate_fraction, below_one=True)
         refusals.raise_problems([rate, refusals.fraction("tax.bonus_fraction", self.bonus_fraction)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaxDeductions:
-    """What tax depreciation deducts and what disposals add, in cents, shape (cohorts, periods)."""
+    """Tax depreciation and gains on disposals, in cents, shape (cohorts, periods)."""
 
     deduction_cents: NDArray[np.int64]
     """Tax depreciation of the period, bonus included."""
@@ -362,7 +362,7 @@ def income_tax(
 
 
 def _share_cents(amount_usd: Floats, fraction: float) -> NDArray[np.int64]:
-    """Return a share of a series, rounded on its running total in whole cents: a workbook then finds the same cent."""
+    """Return a share of a series, rounded on its running total in whole cents, as a workbook computes it."""
     running = cents(np.cumsum(amount_usd)).astype(np.float64)
     return np.diff(whole_cents(running * fraction), prepend=0)
 
@@ -375,7 +375,7 @@ def tax_years(grid: MonthGrid) -> NDArray[np.int64]:
 def assess_usd(
     taxable_income_usd: Floats, years: NDArray[np.int64], rules: TaxRules, end_gain_usd: float = 0.0
 ) -> tuple[Floats, float]:
-    """Return tax by period before rounding, shape (periods,), and what a gain on the last day adds to it.
+    """Return tax by period before rounding, shape (periods,), and the tax on a gain on the last day.
 
     Tax is negative where a loss is offset at once. Where losses are carried forward it is assessed year by year, in the
     last period of each year; a loss on the last day is then worth what that year's income can use of it, and losses
@@ -395,6 +395,6 @@ def assess_usd(
 
 
 def _year_usd(income_usd: float, carried_usd: float, rules: TaxRules) -> float:
-    """Return a year's tax: on its income less the losses carried into it, of which it may use so much."""
+    """Return a year's tax on its income less the carried losses that it may use."""
     offset = min(carried_usd, LOSS_LIMIT_FRACTION * max(income_usd, 0.0))
     return rules.rate_fraction * max(income_usd - offset, 0.0)

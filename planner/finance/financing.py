@@ -1,4 +1,4 @@
-"""What is agreed with vendors, lessors, lenders and landlords: quotes, rent, loans, finance leases, yearly costs.
+"""Contract terms with vendors, lessors, lenders and landlords: quotes, rent, loans, leases, yearly costs.
 
 **Quotes.** What accelerators cost on the day they are ordered: quotes that expire, volume tiers. Hosts, network and
 storage have prices of their own, in the catalogue or the scenario.
@@ -48,7 +48,7 @@ from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 
 class TierRule(StrEnum):
-    """Which units of an order a volume discount applies to."""
+    """The units of an order to which a volume discount applies."""
 
     WHOLE_ORDER = "whole_order"
     """The tier reached prices every unit."""
@@ -58,7 +58,7 @@ class TierRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscountTier:
-    """A discount from a number of units on."""
+    """A volume discount from a number of units on."""
 
     minimum_units: int
     """Units in the order from which the discount holds."""
@@ -68,7 +68,7 @@ class DiscountTier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """A vendor's price, and the order dates it holds for."""
+    """A vendor's price, and the order dates for which it is valid."""
 
     name: str
     """Whose quote it is, for error messages and the assumptions table."""
@@ -84,7 +84,7 @@ class Quote:
     """Last order date, included; None for never expiring."""
 
     def __post_init__(self) -> None:
-        """Refuse negative prices, discounts outside 0 to 1, tiers out of order and dates reversed."""
+        """Raise an error for negative prices, discounts outside 0 to 1, unordered tiers or reversed dates."""
         path = f"quotes[{self.name}]"
         problems = [refusals.not_negative(f"{path}.list_price_usd", self.list_price_usd)]
         minima = [tier.minimum_units for tier in self.tiers]
@@ -105,7 +105,7 @@ class Quote:
         return begins and (self.valid_until is None or order_date <= self.valid_until)
 
     def order_cents(self, units: int) -> int:
-        """Return what an order of this many units costs, in cents."""
+        """Return the price of an order of this many units, in cents."""
         if units < 0:
             raise ScenarioError(Problem(path=f"quotes[{self.name}]", message=f"cannot order {units} units"))
         edges = np.array([0, *(tier.minimum_units for tier in self.tiers)])
@@ -121,19 +121,19 @@ class Quote:
 
 
 def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote | None:
-    """Return the quote for an order date: of those that hold, the one that begins last; None where none holds."""
+    """Return the valid quote for an order date that began last; None where none is valid."""
     holding = (quote for quote in quotes if quote.holds_on(order_date))
     return max(holding, key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date), default=None)
 
 
 def term_prices_usd_per_h(first_usd_per_h: float, change_per_year: float, signed_h: Floats) -> Floats:
-    """Return what an hour costs in each term by when it is signed, shape (terms,)."""
+    """Return the hourly price of each contract term by its signing time, shape (terms,)."""
     prices: Floats = first_usd_per_h * (1.0 + change_per_year) ** (signed_h / HOURS_PER_YEAR)
     return prices
 
 
 def mean_price_usd_per_h(edge_h: Floats, term_edge_h: Floats, prices_usd_per_h: Floats) -> Floats:
-    """Return what an hour costs on average in each month, shape (months,).
+    """Return the mean hourly price in each month, shape (months,).
 
     Σ hours of the month in a term · its price / Σ those hours, zero in months before the first term. Terms follow one
     another between ``term_edge_h`` (terms + 1) and reach beyond the horizon.
@@ -147,7 +147,7 @@ def mean_price_usd_per_h(edge_h: Floats, term_edge_h: Floats, prices_usd_per_h: 
 
 
 def left_of_term_usd(leaves_h: float, term_edge_h: Floats, prices_usd_per_h: Floats) -> float:
-    """Return the rent from the time of leaving to the end of the term that runs then, for one accelerator."""
+    """Return the rent per accelerator from the time of leaving to the end of the current term."""
     term = int(np.searchsorted(term_edge_h, leaves_h, side="right")) - 1
     if leaves_h == term_edge_h[term]:  # on the day of renewal nothing is left
         return 0.0
@@ -155,7 +155,7 @@ def left_of_term_usd(leaves_h: float, term_edge_h: Floats, prices_usd_per_h: Flo
 
 
 class Amortisation(StrEnum):
-    """How a loan is paid back."""
+    """The repayment profile of a loan."""
 
     ANNUITY = "annuity"
     STRAIGHT = "straight"
@@ -164,7 +164,7 @@ class Amortisation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoanTerms:
-    """What was agreed with the lender."""
+    """The terms agreed with the lender."""
 
     share_fraction: float = 1.0
     """Share of each purchase that is drawn."""
@@ -182,7 +182,7 @@ class LoanTerms:
     """Share of what is drawn that the last payment pays back besides its own part."""
 
     def left_fraction(self) -> Floats:
-        """Return f(0) to f(n), the share of a tranche that is left after each month, shape (term_months + 1,)."""
+        """Return f(0) to f(n), the share of a tranche outstanding after each month, shape (term_months + 1,)."""
         months, paying = np.arange(self.term_months + 1.0), self.term_months - self.grace_months
         done = np.maximum(months - self.grace_months, 0.0)
         rate = self.rate_per_year / MONTHS_PER_YEAR
@@ -200,7 +200,7 @@ class LoanTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoanSchedule:
-    """What is drawn and paid by month, in cents, shape (months, clusters) each."""
+    """Drawings and payments by month, in cents, shape (months, clusters) each."""
 
     drawn_cents: Cents
     fee_cents: Cents
@@ -237,7 +237,7 @@ _SAME_MONTH = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """What was agreed with the lessor."""
+    """The terms agreed with the lessor."""
 
     rate_per_year: float
     """Nominal, implicit in the payments: a twelfth of it is charged a month."""
@@ -251,13 +251,13 @@ class LeaseTerms:
 
     @property
     def owed_fraction(self) -> float:
-        """The debt on the first day as a share of what the machines cost: 1, or 1 − b·vⁿ where they go back."""
+        """The debt on the first day over the machines' cost: 1, or 1 − b·vⁿ where they go back."""
         if self.is_bought:
             return 1.0
         return 1.0 - self.buy_out_fraction * (1.0 + self.rate_per_year / MONTHS_PER_YEAR) ** -self.term_months
 
     def left_fraction(self) -> Floats:
-        """Return the share of the debt that is left after each month, shape (term_months + 1,)."""
+        """Return the share of the debt outstanding after each month, shape (term_months + 1,)."""
         balloon = self.buy_out_fraction if self.is_bought else 0.0
         like = LoanTerms(rate_per_year=self.rate_per_year, term_months=self.term_months, balloon_fraction=balloon)
         return like.left_fraction()
@@ -265,7 +265,7 @@ class LeaseTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseSchedule:
-    """What one lease pays and owes by period, in cents, shape (periods,) each."""
+    """Payments and debt of one lease by period, in cents, shape (periods,) each."""
 
     principal_cents: Cents
     interest_cents: Cents
@@ -281,7 +281,7 @@ class LeaseSchedule:
 def lease_schedule(
     terms: LeaseTerms, owed_cents: int, day_months: Floats, edge_coordinates: Floats, leaves_months: float = np.inf
 ) -> LeaseSchedule:
-    """Return the schedule of a debt, paid off at once where the lessee leaves before its end.
+    """Return the schedule of a lease, with the debt paid off where the lessee leaves early.
 
     ``day_months`` are month coordinates of its signing and of each payment, shape (term_months + 1,). Leaving pays what
     is owed, interest since the last payment, and the fee on what is owed.

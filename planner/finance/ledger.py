@@ -90,7 +90,7 @@ def usd(amount_cents: ArrayLike) -> Floats:
 
 
 class View(Flag):
-    """A way of reading the ledger."""
+    """A view of the ledger: a set of accounts that is summed."""
 
     CASH = 1
     ACCRUAL = 2
@@ -99,7 +99,7 @@ class View(Flag):
 
 
 class Category(StrEnum):
-    """The part of the statements an account belongs to (:mod:`planner.finance.statements`)."""
+    """The section of the statements to which an account belongs (:mod:`planner.finance.statements`)."""
 
     REVENUE = "revenue"
     """Income statement, income."""
@@ -125,7 +125,7 @@ class Category(StrEnum):
 
 
 class Position(StrEnum):
-    """A line of the balance sheet besides cash and equity."""
+    """A line of the balance sheet other than cash and equity."""
 
     HARDWARE = "hardware"
     """Asset: book value of what is owned."""
@@ -148,7 +148,7 @@ with Path(__file__).with_name("accounts.csv").open(encoding="utf-8", newline="")
 
 
 class Account(StrEnum):
-    """An account of the ledger, in the order of the reports; new ones are added at the end, as codes are places."""
+    """An account of the ledger, in report order; new ones go at the end, since codes are positions."""
 
     views: View
     """The views that count it."""
@@ -163,7 +163,7 @@ class Account(StrEnum):
     """One sentence for the reference page and the workbook."""
 
     def __new__(cls, name: str) -> Account:
-        """Make an account with all that its line of the chart says of it."""
+        """Return an account with the attributes of its line in the chart of accounts."""
         account, line = str.__new__(cls, name), _CHART[name]
         account._value_ = name
         account.views = functools.reduce(operator.or_, (View[view.upper()] for view in line["views"].split()), View(0))
@@ -279,7 +279,7 @@ class Dimension(StrEnum):
 
 
 def view_cents(by_account: NDArray[np.int64], view: View, *, leave_out: tuple[Account, ...] = ()) -> NDArray[np.int64]:
-    """Return a view's total of a table whose last axis is the accounts, without the accounts left out."""
+    """Return a view's total over the accounts on the last axis, except for the accounts in ``leave_out``."""
     left_out = {ACCOUNT_CODES[account] for account in leave_out}
     columns = [code for code in codes_in(view) if code not in left_out]
     return np.asarray(by_account[..., columns].sum(axis=-1), dtype=np.int64)
@@ -322,7 +322,7 @@ class Ledger:
         return int(self.amount_cents.shape[0])
 
     def totals_cents(self, *dimensions: Dimension, view: View | None = None) -> NDArray[np.int64]:
-        """Return exact sums by the dimensions given, one axis each, in that order; all accounts or one view.
+        """Return exact sums by the given dimensions, one axis each in that order; all accounts or one view.
 
         The cluster and cohort axes have one place more than there are names: the last is the whole site, or
         none.
@@ -341,13 +341,13 @@ class Ledger:
         return totals
 
     def rows_in(self, view: View | None) -> Bools:
-        """Return which rows a view counts, all of them for None; shape (rows,)."""
+        """Return which rows a view counts, all for None; shape (rows,)."""
         if view is None:
             return np.ones(self.row_count, dtype=bool)
         return self.rows_of(*(ACCOUNT_ORDER[code] for code in codes_in(view)))
 
     def rows_of(self, *accounts: Account) -> Bools:
-        """Return which rows are of some accounts; shape (rows,).
+        """Return which rows belong to the given accounts; shape (rows,).
 
         Read from a table of all accounts: numpy's isin sorts, or looks for a range, each time.
         """
@@ -356,11 +356,11 @@ class Ledger:
         return is_meant[self.account_code]
 
     def monthly_cents(self, view: View, *, leave_out: tuple[Account, ...] = ()) -> NDArray[np.int64]:
-        """Return a view's total of each month, without the accounts left out, shape (months,)."""
+        """Return a view's total of each month, except for the accounts in ``leave_out``, shape (months,)."""
         return view_cents(self.totals_cents(Dimension.MONTH, Dimension.ACCOUNT), view, leave_out=leave_out)
 
     def account_cents(self, *accounts: Account) -> int:
-        """Return the total of some accounts."""
+        """Return the total of the given accounts."""
         return int(self.amount_cents[self.rows_of(*accounts)].sum())
 
     def book_value_cents(self, opening_book_cents: ArrayLike = 0) -> NDArray[np.int64]:
@@ -379,7 +379,7 @@ class Ledger:
         return np.asarray(opening[:, None] + np.cumsum(change, axis=1), dtype=np.int64)
 
     def check(self, opening_book_cents: ArrayLike = 0) -> None:
-        """Raise ConservationError unless every dollar posted is here once and no book value is impossible.
+        """Raise ConservationError unless every posted dollar is in the ledger once and no book value is impossible.
 
         Holds: indices point at names; rows are in order and no key occurs twice; each account sums to what
         was posted to it, counted apart in integers without limit; the total is the same by month, cluster,
@@ -429,7 +429,7 @@ def _row_keys(labels: LedgerLabels, columns: tuple[ArrayLike, ArrayLike, ArrayLi
 
 
 class LedgerBuilder:
-    """Collects postings and makes the ledger; the only way to make one."""
+    """Collects postings and builds the ledger; the only way to make one."""
 
     def __init__(self, labels: LedgerLabels) -> None:
         """Start an empty ledger with these names."""
@@ -453,7 +453,7 @@ class LedgerBuilder:
         self._append(account, _row_keys(self._labels, (month, cluster, cohort, 0)), np.asarray(amount_cents))
 
     def _append(self, account: Account, places: NDArray[np.int64], cents: NDArray[np.int64]) -> None:
-        """Keep amounts under the keys of their places; what is in no accrual view gets its counter-entry."""
+        """Add amounts under their keys; accounts outside the accrual view get a counter-entry."""
         if not np.issubdtype(cents.dtype, np.integer):
             raise ConservationError(f"{account}: money is posted in whole cents, not {cents.dtype}")
         if not cents.any():
@@ -468,7 +468,7 @@ class LedgerBuilder:
         self._chunks.append((keys[kept], amounts))
 
     def _require_places(self, account: Account, columns: tuple[ArrayLike, ArrayLike, ArrayLike]) -> None:
-        """Refuse an index that points at no name."""
+        """Raise an error for an index without a name."""
         names = (self._labels.months, self._labels.clusters, self._labels.cohorts)
         for column, low, labels in zip(columns, (0, SHARED, NO_COHORT), names, strict=True):
             places = np.asarray(column)
@@ -484,12 +484,12 @@ class LedgerBuilder:
         self._append(account, self._cluster_places, np.asarray(amount_cents))
 
     def post_cohorts(self, account: Account, amount_cents: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
-        """Post a table of shape (cohorts, months), each cohort to the cluster that owns it."""
+        """Post a table of shape (cohorts, months), each cohort to its cluster."""
         cohorts, months = (np.arange(size) for size in amount_cents.shape)
         self.post(account, amount_cents, month=months, cluster=owner[:, None], cohort=cohorts[:, None])
 
     def build(self) -> Ledger:
-        """Return the ledger: postings with the same key joined, rows by month, cluster, cohort, account."""
+        """Return the ledger: postings with the same key merged, rows by month, cluster, cohort, account."""
         nothing = np.zeros(0, dtype=np.int64)
         keys, amounts = (np.concatenate(column) for column in zip((nothing, nothing), *self._chunks, strict=True))
         unique, place = np.unique(keys, return_inverse=True)

@@ -1,4 +1,4 @@
-"""The calendar of a horizon: its months, their exact days and hours, and where a date falls among them.
+"""The calendar of a horizon: its months, their exact days and hours, and the position of dates.
 
 A *month coordinate* is a date written as a real number: whole calendar months since the first day of the
 month in which the horizon starts, plus the share of its own month that has passed, counted in exact days:
@@ -32,7 +32,7 @@ MAXIMUM_HORIZON_MONTHS = 600
 
 
 def _read_only(array: NDArray[NumberT]) -> NDArray[NumberT]:
-    """Return the array, locked."""
+    """Return the array made read-only."""
     array.setflags(write=False)
     return array
 
@@ -54,7 +54,7 @@ class MonthGrid:
     """Length of the horizon in months."""
 
     def __post_init__(self) -> None:
-        """Refuse a horizon without a month in it, or one longer than fifty years."""
+        """Raise an error for a horizon without a month, or longer than fifty years."""
         if not 1 <= self.horizon_months <= MAXIMUM_HORIZON_MONTHS:
             message = f"{self.horizon_months} is not allowed; it must be 1 to {MAXIMUM_HORIZON_MONTHS}"
             raise ScenarioError(Problem(path="horizon_months", message=message))
@@ -84,11 +84,11 @@ class MonthGrid:
 
     @functools.cached_property
     def labels(self) -> tuple[str, ...]:
-        """The periods as ``2026-03``: text that sorts in time order."""
+        """The periods as ``2026-03``: text that sorts chronologically."""
         return tuple(f"{edge.year:04d}-{edge.month:02d}" for edge in self.edges[:-1])
 
     def coordinate(self, day: date) -> float:
-        """Return a date's month coordinate; dates before and after the horizon are welcome."""
+        """Return a date's month coordinate, also before and after the horizon."""
         months = (day.year - self.start.year) * MONTHS_PER_YEAR + day.month - self.start.month
         return months + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
 
@@ -124,7 +124,7 @@ class MonthGrid:
 
     @functools.cached_property
     def month_firsts(self) -> tuple[Floats, Floats]:
-        """Hours and coordinates of the firsts of months, fifty years before the horizon to its length after."""
+        """Hours and coordinates of the firsts of months, from fifty years before to well after the horizon."""
         months = np.arange(-MAXIMUM_HORIZON_MONTHS, 2 * self.horizon_months + 2)
         firsts = (np.datetime64(self.start, "M") + months).astype("datetime64[D]")
         hours = (firsts - np.datetime64(self.start, "D")).astype(np.float64) * HOURS_PER_DAY
@@ -132,7 +132,7 @@ class MonthGrid:
 
     @functools.cached_property
     def latest(self) -> Floats:
-        """The last coordinate before each boundary, and infinity, since nothing bounds what comes after all."""
+        """The last coordinate before each boundary, and infinity for the time after the last."""
         return _read_only(np.append(np.nextafter(self.edge_coordinates, -np.inf), np.inf))
 
     @property

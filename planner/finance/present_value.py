@@ -1,4 +1,4 @@
-"""The time value of money, and money per token and per hour: NPV, internal rate, payback, levelised cost, break-evens.
+"""Time value of money, and cost per token and hour: NPV, internal rate, payback, levelised cost, break-evens.
 
 Rates are yearly and effective; a month's rate is (1 + r)^(1/12) − 1, so that twelve monthly steps are the
 yearly rate. Flows are gains when positive.
@@ -56,13 +56,13 @@ def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: A
 
 
 def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float | None:
-    """Return the yearly rate at which the net present value of the flows is zero; None where none or several do."""
+    """Return the yearly rate at which the NPV of the flows is zero; None where none or several exist."""
     rates = internal_rates(flows_usd, offset_months)
     return rates[0] if len(rates) == 1 else None
 
 
 def internal_rates(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> tuple[float, ...]:
-    """Return every yearly rate at which the net present value of the flows is zero, ascending.
+    """Return every yearly rate at which the NPV of the flows is zero, ascending.
 
     With x = (1 + i)^−1 the value is a sum of powers of x, and by Descartes' rule, which holds for any real powers, it
     has at most as many roots as the flows, in order of time, have changes of sign. None: no rate. One: exactly one
@@ -114,7 +114,7 @@ def _bisect(balance: BalanceFunction, low: float, high: float) -> float:
 
 
 def _touching(balance: BalanceFunction, low: float, high: float) -> list[float]:
-    """Return the roots near a point where the balance comes close to zero without crossing on the grid.
+    """Return the roots near a point where the balance nearly reaches zero without changing sign on the grid.
 
     The closest point is found by ever finer grids; there the balance either changes sign (two near roots), is
     zero to rounding (one double root), or stays away (none).
@@ -133,7 +133,7 @@ def _touching(balance: BalanceFunction, low: float, high: float) -> list[float]:
 
 
 class CashFlowTiming(StrEnum):
-    """When what runs through a month counts."""
+    """The time within a month at which its running flows are discounted."""
 
     MID_MONTH = "mid_month"
     """It flows evenly, so it counts at the month's middle."""
@@ -142,7 +142,7 @@ class CashFlowTiming(StrEnum):
 
 
 def running_months(edge_months: Floats, timing: CashFlowTiming) -> Floats:
-    """Return when each period's running flows count, given its edges; shape (periods + 1,) to (periods,)."""
+    """Return the discounting time of each period's running flows, from its edges; shape (periods,)."""
     if timing is CashFlowTiming.MONTH_END:
         return edge_months[1:]
     return 0.5 * (edge_months[:-1] + edge_months[1:])
@@ -150,7 +150,7 @@ def running_months(edge_months: Floats, timing: CashFlowTiming) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CashFlows:
-    """Gains less losses: what runs through each month, and what is paid or received on a day."""
+    """Net cash flows, running through each month or on a date."""
 
     running_usd: Floats
     """Of each period, shape (periods,)."""
@@ -173,7 +173,7 @@ class CashFlows:
         )
 
     def at_their_time(self) -> tuple[Floats, Floats]:
-        """Return every amount and the month at which it counts."""
+        """Return every amount and the month at which it is discounted."""
         months = np.concatenate([running_months(self.edge_months, self.timing), self.dated_months])
         return np.concatenate([self.running_usd, self.dated_usd]), months
 
@@ -182,7 +182,7 @@ class CashFlows:
         return net_present_value(annual_rate, *self.at_their_time())
 
     def internal_rate(self) -> float | None:
-        """Return the one rate at which that is zero."""
+        """Return the single rate at which the NPV is zero; None where none or several exist."""
         return internal_rate(*self.at_their_time())
 
     def payback_months(self, annual_rate: float = 0.0) -> float | None:
@@ -242,7 +242,7 @@ def cumulative_per_million_tokens(quantity: ArrayLike, tokens: ArrayLike) -> Flo
 def levelised_cost(
     cost_pv_usd: float, quantity_pv: float, tax_pv_usd: Callable[[float], float] | None = None
 ) -> float | None:
-    """Return the one price p at which selling makes the owner's net present value zero; None where nothing is sold.
+    """Return the constant price at which the owner's NPV is zero; None where nothing is sold.
 
         p·Σ quantity·v = Σ cost·v + PV of the tax due when all is sold at p
 
@@ -297,7 +297,7 @@ def break_even_utilisation(
 
 
 def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_usd_per_hour: float) -> float | None:
-    """Return the use above which owning is cheaper than renting by the hour: owned cost per hour / rent.
+    """Return the utilisation above which owning beats hourly rent: owned cost per hour / rent.
 
     Owned hours cost the same used or not, on-demand hours only when used. None where rent is free. Against a
     reserved rental, paid whether used or not, the break-even rent is the owned levelised cost per hour
@@ -307,7 +307,7 @@ def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_us
 
 
 def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> Floats:
-    """Return a price that falls evenly in ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
+    """Return a price that changes by a constant ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
     below = refusals.not_negative("api_price_usd_per_million_tokens", start_price_usd)
     change = refusals.annual_rate("annual change of the API price", -annual_decline_fraction)
     refusals.raise_problems([below, change])
@@ -316,5 +316,5 @@ def price_path(start_price_usd: float, annual_decline_fraction: float, offset_mo
 
 
 def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> Floats:
-    """Return (revenue − cost) / revenue, NaN without revenue; which costs, the margin's name says. Shapes broadcast."""
+    """Return (revenue − cost) / revenue, NaN without revenue; shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)

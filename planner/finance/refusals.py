@@ -1,4 +1,4 @@
-"""The checks on what a user may write about money, each with the sentence the user is told."""
+"""The checks on financial inputs, each with its error message."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ MAXIMUM_LIFE_MONTHS = 600
 
 
 def raise_problems(problems: Iterable[Problem | None]) -> None:
-    """Raise one ScenarioError that carries every problem found, or return when there is none."""
+    """Raise one ScenarioError with all problems, or return when there is none."""
     raised = [problem for problem in problems if problem is not None]
     if raised:
         raise ScenarioError(raised)
 
 
 def finite(path: str, amount: float) -> Problem | None:
-    """Say what is wrong with a number that is not a number or is infinite."""
+    """Return the problem of a number that is NaN or infinite, or None."""
     if math.isfinite(amount):
         return None
     return Problem(path=path, message=f"{amount} is not a finite number")
 
 
 def not_negative(path: str, amount: float) -> Problem | None:
-    """Say what is wrong with a price, share or quantity below zero."""
+    """Return the problem of a price, share or quantity below zero, or None."""
     if math.isfinite(amount) and amount >= 0:
         return None
     return Problem(path=path, message=f"{amount:g} is not allowed; it must be zero or more")
 
 
 def fraction(path: str, share: float, *, below_one: bool = False) -> Problem | None:
-    """Say what is wrong with a share outside 0 to 1 (1 itself excluded where ``below_one``)."""
+    """Return the problem of a share outside 0 to 1 (1 itself excluded where ``below_one``), or None."""
     if math.isfinite(share) and 0 <= share <= 1 and not (below_one and share == 1):
         return None
     allowed = "at least 0 and below 1" if below_one else "between 0 and 1"
@@ -42,7 +42,7 @@ def fraction(path: str, share: float, *, below_one: bool = False) -> Problem | N
 
 
 def annual_rate(path: str, rate: float) -> Problem | None:
-    """Say what is wrong with a yearly rate of change: at −100% nothing is left to discount or escalate."""
+    """Return the problem of a yearly rate of change at or below −100%, or None."""
     if math.isfinite(rate) and rate > -1:
         return None
     message = f"a rate of {rate:.6g} a year is not allowed; it must be above -1 (-100%)"
@@ -50,7 +50,7 @@ def annual_rate(path: str, rate: float) -> Problem | None:
 
 
 def life_months(path: str, months: float) -> Problem | None:
-    """Say what is wrong with a depreciation life: it must be 1 to 600 whole months."""
+    """Return the problem of a depreciation life other than 1 to 600 whole months, or None."""
     if math.isfinite(months) and 1 <= months <= MAXIMUM_LIFE_MONTHS and months == int(months):
         return None
     allowed = f"a whole number from 1 to {MAXIMUM_LIFE_MONTHS}"

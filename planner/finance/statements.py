@@ -39,7 +39,7 @@ LIABILITIES = (Position.LOANS, Position.LEASES, Position.DEFERRED_TAX)
 
 
 class Frequency(StrEnum):
-    """How long the periods of a statement are."""
+    """The period length of a statement."""
 
     MONTH = "month"
     QUARTER = "quarter"
@@ -69,7 +69,7 @@ LINES = MappingProxyType(
         "building_usd": "Book value of an owned building and its land.",
         "deposits_usd": "Paid on orders ahead of delivery; negative where more is owed to vendors after it.",
         "assets_usd": "Cash, hardware, right of use, building and deposits.",
-        "deferred_tax_usd": "Tax expense of the books not yet paid; negative where tax is paid ahead of the books.",
+        "deferred_tax_usd": "Tax expense not yet paid; negative where tax is paid ahead of its expense.",
         "loans_usd": "Owed to lenders.",
         "leases_usd": "Owed to lessors under finance leases.",
         "liabilities_usd": "Loans, leases and deferred tax.",
@@ -83,7 +83,7 @@ BALANCES = (*(f"{line}_usd" for line in Position), "cash_usd", "assets_usd", "li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What is owned and owed before the first month, in cents."""
+    """The opening balance sheet, in cents."""
 
     cash_cents: int
     """Of the whole site."""
@@ -128,13 +128,13 @@ def fiscal_label(year: int, month: int, first_month: int, frequency: Frequency) 
 
 
 def is_paid(account: Account) -> bool:
-    """Return whether a posting to an account changes hands, and so moves cash."""
+    """Return whether a posting to an account moves cash."""
     return bool(account.views & (View.CASH | View.FINANCING))
 
 
 @functools.cache
 def line_weights() -> tuple[tuple[str, ...], Cents]:
-    """Return the lines that come straight from accounts, and what a posting adds to each, shape (accounts, lines).
+    """Return the statement lines summed from accounts, and a posting's weight in each, shape (accounts, lines).
 
     Positions give their monthly change. Worked out once: a study reads ten thousand ledgers.
     """
@@ -209,7 +209,7 @@ def cover_ratio(statements: Statements) -> Floats:
 
 
 def check_positions(statements: Statements, held_cents: Mapping[Position, Cents]) -> None:
-    """Raise ConservationError unless balance-sheet lines are what schedules apart from the ledger hold.
+    """Raise ConservationError unless balance-sheet lines agree with schedules computed apart from the ledger.
 
     ``held_cents`` are positions of shape (months, clusters + 1), the site as a whole last.
     """

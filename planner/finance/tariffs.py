@@ -1,4 +1,4 @@
-"""What energy and its emissions cost: prices hour by hour, escalators, demand charges, carbon.
+"""Cost of energy and its emissions: hourly prices, escalators, demand charges, carbon.
 
 A time-of-use tariff is a list of windows over the local calendar (months, weekdays, hours). Together they
 must cover every hour of the year exactly once: a gap or an overlap is refused, and named. Prices step up once
@@ -113,7 +113,7 @@ class TariffWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyTariff:
-    """An electricity tariff; construction checks it whole."""
+    """An electricity tariff, checked when constructed."""
 
     windows: tuple[TariffWindow, ...]
     """The energy prices; one window over everything is a flat tariff."""
@@ -125,7 +125,7 @@ class EnergyTariff:
     """Bill at least this share of the highest peak of the eleven months before."""
 
     def __post_init__(self) -> None:
-        """Refuse a tariff with a gap, an overlap, a negative price or an impossible calendar."""
+        """Raise an error for a tariff with a gap, an overlap, a negative price or an impossible calendar."""
         problems = [
             refusals.annual_rate("tariff.escalator_per_year", self.escalator_per_year),
             refusals.not_negative("tariff.demand_charge_usd_per_kw_month", self.demand_charge_usd_per_kw_month),
@@ -256,7 +256,7 @@ def embodied_kg(
 
 
 def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> Floats:
-    """Return what the emissions cost at a carbon price; shapes broadcast."""
+    """Return the cost of emissions at a carbon price; shapes broadcast."""
     price = np.asarray(price_usd_per_tonne, dtype=np.float64)
     refusals.raise_problems([refusals.not_negative("carbon.price_usd_per_tonne", float(price.min(initial=0.0)))])
     return np.asarray(emissions_kg, dtype=np.float64) / KILOGRAMS_PER_TONNE * price

@@ -1,1 +1,1 @@
-"""From what a user has to a first scenario: request logs, their fit, and the file that is written."""
+"""From a user's files to a first scenario: request logs, their fit, and the scenario file."""

@@ -1,4 +1,4 @@
-"""A scenario to start from, or from the files one has: a request log, hourly rates, machines owned, vendors' quotes."""
+"""A starter scenario, or one built from files: a request log, hourly rates, owned machines, vendors' quotes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ASSUMED_GROWTH = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of a list of machines."""
+    """One row of a list of machines or quotes."""
 
     place: Location
     cells: Mapping[str, Any]
@@ -74,7 +74,7 @@ class Row:
     """Columns of its kind of list, and the keys they fill."""
 
     def cluster(self) -> dict[str, Any]:
-        """Return the keys of its cluster."""
+        """Return the scenario keys of the row's cluster."""
         tree: dict[str, Any] = {}
         for column, path in self.columns.items():
             if path and column in self.cells:
@@ -88,7 +88,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """What a scenario is made of."""
+    """The inputs of a scenario built from files."""
 
     traffic: Fitted | None = None
     fleet: tuple[Row, ...] = ()
@@ -100,12 +100,12 @@ class Files:
 
 
 def read_fleet(path: Path) -> tuple[Row, ...]:
-    """Read machines owned, a row of equal ones a line; raise ScenarioError with file and line."""
+    """Read a list of owned machines, equal ones in one row; raise ScenarioError with file and line."""
     return _rows(path, FLEET_COLUMNS, ("accelerator", "nodes", "bought"))
 
 
 def read_quotes(path: Path) -> tuple[Row, ...]:
-    """Read vendors' quotes of accelerators or of whole nodes, one a line; raise ScenarioError with file and line."""
+    """Read vendors' quotes for accelerators or whole nodes, one per row; raise ScenarioError with file and line."""
     rows, problems = _rows(path, QUOTE_COLUMNS, ("accelerator",)), []
     for row in rows:
         of_node = "node_price_usd" in row.cells
@@ -119,7 +119,7 @@ def read_quotes(path: Path) -> tuple[Row, ...]:
 
 
 def default_start(traffic: Fitted | None) -> datetime.date:
-    """Return the first of the month after an hourly series ends; 2026-01-01 where nothing is dated."""
+    """Return the first of the month after an hourly series ends; 2026-01-01 without dates."""
     if traffic is None or traffic.end_s is None:
         return datetime.date(2026, 1, 1)
     last = datetime.datetime.fromtimestamp(traffic.end_s - SECONDS_PER_HOUR, tz=datetime.UTC).date()
@@ -127,7 +127,7 @@ def default_start(traffic: Fitted | None) -> datetime.date:
 
 
 def scenario_text(name: str, files: Files) -> str:
-    """Return the commented scenario, checked; what is wrong with a list's values is said with that list's line."""
+    """Return the commented scenario, checked; a list's bad values are reported with that list's line."""
     taken: dict[str, Row] = {}
     for row in (*files.fleet, *files.quotes):  # named as stated, or by part and what tells it apart from others
         part = re.sub(r"[^a-z0-9]+", "-", str(row.cells["accelerator"]).lower()).strip("-") or "accelerator"
@@ -194,7 +194,7 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
 
 
 def _workloads(traffic: Fitted, files: Files) -> str:
-    """Return the section of workloads, its rate carried to the first day and its growth stated."""
+    """Return the workloads section, with its rate carried to the first day and its growth."""
     level, *rest = traffic.figures
     growth = next((figure for figure in rest if figure.field == GROWTH), None)
     if files.growth_per_year is not None:
@@ -212,7 +212,7 @@ def _workloads(traffic: Fitted, files: Files) -> str:
 
 
 def _clusters(taken: Mapping[str, Row], files: Files) -> str:
-    """Return the section of clusters: machines owned, then quotes without a node yet."""
+    """Return the clusters section: owned machines, then quotes without nodes."""
     lines = ["clusters:"]
     for name, row in taken.items():
         tree = row.cluster()
@@ -234,7 +234,7 @@ def _clusters(taken: Mapping[str, Row], files: Files) -> str:
 
 
 def _choose(quoted: Mapping[str, Row], files: Files) -> str:
-    """Return what ``planner size`` may choose: of each quote the days of an order, and how many nodes."""
+    """Return the SLO target and sizing sections: for each quote its order dates and node limits."""
     lines = [
         "",
         "slo_target:                # what planner size must meet, at least cost",
@@ -252,7 +252,7 @@ def _choose(quoted: Mapping[str, Row], files: Files) -> str:
 
 
 def order_dates(row: Row, start: datetime.date, horizon_months: int) -> list[datetime.date]:
-    """Return the days on which a quote may be ordered: every half year from its earliest to its latest.
+    """Return the dates on which a quote may be ordered: every half year from its earliest to its latest.
 
     The last is one whose machines, at the promised lead time, serve half a year before the horizon ends.
     """
@@ -269,7 +269,7 @@ def order_dates(row: Row, start: datetime.date, horizon_months: int) -> list[dat
 
 
 def _quoted(value: Any) -> str:
-    """Write a value on one line so that YAML reads the same again."""
+    """Return a value as one line of YAML that reads back the same."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_quoted(part)}" for key, part in value.items()) + "}"
     if isinstance(value, list):
@@ -286,7 +286,7 @@ def starter_text(
     workloads: str | None = None,
     clusters: str | None = None,
 ) -> str:
-    """Return the starter scenario under a name, with sections of one's own in place of its workloads and clusters.
+    """Return the starter scenario under a name, with the given sections for workloads and clusters.
 
     Raise ScenarioError when the name will not do.
     """

@@ -39,7 +39,7 @@ _MOST_QUANTILES, _MOST_POINTS = 40, 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthFit:
-    """A log's quantiles of length, and how far the distribution through them lies from the log elsewhere."""
+    """Length quantiles of a log, and the errors of the distribution through them."""
 
     quantiles: dict[float, float]
     """Tokens by share of requests not longer."""
@@ -54,7 +54,7 @@ class LengthFit:
 
     @property
     def distribution(self) -> LengthDistribution:
-        """The fit."""
+        """The fitted length distribution."""
         return LengthDistribution.from_quantiles(self.quantiles)
 
     @property
@@ -65,7 +65,7 @@ class LengthFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeFit:
-    """What hourly rates say of the day and the week."""
+    """Daily and weekly profile fitted to hourly rates."""
 
     peak_to_mean: float
     """Busiest hour of the (mean) week or day ÷ mean."""
@@ -83,7 +83,7 @@ class ShapeFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendFit:
-    """Compound growth through the weeks of a series."""
+    """Compound growth fitted to the weeks of a series."""
 
     per_year: float
     """Growth of a year, as a share."""
@@ -97,7 +97,7 @@ class TrendFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficFit:
-    """One workload fitted to one log; None where the log cannot show it."""
+    """One workload fitted to one log; None for figures that the log cannot show."""
 
     requests: int
     duration_h: float
@@ -116,7 +116,7 @@ class TrafficFit:
 
 
 def fit_traffic(log: RequestLog) -> TrafficFit:
-    """Fit all a log can show. The standard error of the rate counts burstiness: √(I / n)."""
+    """Fit all figures that a log can show; the standard error of the rate includes burstiness: √(I / n)."""
     requests = log.times_s.size
     if requests < 2:
         raise ScenarioError(f"a fit needs at least two requests; the log has {requests}")
@@ -157,7 +157,7 @@ def fit_traffic(log: RequestLog) -> TrafficFit:
 
 
 def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
-    """Fit a distribution through a log's quantiles; an empty request counts as one token, the least a scenario has."""
+    """Fit a distribution through a log's length quantiles; empty requests count as one token."""
     if not np.any(tokens > 0.0):
         raise ScenarioError(f"all {which} lengths are zero, so no distribution can be fitted")
     lengths = np.sort(np.maximum(tokens, 1.0))
@@ -211,7 +211,7 @@ def index_of_dispersion(times_s: Floats) -> tuple[float | None, float | None]:
 
 
 def fit_trend(rates: Floats) -> TrendFit | None:
-    """Fit compound growth to hourly rates, shape (hours,); None for less than half a year, or a week without traffic.
+    """Fit compound growth to hourly rates, shape (hours,); None below half a year, or with a week of no traffic.
 
     ln(mean of week k) = a + b t_k by least squares, t in years; growth is e^b − 1, its standard error e^b times that
     of b. The series' mean is kept: its level at the end is mean · e^(b T) ÷ mean of e^(b t).
@@ -236,7 +236,7 @@ def fit_trend(rates: Floats) -> TrendFit | None:
 
 
 def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit | None:
-    """Fit day and week to hourly rates, shape (hours,); None for less than two days.
+    """Fit daily and weekly profiles to hourly rates, shape (hours,); None for less than two days.
 
     ``first_hour_of_week`` is 0 for Monday 00:00 UTC, None where the dates are unknown.
     """
@@ -283,7 +283,7 @@ def _residual_noise(rates: Floats, expected: Floats) -> tuple[float | None, floa
 
 
 def _correlation(first: Floats, second: Floats) -> float:
-    """Return Pearson's correlation, 0 where one of the two never changes."""
+    """Return Pearson's correlation, 0 where one of the two is constant."""
     first, second = first - first.mean(), second - second.mean()
     scale = float(np.sqrt((first @ first) * (second @ second)))
     return float(first @ second) / scale if scale > 0.0 else 0.0
@@ -299,7 +299,7 @@ _REPORTED = ("requests", "duration_h", "interarrival_cv", "input_output_correlat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of a fit."""
+    """One fitted figure, with its error or origin."""
 
     field: str
     """Dotted path inside the workload, or a name for what is only reported."""
@@ -312,13 +312,13 @@ class Figure:
 
     @property
     def number(self) -> float:
-        """What is fitted, of a figure that is one number; 0 where there is none."""
+        """The fitted value of a figure that is one number; 0 where there is none."""
         return self.fitted if isinstance(self.fitted, float | int) else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """How files of traffic are to be read, and what the workload is called."""
+    """Options for reading traffic files, and the workload's name."""
 
     name: str
     model: str
@@ -335,7 +335,7 @@ class LogReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A workload fitted to a log, a series, or both; of neither, what is stated and what its class says."""
+    """A workload fitted to a log, a series, or both; without either, stated figures and the preset's."""
 
     asked: LogReading
     source: str
@@ -348,7 +348,7 @@ class Fitted:
     """End of the series, to whose level the rate belongs, seconds since 1970 UTC; None without one, or its dates."""
 
     def yaml(self) -> str:
-        """Return the ``workloads`` section of a scenario, the fit's error as comments."""
+        """Return the ``workloads`` section of a scenario, with the fit's errors as comments."""
         tree: dict[str, Any] = {"model": self.asked.model, "preset": self.asked.workload_preset}
         for figure in self.figures:
             if figure.fitted is not None:
@@ -370,7 +370,7 @@ class Fitted:
         return "\n".join(lines) + "\n"
 
     def json(self) -> dict[str, Any]:
-        """Return the fit as plain data, with what is only reported."""
+        """Return the fit as plain data, with figures that are only reported."""
 
         def plain(figure: Figure) -> object:  # keys of JSON are words
             fitted = figure.fitted
@@ -395,7 +395,7 @@ class Fitted:
 
 
 def fit_files(log: Path | None, series: Path | None, asked: LogReading) -> Fitted:
-    """Fit a workload: level, growth, day and week from an hourly series where there is one, the rest from a log.
+    """Return a workload with level, growth and profile from an hourly series, if any, and the rest from a log.
 
     Without either it has the rate that is stated, and all else of its class.
     """
@@ -448,7 +448,7 @@ def fit_files(log: Path | None, series: Path | None, asked: LogReading) -> Fitte
 
 
 def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: float | None) -> list[Figure]:
-    """Return every figure of a workload fitted to a request log, in the scenario's order."""
+    """Return every figure of a workload fitted to a request log, in scenario order."""
     rate, remark = requests_per_s, "as given"
     if rate is None:
         error = f"±{fit.requests_per_s_error_fraction or 0.0:.1%} standard error, {fit.requests:,} requests"
@@ -471,7 +471,7 @@ def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: fl
 
 
 def shape_figures(shape: ShapeFit | None, defaults: Mapping[str, Any], why: str) -> list[Figure]:
-    """Return the figures of day, week and noise; the class stands in for what was not seen."""
+    """Return the figures of day, week and noise; the preset's where the files do not show them."""
     peak = _default("peak_to_mean", defaults, why, "load_profile.peak_to_mean")
     weekend = _default("weekend_fraction", defaults, why, "load_profile.weekend_fraction")
     if shape is not None and shape.weekend_fraction is not None:
@@ -495,7 +495,7 @@ def shape_figures(shape: ShapeFit | None, defaults: Mapping[str, Any], why: str)
 
 
 def class_length_figures(defaults: Mapping[str, Any], why: str) -> list[Figure]:
-    """Return the class's lengths, where there is no log."""
+    """Return the preset's lengths, for use without a log."""
     sides = [(side, what) for side in ("input", "output") for what in ("mean", "p95")]
     return [_default(f"{side}_{what}_tokens", defaults, why, f"lengths.{side}.{what}") for side, what in sides]
 
@@ -506,7 +506,7 @@ def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
 
 
 def reported_rows(fit: TrafficFit) -> list[tuple[str, str, str]]:
-    """Return rows for what a log shows but a scenario has no single field for."""
+    """Return table rows for figures of a log that have no scenario field."""
     shown = f"{fit.input_output_correlation:.3f}"
     rows = [("input–output correlation", shown, "the planner takes them as independent")]
     if fit.interarrival_cv is not None:
@@ -535,7 +535,7 @@ def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:
 
 
 def _written(fitted: float | Mapping[float, float] | None, shown: Collection[float] = ()) -> str:
-    """Write a figure as YAML has it; of quantiles those shown, or all."""
+    """Return a figure as YAML, with the displayed quantiles or all."""
     if isinstance(fitted, Mapping):
         kept = {share: tokens for share, tokens in fitted.items() if not shown or share in shown}
         return "{" + ", ".join(f"{share:g}: {_number(tokens)}" for share, tokens in kept.items()) + "}"
@@ -543,7 +543,7 @@ def _written(fitted: float | Mapping[float, float] | None, shown: Collection[flo
 
 
 def _number(number: float) -> str:
-    """Write a number to four significant digits, whole where it is large, never in exponent form."""
+    """Return a number as text to four significant digits, whole where large, never in exponent form."""
     if abs(number) >= 1000.0:
         return f"{number:.0f}"
     text = f"{number:.4g}"

@@ -1,4 +1,4 @@
-"""Reading request logs: CSV or JSON lines, plain or gzipped, under the column names public traces use."""
+"""Reading request logs: CSV or JSON lines, plain or gzipped, under the column names of public traces."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class HourlyRates:
 
 
 def parse_columns(text: str | None) -> dict[str, str]:
-    """Read ``timestamp=ts,input=prompt,output=reply`` into roles and column names."""
+    """Return the column name of each role from text such as ``timestamp=ts,input=prompt,output=reply``."""
     chosen: dict[str, str] = {}
     problems = []
     for part in (text or "").split(","):
@@ -87,7 +87,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
 def read_request_log(
     path: Path, columns: dict[str, str] | None = None, time_unit: str = "auto", *, in_order: bool = False
 ) -> RequestLog:
-    """Read a request log, sort it by time and check every number; raise ScenarioError with row numbers.
+    """Return a request log sorted by time, with every number checked; raise ScenarioError with row numbers.
 
     A log that must be ``in_order`` may not go back in time, but for clients that each have a clock of their own.
     """
@@ -161,7 +161,7 @@ def read_request_log(
 
 
 def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
-    """Read one column of an hourly series: a plain number per hour, with or without a column of dates."""
+    """Return one column of an hourly series: a plain number per hour, with or without dates."""
     table = read_table(path)
     numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
     series = [name for name in numeric if not name.lower().startswith("hour")]
@@ -196,13 +196,13 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
 
 
 def is_hourly_series(path: Path, columns_named: bool = False) -> bool:
-    """Return whether a file has no token columns at all, so that it can only be a series of rates."""
+    """Return whether a file has no token columns, and so must be a series of rates."""
     lower = {str(name).lower() for name in read_table(path, rows=1).columns}
     return not columns_named and not lower & {*ROLES["input"], *ROLES["output"]} and not _is_json(path)
 
 
 def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
-    """Read a CSV or JSON-lines file into columns, or say why it cannot be read."""
+    """Return a CSV or JSON-lines file as columns, or raise an error with the reason."""
     if not path.is_file():
         raise ScenarioError(Problem(file=str(path), message="there is no such file"))
     if path.stat().st_size > MAX_BYTES:
@@ -226,7 +226,7 @@ def read_table(path: Path, rows: int | None = None) -> pd.DataFrame:
 
 
 def _json_row(line: str, number: int) -> dict[str, Any]:
-    """Return the object of one line of JSON lines; raise ValueError that names it where it is none."""
+    """Return the object on one line of JSON lines; raise ValueError where it is not an object."""
     try:
         row = json.loads(line)
     except ValueError:
@@ -237,7 +237,7 @@ def _json_row(line: str, number: int) -> dict[str, Any]:
 
 
 class _Unpacked(io.RawIOBase):
-    """A gzipped file that ends with an error where it would fill memory: a few kilobytes can unpack to terabytes."""
+    """A gzipped file limited in unpacked size, since a few kilobytes can unpack to terabytes."""
 
     def __init__(self, packed: gzip.GzipFile) -> None:
         self.packed = packed
@@ -277,7 +277,7 @@ def _times_s(column: pd.Series, unit: str, path: Path) -> Floats:
 
 
 def _time_unit(numbers: Floats, name: str, path: Path) -> str:
-    """Return the unit of numeric times, from the column's name or their size; ask where two units are as likely.
+    """Return the unit of numeric times, from the column's name or their size; raise an error where ambiguous.
 
     Beyond 10⁹ only a clock from 1970 counts in seconds, and each finer unit has a thousand times more. Numbers between
     36,526 and 73,051 with fractions are days since 1900, as spreadsheets write 2000 to 2100: a clock from zero would
@@ -303,17 +303,17 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
 
 
 def _numbers(column: pd.Series) -> Floats:
-    """Return a column as floats, what is no number as NaN."""
+    """Return a column as floats, with NaN for entries that are not numbers."""
     return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _is_count(numbers: Floats) -> Bools:
-    """Say which entries can be tokens or a rate."""
+    """Return which entries are valid token counts or rates."""
     return np.asarray(np.isfinite(numbers) & (numbers >= 0.0) & (numbers <= MAX_NUMBER))
 
 
 def _row_problems(path: Path, name: str, bad: Bools, column: pd.Series, first_row: int, why: str = "") -> list[Problem]:
-    """Return a problem for each of the first bad rows, and one that counts the rest."""
+    """Return a problem for each of the first bad rows, and one that counts the others."""
     rows = np.flatnonzero(bad)
     wanted = why or (f"must be a number from 0 to {MAX_NUMBER:g}" if "time" not in name.lower() else "must be a time")
     problems = [
@@ -326,7 +326,7 @@ def _row_problems(path: Path, name: str, bad: Bools, column: pd.Series, first_ro
 
 
 def _block_hashes(cell: object, number: int) -> list[int | str]:
-    """Return a request's block hashes; none where it states none."""
+    """Return a request's block hashes; empty where it states none."""
     if cell is None or cell != cell:  # noqa: PLR0124 - pandas writes NaN where a line lacks the key
         return []
     if isinstance(cell, list) and all(isinstance(block, int | str) for block in cell):

@@ -63,7 +63,7 @@ class Span(NamedTuple):
 
 
 class Shade(NamedTuple):
-    """A number on a tint, or struck out, with what a pointer is told of it."""
+    """A number on a tint, or struck out, with a hint for the pointer."""
 
     text: str
     depth: int | None
@@ -156,7 +156,7 @@ class Strips(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Blocks that are folded until asked for."""
+    """Blocks that are folded until opened."""
 
     title: str
     blocks: Sequence[Block]

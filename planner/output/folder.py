@@ -20,7 +20,6 @@ CHARTS = "charts"
 REPORT, SUMMARY, WORKBOOK, DICTIONARY = "report.html", "summary.json", "workbook.xlsx", "datapackage.json"
 NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})
 """Tables of a size that no report shows row by row."""
-_CHANGED = "has changed since planner wrote it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ class Contents:
 
     @property
     def anchor(self) -> str:
-        """What identifiers within the page begin with, so that several plans' charts are told apart."""
+        """Prefix of identifiers within the page, so that charts of several plans differ."""
         return f"plan-{replace(self, plan='').plans.index(self.plan) + 1}-" if self.plan else ""
 
     @property
@@ -91,8 +90,18 @@ def openable(names: Iterable[str]) -> tuple[str, ...]:
 def read_contents(folder: Path) -> Contents:
     """Read what a report is made of; refuse a folder that planner did not write or whose tables have changed since."""
     settle(folder)
-    manifest = _read_manifest(folder)
-    hashes = manifest["files"]
+    path, hint = folder / MANIFEST, "give a folder that planner run wrote"
+    try:
+        manifest = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ScenarioError(Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)) from None
+    except (ValueError, RecursionError):
+        raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
+    is_ours = isinstance(manifest, dict) and manifest.get("product") == PRODUCT
+    if not (is_ours and isinstance(hashes := manifest.get("files"), dict)):
+        raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
+    outside = [name for name in hashes if not is_inside(name)]
+    raise_all([Problem(file=str(path), message=f"names {name!r}, outside the folder") for name in outside])
     files, problems = dict[str, bytes](), []
     for name in (name for name in hashes if name.endswith((".csv", ".json", ".parquet"))):
         try:
@@ -105,7 +114,8 @@ def read_contents(folder: Path) -> Contents:
             problems.append(Problem(file=str(folder / name), message=f"cannot be read: {error.strerror}"))
             continue
         if digest != hashes[name]:
-            problems.append(Problem(file=str(folder / name), message=_CHANGED, hint="run again"))
+            message = "has changed since planner wrote it"
+            problems.append(Problem(file=str(folder / name), message=message, hint="run again"))
     raise_all(problems)
     identity = {key: value for key, value in manifest.items() if key not in ("product", "files")}
     return contents_of(identity, files, openable(hashes))
@@ -135,26 +145,6 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return content
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    hint = "give a folder that planner run wrote"
-    try:
-        manifest = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ScenarioError(Problem(file=str(path), message=f"cannot be read: {error.strerror}", hint=hint)) from None
-    except (ValueError, RecursionError):
-        raise ScenarioError(Problem(file=str(path), message="is not JSON", hint=hint)) from None
-    if (
-        not isinstance(manifest, dict)
-        or manifest.get("product") != PRODUCT
-        or not isinstance(manifest.get("files"), dict)
-    ):
-        raise ScenarioError(Problem(file=str(path), message="was not written by planner", hint=hint))
-    outside = [name for name in manifest["files"] if not is_inside(name)]
-    raise_all([Problem(file=str(path), message=f"names {name!r}, outside the folder") for name in outside])
-    return manifest
-
-
 def command_line(verb: str, files: Sequence[str], options: Sequence[str], overrides: Sequence[str] = ()) -> list[str]:
     """Return the words of the command that writes a folder's bytes again, its files named as they were at first."""
     named = [f"./{file}" if file.startswith("-") else file for file in files]  # a path, not an option
@@ -169,17 +159,16 @@ def write_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str
 
 def place_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:
     """Do the same where the caller holds the folder's lock and has checked it."""
-    staged: Staged | None = None
     try:
         staged = Staged(folder)
-        for name, content in files.items():
-            staged.write(name, content)
-        staged.commit(manifest)
+        try:
+            for name, content in files.items():
+                staged.write(name, content)
+            staged.commit(manifest)
+        finally:
+            staged.discard()
     except OSError as error:
         raise unwritable(folder, error) from None
-    finally:
-        if staged is not None:
-            staged.discard()
 
 
 def parquet_bytes(table: Table) -> bytes:

@@ -44,14 +44,8 @@ def _escaped(content: str) -> Markup:
 @functools.cache
 def environment(folder: Path = _FOLDER) -> Environment:
     """Return what fills in templates of a folder."""
-    made = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=escaped,
-    )
+    made = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, finalize=escaped, autoescape=True)
+    made.trim_blocks = made.lstrip_blocks = True
     made.filters |= {
         "colour_class": colour_class,
         "width": lambda share: f"{max(0.0, min(share, 1.0)) * 100:.3f}%",
@@ -120,13 +114,11 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
                 case Sentence():
                     lines += ["", html.escape(block.text, quote=False)]
                 case Grid():
-                    cells = [block.header, ["---"] * len(block.header), *block.rows]
-                    lines += ["", *(f"| {' | '.join(map(_markdown_cell, row))} |" for row in cells)]
+                    lines.append("")
+                    for row in (block.header, ["---"] * len(block.header), *block.rows):
+                        cells = (html.escape(str(cell), quote=False).replace("|", "\\|") for cell in row)
+                        lines.append(f"| {' | '.join(cells)} |".replace("\n", " "))
     return "\n".join(lines) + "\n"
-
-
-def _markdown_cell(cell: object) -> str:
-    return html.escape(str(cell), quote=False).replace("|", "\\|").replace("\n", " ")
 
 
 def _column_classes(grid: Grid) -> list[str]:
@@ -171,7 +163,6 @@ def _drawing(chart: TimeChart) -> dict[str, Any]:
         )
     months = month_labels(chart.start, chart.days)
     frame = {"width": WIDTH, "left": LEFT, "right": WIDTH - RIGHT, "top": TOP, "across": across, "down": down}
-    frame |= {"below": HEIGHT - BOTTOM, "full": FULL, "lane_height": LANE_HEIGHT}
     return {
         "days": shortened(chart.days),
         "low": repr(scale.low),
@@ -183,7 +174,7 @@ def _drawing(chart: TimeChart) -> dict[str, Any]:
         "marks": Markup("".join(groups)),
         "events": _events(tuple(chart.markers), lanes),
         "numbers": _numbers(chart),
-        **frame,
+        **frame | {"below": HEIGHT - BOTTOM, "full": FULL, "lane_height": LANE_HEIGHT},
     }
 
 
@@ -202,13 +193,10 @@ def _events(markers: Sequence[Marker], lanes: Sequence[str]) -> Markup:
 
 def _numbers(chart: TimeChart) -> Folded:
     """Return the numbers behind a chart, folded."""
-    first = chart.series[0].points if chart.series else ()
-    days = [(chart.start + timedelta(days=x)).strftime("%Y-%m") for x, _ in first]
-    values = [[v for _, v in series.points] for series in chart.series]
-    rows = [
-        (day, *("" if column[i] is None else axis_label(column[i] or 0.0, chart.unit) for column in values))
-        for i, day in enumerate(days)
-    ]
+    rows = []
+    for points in zip(*(series.points for series in chart.series), strict=False):
+        month = (chart.start + timedelta(days=points[0][0])).strftime("%Y-%m")
+        rows.append((month, *("" if value is None else axis_label(value, chart.unit) for _, value in points)))
     header = ("month", *(series.name for series in chart.series))
     numbers = Grid(caption=f"{chart.title}, the numbers", header=header, rows=rows, numeric=range(1, len(header)))
     return Folded(title="The numbers", blocks=[numbers])

@@ -215,14 +215,13 @@ def _head(picture: Picture) -> tuple[str, float]:
         needed, colour = swatch + _room(name) + 24, colour_of(index)
         if x > 16 and x + needed > WIDTH:
             x, y = 16.0, y + 24
-        if picture.shape == "square":
-            parts.append(f'<rect x="{x}" y="{y + 7}" width="16" height="14" fill="{colour}"></rect>')
-        elif picture.shape == "dot":
-            parts.append(f'<circle cx="{x + 8}" cy="{y + 14}" r="5" fill="{colour}"></circle>')
-        else:
-            ends, dash = f'x1="{x}" x2="{x + 32}" y1="{y + 14}" y2="{y + 14}"', dash_of(index)
-            parts.append(f'<line {ends} stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"></line>')
-        parts.append(_label(name, x + swatch, y + 19))
+        ends, dash = f'x1="{x}" x2="{x + 32}" y1="{y + 14}" y2="{y + 14}"', dash_of(index)
+        shapes = {
+            "square": f'<rect x="{x}" y="{y + 7}" width="16" height="14" fill="{colour}"></rect>',
+            "dot": f'<circle cx="{x + 8}" cy="{y + 14}" r="5" fill="{colour}"></circle>',
+            "line": f'<line {ends} stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"></line>',
+        }
+        parts += [shapes[picture.shape], _label(name, x + swatch, y + 19)]
         x += needed
     return "".join(parts), y + (30 if picture.keys else 0)
 
@@ -318,19 +317,13 @@ def panel_of(chart: TimeChart, title: str = "", height: float = 320.0) -> Panel:
     scale = scale_of(chart)
     marks: list[Mark] = []
     if chart.stacked:
-        marks += [Area(upper=upper, lower=lower, colour=layer.colour) for layer, lower, upper in _layers(chart)]
+        marks += [Area(upper, lower, layer.colour) for layer, lower, upper in _layers(chart)]
     else:
-        for line in chart.series:
-            marks += [Area(upper=upper, lower=lower, colour=line.colour, opacity=0.13) for lower, upper in line.bands]
-        for line in chart.series:
-            marks.append(Line(points=line.points, colour=line.colour, stroke=3.2 if line.colour == TOTAL else 2.4))
-    return Panel(
-        x=Axis(scale=Scale(low=0.0, high=chart.days), ticks=month_labels(chart.start, chart.days), grid=False),
-        y=Axis(scale=scale, ticks=[(t, axis_label(t, chart.unit)) for t in scale.ticks()], label=chart.summary),
-        marks=marks,
-        title=title,
-        height=height,
-    )
+        marks += [Area(upper, lower, line.colour, 0.13) for line in chart.series for lower, upper in line.bands]
+        marks += [Line(s.points, s.colour, stroke=3.2 if s.colour == TOTAL else 2.4) for s in chart.series]
+    x = Axis(scale=Scale(low=0.0, high=chart.days), ticks=month_labels(chart.start, chart.days), grid=False)
+    y = Axis(scale=scale, ticks=[(t, axis_label(t, chart.unit)) for t in scale.ticks()], label=chart.summary)
+    return Panel(x=x, y=y, marks=marks, title=title, height=height)
 
 
 def paths_of(chart: TimeChart, scale: Scale) -> list[tuple[Series, list[tuple[str, str]]]]:

@@ -34,11 +34,10 @@ from planner.units import DOLLARS, unit_of
 
 Cells = Sequence[Any] | NDArray[Any]
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_KEPT_FROM_RUNNING = tuple(f"'{sign}" for sign in FORMULA_STARTS)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-SCHEMA_VERSION = "1.0.0"
+SCHEMA_VERSION = "2.0.0"
 """Version of the columns: the first number changes when a column is renamed, removed or changes meaning."""
-CURRENCY = "USD"
-"""All money in all files; a second currency would need a column of its own, and there is none."""
 
 
 class ColumnKind(StrEnum):
@@ -60,15 +59,8 @@ class ColumnKind(StrEnum):
     """true or false."""
 
 
-FRICTIONLESS_TYPES = {
-    ColumnKind.TEXT: "string",
-    ColumnKind.DATE: "date",
-    ColumnKind.MONTH: "yearmonth",
-    ColumnKind.INTEGER: "integer",
-    ColumnKind.DECIMAL: "number",
-    ColumnKind.CENTS: "number",
-    ColumnKind.BOOLEAN: "boolean",
-}
+_OTHERWISE = {"text": "string", "month": "yearmonth", "decimal": "number", "cents": "number"}
+FRICTIONLESS_TYPES = {kind: _OTHERWISE.get(kind, kind.value) for kind in ColumnKind}
 """The Table Schema type of each kind (specs.frictionlessdata.io/table-schema)."""
 
 
@@ -134,13 +126,12 @@ class Table:
 
     def __init__(self, description: TableDescription, columns: Mapping[str, Cells]) -> None:
         """Take the columns that the description names, all of one length."""
-        wanted = [column.name for column in description.columns]
+        wanted, whose = [column.name for column in description.columns], f"table {description.name}"
         if odd := sorted(set(wanted) ^ set(columns)):
-            message = f"table {description.name}: the columns do not match its description: {', '.join(odd)}"
-            raise ConservationError(message)
+            raise ConservationError(f"{whose}: the columns do not match its description: {', '.join(odd)}")
         lengths = {len(columns[name]) for name in wanted}
         if len(lengths) > 1:
-            raise ConservationError(f"table {description.name}: columns of different length: {sorted(lengths)}")
+            raise ConservationError(f"{whose}: columns of different length: {sorted(lengths)}")
         self.description = description
         self.columns = {name: columns[name] for name in wanted}
         self._length = lengths.pop() if lengths else 0
@@ -289,38 +280,27 @@ def _formatted(column: Column, cells: Cells, names: Cells | None) -> list[str]:
                 raise ConservationError(f"money must come in whole cents, not {cents.dtype}")
             parts = (part.tolist() for part in (cents < 0, *np.divmod(np.abs(cents.astype(np.int64)), 100)))
             return [f"{'-' if below else ''}{dollar}.{rest:02d}" for below, dollar, rest in zip(*parts, strict=True)]
-        case ColumnKind.DECIMAL:
-            return _decimal_cells(listed, column, names)
+        case ColumnKind.DECIMAL:  # NaN and None are empty, −0 is 0
+            numbers = np.array(listed, dtype=np.float64)
+            if np.isinf(numbers).any():
+                raise ConservationError(f"column {column.name} holds an infinite number")
+            form, measured = f"%.{column.decimals}f", [] if names is None else list(names)
+            forms = ["%.2f" if unit_of(name) == DOLLARS else form for name in measured] or [form] * len(listed)
+            written = [shown % number for shown, number in zip(forms, numbers.tolist(), strict=True)]
+            for row in np.flatnonzero(np.isnan(numbers)).tolist():
+                written[row] = ""
+            for row in np.flatnonzero(np.signbit(numbers) & (np.abs(numbers) < 1.0)).tolist():
+                if not written[row].strip("-0."):
+                    written[row] = written[row].removeprefix("-")
+            return written
         case ColumnKind.INTEGER:
             return ["" if number is None else str(int(number)) for number in listed]
         case ColumnKind.BOOLEAN:
             return ["" if truth is None else "true" if truth else "false" for truth in listed]
         case ColumnKind.DATE:  # a date, a numpy date or nothing
-            known = {
-                day: "" if day is None else str(np.datetime64(str(day)[:10], "D")) for day in dict.fromkeys(listed)
-            }
-            return [known[day] for day in listed]
+            return ["" if day is None else str(np.datetime64(str(day)[:10], "D")) for day in listed]
         case ColumnKind.TEXT | ColumnKind.MONTH:
             return ["" if cell is None else str(cell) for cell in listed]
-
-
-def _decimal_cells(cells: Sequence[float | None], column: Column, names: Cells | None) -> list[str]:
-    """Return numbers with the column's decimals, or those of what each measures; NaN and None are empty, −0 is 0."""
-    numbers = np.array(cells, dtype=np.float64)
-    if np.isinf(numbers).any():
-        raise ConservationError(f"column {column.name} holds an infinite number")
-    if names is None:
-        form = f"%.{column.decimals}f"
-        written = [form % number for number in numbers.tolist()]
-    else:
-        decimals = [2 if unit_of(name) == DOLLARS else column.decimals for name in names]
-        written = [f"{number:.{places}f}" for number, places in zip(numbers.tolist(), decimals, strict=True)]
-    for row in np.flatnonzero(np.isnan(numbers)).tolist():
-        written[row] = ""
-    for row in np.flatnonzero(np.signbit(numbers) & (np.abs(numbers) < 1.0)).tolist():
-        if not written[row].strip("-0."):
-            written[row] = written[row].removeprefix("-")
-    return written
 
 
 def neutralised(text: str) -> str:
@@ -373,9 +353,7 @@ def read_csv(name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, number
         if form.decimal_comma and column in numbers:
             columns[column] = [cell.replace(form.decimal_mark, ".") for cell in texts]
         else:
-            columns[column] = [
-                cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell for cell in texts
-            ]
+            columns[column] = [cell[cell.startswith(_KEPT_FROM_RUNNING) :] for cell in texts]
     described = tuple(text_column(column, "") for column in header)
     return Table(TableDescription(name=name, description="", columns=described), columns)
 
@@ -396,14 +374,9 @@ def csv_files(
     for table in tables:
         content = files[f"{table.name}.csv"] = (ready or {}).get(table.name) or write_csv(table, form)
         entries.append(dictionary_entry(table.description, len(content), hashlib.sha256(content).hexdigest(), form))
-    package = {
-        "profile": "tabular-data-package",
-        "name": name,
-        "version": SCHEMA_VERSION,
-        "currency": CURRENCY,
-        "resources": entries,
-    }
-    files["datapackage.json"] = (json.dumps(package, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    head = {"profile": "tabular-data-package", "name": name, "version": SCHEMA_VERSION, "currency": "USD"}
+    text = json.dumps({**head, "resources": entries}, indent=2, ensure_ascii=False)
+    files["datapackage.json"] = f"{text}\n".encode()
     return files
 
 
@@ -416,12 +389,10 @@ def dictionary_entry(table: TableDescription, size_bytes: int, sha256: str, form
         if column.unit:
             field["unit"] = column.unit
         if kind == "number":
-            field["decimalChar"] = form.decimal_mark
-            field["decimals"] = 2 if column.kind is ColumnKind.CENTS else column.decimals
+            decimals = 2 if column.kind is ColumnKind.CENTS else column.decimals
+            field |= {"decimalChar": form.decimal_mark, "decimals": decimals}
         fields.append(field)
-    schema: dict[str, object] = {"fields": fields, "missingValues": [""]}
-    if table.key:
-        schema["primaryKey"] = list(table.key)
+    dialect = {"delimiter": form.separator, "lineTerminator": "\n", "quoteChar": '"', "doubleQuote": True}
     return {
         "name": table.name.replace("_", "-"),
         "path": f"{table.name}.csv",
@@ -432,12 +403,6 @@ def dictionary_entry(table: TableDescription, size_bytes: int, sha256: str, form
         "encoding": "utf-8",
         "bytes": size_bytes,
         "hash": f"sha256:{sha256}",
-        "dialect": {
-            "delimiter": form.separator,
-            "lineTerminator": "\n",
-            "quoteChar": '"',
-            "doubleQuote": True,
-            "header": True,
-        },
-        "schema": schema,
+        "dialect": {**dialect, "header": True},
+        "schema": {"fields": fields, "missingValues": [""]} | ({"primaryKey": list(table.key)} if table.key else {}),
     }

@@ -14,7 +14,6 @@ _NARROWEST = 24  # a last column narrower than this is better left to run over
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII = ".:-=+*#@"
-GAP = " "
 WIDTH = 36
 """Characters of a line: with name, range and the gaps between, the widest row stays within 80."""
 
@@ -33,32 +32,31 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     room = _TERMINAL - sum(widths[:-1]) - len(gap) * (len(widths) - 1)
     if not numeric[-1] and widths[-1] > room >= _NARROWEST:
         widths[-1] = room
-        rows = [line for row in rows for line in _folded(row, room)]
+        rows, above = [], rows
+        for *cells, last in above:
+            first, *more = textwrap.wrap(last, room) or [""]
+            rows += [[*cells, first], *([*[""] * len(cells), text] for text in more)]
     elif (fit := max(sum(end <= _TERMINAL for end in ends), 2)) < len(widths):
         parts = ([0, *range(1, fit)], [0, *range(fit, len(widths))])
         halves = ([[line[i] for i in part] for line in [header, *rows]] for part in parts)
         return "\n\n".join(text_table(heading, below) for heading, *below in halves)
 
     def line(cells: Sequence[str]) -> str:
-        parts = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, numeric, strict=True)
-        ]
-        return gap.join(parts).rstrip()
+        parts = zip(cells, widths, numeric, strict=True)
+        return gap.join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in parts).rstrip()
 
     rule = gap.join("-" * width for width in widths)
     return "\n".join([line(header), rule, *(line(row) for row in rows)])
 
 
-def _folded(row: Sequence[str], room: int) -> list[list[str]]:
-    """Return a row as several whose last cell has no more than ``room`` characters."""
-    first, *more = textwrap.wrap(row[-1], room) or [""]
-    return [[*row[:-1], first], *([*([""] * (len(row) - 1)), text] for text in more)]
-
-
 def wrapped(sentences: Sequence[str]) -> list[str]:
     """Return sentences as lines of a terminal of 80 columns."""
-    return [line for sentence in sentences for line in textwrap.wrap(sentence, 78, subsequent_indent="  ")]
+    return [line for sentence in sentences for line in _wrap(sentence)]
+
+
+def _wrap(sentence: str) -> list[str]:
+    """Return a sentence as lines; options and names with hyphens stay whole."""
+    return textwrap.wrap(sentence, 78, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def signed(number: float, pattern: str) -> str:
@@ -82,14 +80,12 @@ def sparkline(values: Sequence[float | None], width: int = WIDTH, levels: str = 
         edges = [round(i * len(shrunk) / width) for i in range(width + 1)]
         groups = [[v for v in shrunk[a:b] if math.isfinite(v)] for a, b in itertools.pairwise(edges)]
         shrunk = [sum(group) / len(group) if group else math.nan for group in groups]
-    known = [v for v in shrunk if math.isfinite(v)]
-    if not known:
-        return GAP * len(shrunk)
+    known = [v for v in shrunk if math.isfinite(v)] or [0.0]
     low, span = min(known), max(known) - min(known)
 
     def mark(value: float) -> str:
         if not math.isfinite(value):
-            return GAP
+            return " "
         share = (value - low) / span if span > 0 else 0.5
         return levels[min(len(levels) - 1, int(share * len(levels)))]
 

@@ -32,6 +32,20 @@ def dollars(amount_usd: float | None) -> str:
     return f"{sign}${_scaled(size, _SCALES, ',.1f') or f'{size:,.0f}'}"
 
 
+def short_dollars(amount_usd: float | None) -> str:
+    """Return $95.6M for 95,590,127, for a line that has several."""
+    if amount_usd is None or not math.isfinite(amount_usd):
+        return NOTHING
+    said = short_scale(abs(amount_usd))
+    return f"{'−' if amount_usd < 0 else ''}${said}"
+
+
+def short_scale(number: float) -> str:
+    """Return 95.6M for 95,590,127."""
+    scales = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
+    return (_scaled(number, scales, ",.1f") or f"{number:,.0f}").replace(" ", "")
+
+
 def unit_price(amount_usd: float | None) -> str:
     """Return a cost per million tokens with three significant digits, $0.131."""
     if amount_usd is None or not math.isfinite(amount_usd):
@@ -86,6 +100,11 @@ def measured(number: float | None, name: str) -> str:
     if name.endswith(("_fraction", "_per_year")):
         return percent(number)
     return count(number) if abs(number) >= 100 else f"{number + 0.0:,.3g}"
+
+
+def spoken(name: str) -> str:
+    """Return a figure's name as words, without its unit."""
+    return name.removesuffix("_usd").removesuffix("_fraction").replace("_", " ")
 
 
 def input_words(path: str) -> str:

@@ -87,7 +87,7 @@ class Page:
     def of(
         cls, columns: Mapping[str, Any], *, most: int | None = None, note: str = "", charts: tuple[SheetChart, ...] = ()
     ) -> Page:
-        """Return columns as a page of at most so many rows; a last row then says where the others are."""
+        """Return columns as a page of at most ``most`` rows; a last row says where the others are."""
         rows = list(zip(*(_plain(column, most) for column in columns.values()), strict=True))
         length = len(next(iter(columns.values()))) if columns else 0
         if most is not None and length > most:

@@ -1,4 +1,4 @@
-"""The calibrated coefficients, how engines, vendors and runs are pooled, and how far a prediction may be off.
+"""The calibrated coefficients, the pooling of engines, vendors and runs, and the uncertainty of a prediction.
 
 The log error of a predicted time per token or throughput is normal with the variance
 
@@ -46,7 +46,7 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSpread:
-    """Standard deviations of ln(measured/predicted) of one architecture class, by what was not measured."""
+    """Standard deviations of ln(measured/predicted) of one architecture class, by which factor was not measured."""
 
     setting: float
     layout: float
@@ -59,7 +59,7 @@ class ClassSpread:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What one prediction's error is made of: standard deviations of its independent terms."""
+    """Uncertainty of one prediction: the standard deviations of its independent error terms."""
 
     pair: float
     """Of this pair alone."""
@@ -82,7 +82,7 @@ class Doubt:
         return float(np.sinh(NORMAL_90 * self.sigma))
 
     def in_words(self) -> str:
-        """Say how the prediction stands to the measurements."""
+        """Return the prediction's 90% interval in words, and whether the pair itself was measured."""
         start = "validated on this pair" if self.is_validated else "extrapolating"
         return f"{start}, ±{self.half_width_fraction:.0%}"
 
@@ -153,7 +153,7 @@ NAMES: tuple[str, ...] = tuple(coefficient.name for coefficient in COEFFICIENTS)
 def groups_of(
     model: str, part: str, engine: str, precision: str, kind: str = SERVING, layout: str = ANY_LAYOUT
 ) -> Groups:
-    """Return the groups of a model (the name its measurements are pooled under) on a part.
+    """Return the measurement groups of a model (the name its measurements are pooled under) on an accelerator.
 
     A decode worker serves: of its model and part it shows what serving shows.
     """
@@ -215,7 +215,7 @@ class Calibration:
         return dict(zip(NAMES, common[:, None] * np.exp(log_factor), strict=True))
 
     def doubt(self, groups: Groups, is_mixture: bool) -> Doubt | None:
-        """Return the doubt about a replica of these groups, or None where this calibration knows nothing of it.
+        """Return the uncertainty of predictions for these groups, or None where the calibration states no spread.
 
         A pair among the groups that a buyer's own rows updated stands by itself: its spread is that of its whole
         effect, σ² = σ_setting² + σ_posterior².
@@ -254,7 +254,7 @@ def prior_calibration() -> Calibration:
 
 @functools.cache
 def roofline_calibration() -> Calibration:
-    """Return the coefficients of perfect software: every stream and product at the part's peak, and nothing besides.
+    """Return the coefficients of perfect software: memory and arithmetic at peak rates, without overheads.
 
     No release can pass it, however long engineers work.
     """

@@ -1,4 +1,4 @@
-"""A model on an accelerator: number formats, shapes, what may run where, and how it sits in memory."""
+"""A model on an accelerator: number formats, shapes, where a model can run, and its memory layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Role = Literal["", "activations", "default"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberFormat:
-    """One precision as the throughput formula sees it; other precisions are named, "" and () standing for none."""
+    """One precision as the throughput formula uses it; in its references to other precisions, "" and () mean none."""
 
     name: str
     weight_bytes: float
@@ -49,7 +49,7 @@ Formats = Mapping[str, NumberFormat]
 
 
 def format_with(formats: Formats, role: Role) -> str:
-    """Return the format in which activations are kept, or that is served where nobody states one."""
+    """Return the number format with a role: that of activations, or the default one for serving."""
     return next(name for name, form in formats.items() if form.role == role)
 
 
@@ -132,7 +132,7 @@ class ModelShape:
     """Cache entries kept per token, below 1 where attention compresses several tokens into one entry."""
 
     def __post_init__(self) -> None:
-        """Refuse a shape no formula could use."""
+        """Raise an error for a shape that no formula could use."""
         at_least_one = ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "max_context")
         wrong = [name for name in at_least_one if getattr(self, name) < 1]
         if wrong:
@@ -211,7 +211,7 @@ class ModelShape:
 
     @property
     def kv_values_per_token_per_layer(self) -> float:
-        """Numbers one token leaves in the cache of one layer."""
+        """Numbers one token adds to the KV cache of one layer."""
         if self.is_latent:
             return float(self.kv_lora_rank + self.qk_rope_head_dim)
         if self.kv_heads == 1 and self.q_lora_rank:  # one shared vector serves as key and as value
@@ -219,7 +219,7 @@ class ModelShape:
         return 2.0 * self.kv_heads * self.head_dim
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
-        """Return the bytes one token adds to the cache, before any window slides past it."""
+        """Return the bytes one token adds to the KV cache, before any attention window has passed it."""
         return self.layers * self.kv_values_per_token_per_layer * self.cache_fraction * bytes_per_value
 
     def divides_heads(self, tensor_parallel: int) -> bool:
@@ -251,7 +251,7 @@ class AcceleratorSpec:
     """Bandwidth of one accelerator to those of other nodes, over which a cache moves between pools."""
 
     def __post_init__(self) -> None:
-        """Refuse a part no formula could use."""
+        """Raise an error for an accelerator that no formula could use."""
         names = ("hbm_bytes", "hbm_bytes_per_s", "tdp_w", "link_bytes_per_s", "scaleup_accelerators")
         positive = {name: getattr(self, name) for name in (*names, "accelerators_per_node")}
         positive |= {f"dense_flops_per_s[{name}]": rate for name, rate in self.dense_flops_per_s.items()}
@@ -269,12 +269,12 @@ class AcceleratorSpec:
         return self.dense_flops_per_s[format_with(self.formats, "activations")]
 
     def has_precision(self, precision: str) -> bool:
-        """Say whether the part's arithmetic units run this precision natively."""
+        """Say whether the accelerator's arithmetic units run this precision natively."""
         return precision in self.dense_flops_per_s
 
 
 def refusal(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str | None:
-    """Say why a model at this precision cannot run on the part, or return None when it can.
+    """Return why a model at this precision cannot run on the accelerator, or None when it can.
 
     A part needs the arithmetic of the format or something to fall back to: engines unpack integer weights for every
     model, FP4 weights only for a model published with them (gpt-oss).
@@ -287,7 +287,7 @@ def refusal(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str | N
 
 
 def is_unpacked(part: AcceleratorSpec, precision: str) -> bool:
-    """Say whether packed weights are unpacked before the arithmetic: on parts that cannot compute with them."""
+    """Say whether packed weights are unpacked before the arithmetic, as the accelerator lacks their precision."""
     return part.formats[precision].packed and not part.has_precision(precision)
 
 
@@ -310,7 +310,7 @@ def compute_flops_per_s(part: AcceleratorSpec, shape: ModelShape, precision: str
 
 
 def wider_precision(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str:
-    """Return the next wider format that the part runs this model in; the widest is its own."""
+    """Return the next wider format in which the accelerator runs this model; the widest returns itself."""
     wider = part.formats[precision].wider
     while wider and refusal(part, shape, wider):  # ends: the catalogue makes weights grow from each to its wider one
         wider = part.formats[wider].wider
@@ -328,7 +328,7 @@ _HEAD_BYTES = 2.0  # embeddings and output head stay at 16 bits in quantised che
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFit:
-    """How a model sits in the memory of one replica."""
+    """Memory layout of a model on one replica: weights, overhead and room for the KV cache."""
 
     accelerators: int
     weight_bytes: float
@@ -346,7 +346,7 @@ class MemoryFit:
         return self.kv_capacity_tokens > 0
 
     def largest_batch(self, context_tokens: float) -> int:
-        """Return how many sequences of this context the cache holds at once."""
+        """Return the number of sequences of this context that the KV cache holds at once."""
         return max(0, math.floor(self.kv_capacity_tokens / context_tokens))
 
 
@@ -361,7 +361,7 @@ def weight_bytes(formats: Formats, shape: ModelShape, precision: str, attention_
 
 
 def streamed_shared_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
-    """Return the bytes every decode step reads whatever the batch: all but the routed experts and the embedding."""
+    """Return the bytes that each decode step reads at any batch: all but routed experts and embeddings."""
     head = float(shape.vocab * shape.hidden)
     attention = shape.layers * shape.attention_parameters_per_layer * (attention_copies - 1)
     body = shape.shared_parameters - head + attention
@@ -381,7 +381,7 @@ def activation_bytes(shape: ModelShape, accelerators: int) -> float:
 def memory_fit(
     part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int, attention_data_parallel: int = 1
 ) -> MemoryFit:
-    """Lay a model out over a replica of ``accelerators`` that share every layer.
+    """Return the memory layout of a model over a replica of ``accelerators`` that share every layer.
 
     Attention runs in ``attention_data_parallel`` groups, each with its own sequences and all of attention's weights.
     Within a group key-value heads are split until each rank has one, then copied; a latent vector is on every rank.
@@ -402,7 +402,7 @@ def memory_fit(
 
 
 def kv_shards(shape: ModelShape, accelerators: int) -> int:
-    """Return over how many ranks one sequence's cache is split."""
+    """Return the number of ranks over which one sequence's KV cache is split."""
     return 1 if shape.is_latent else min(accelerators, shape.kv_heads)
 
 
@@ -412,7 +412,7 @@ def candidate_degrees(part: AcceleratorSpec, shape: ModelShape) -> list[int]:
 
 
 def smallest_fit(part: AcceleratorSpec, shape: ModelShape, precision: str, context_tokens: float = 1.0) -> MemoryFit:
-    """Return the smallest replica that holds the weights and one sequence; raise CapacityError saying what would."""
+    """Return the smallest replica that holds the weights and one sequence; raise CapacityError with advice if none."""
     reason = refusal(part, shape, precision)
     if reason:
         raise CapacityError(f"{shape.name}: {reason}")

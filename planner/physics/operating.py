@@ -31,7 +31,7 @@ BRACKET_STEPS = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What requests look like; every field is a number or an array of shape (cases,)."""
+    """Request lengths, cached share and burstiness; every field is a number or an array of shape (cases,)."""
 
     input_tokens: FloatLike
     """Mean prompt length, cached prefix included."""
@@ -48,7 +48,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatingPoint:
-    """Where a replica works; every array has shape (cases,). Infeasible cases have infinite latency and no tokens."""
+    """Latencies and throughput of replicas, shape (cases,) each; infeasible cases have infinite latency, no tokens."""
 
     ttft_s: Floats
     tpot_s: Floats
@@ -68,7 +68,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The formula's terms of one chunk, shape (cases in chunk,)."""
+    """The terms of the throughput formula for one chunk of cases, shape (cases in chunk,)."""
 
     output_tokens: Floats
     accelerators: Floats
@@ -97,7 +97,7 @@ class _Terms:
         return self.fixed_s + self.routed_s * touched + self.sequence_s * batch
 
     def at_batch(self, batch: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return TPOT, TTFT and concurrency with ``batch`` sequences decoding and none waiting for memory."""
+        """Return TPOT, TTFT and concurrency with ``batch`` sequences decoding and none queued for memory."""
         tpot_s = self.tpot_s(batch)
         decode_s = self.output_tokens * tpot_s
         base_s = self.first_s + self.steps * tpot_s + self.waited_s(batch, decode_s)
@@ -106,14 +106,14 @@ class _Terms:
         return tpot_s, base_s + self.ahead_s * concurrency, concurrency
 
     def waited_s(self, batch: Floats, decode_s: Floats) -> Floats:
-        """Return the wait for prefills already begun (Pollaczek–Khinchine at the share of time spent in prefill)."""
+        """Return the wait for prefills under way (Pollaczek–Khinchine at the share of time spent in prefill)."""
         share = np.minimum(batch * self.prefill_s / decode_s, 0.95)
         waited: Floats = self.queue_s * share / (1.0 - share)
         return waited
 
 
 def at_concurrency(replicas: Replicas, replica: Ints, traffic: Traffic, concurrency: FloatLike) -> OperatingPoint:
-    """Return the operating points of closed loops that hold ``concurrency`` requests; ``replica`` picks by index."""
+    """Return the operating points at a fixed concurrency (closed loop); ``replica`` selects replicas by index."""
     wanted = np.asarray(concurrency, dtype=float)
     return _chunked(replicas, replica, traffic, _solve_concurrency, wanted)
 
@@ -128,7 +128,7 @@ def at_objective(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeparatePools:
-    """Accelerators of a decode pool and of a prefill pool in balance; every array has shape (replicas,)."""
+    """Throughput of replicas as prefill workers and as decode workers; every array has shape (replicas,)."""
 
     prefill_requests_per_s: Floats
     """Requests one replica prefills a second within the first-token objective."""
@@ -139,7 +139,7 @@ class SeparatePools:
 def disaggregated(
     replicas: Replicas, traffic: Traffic, objectives_s: tuple[float, float], transfer_s: Floats
 ) -> SeparatePools:
-    """Return what each replica sustains as a prefill worker and as a decode worker.
+    """Return the throughput of each replica as a prefill worker and as a decode worker.
 
     A prefill worker is a queue with one server: at the share ρ of time it works, an arrival waits (1 + cv²)/2·ρ/(1 − ρ)
     prefills (Pollaczek–Khinchine), so the objective leaves room for ρ = s/(s + (1 + cv²)/2·prefill), s being what is
@@ -156,7 +156,7 @@ def disaggregated(
 
 
 def first_token_apart_s(replicas: Replicas, replica: Ints, traffic: Traffic, tpot_s: Floats) -> Floats:
-    """Return the mean time to first token of clients whose prompts a pool of its own prefills, shape (cases,).
+    """Return the mean TTFT of closed-loop clients with a separate prefill pool, shape (cases,).
 
     A pool in balance with the decode workers prefills all C requests in the time that one decodes, C·prefill/W = O·TPOT
     for W workers: what lies ahead of a request in a closed loop, κ·C·prefill/W, is then κ·O·TPOT whatever W is.
@@ -170,7 +170,7 @@ def first_token_apart_s(replicas: Replicas, replica: Ints, traffic: Traffic, tpo
 
 
 def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> OperatingPoint:
-    """Return the operating points with a bottomless queue (offline): the batch that memory or the engine allows."""
+    """Return the operating points at saturation (offline): the largest batch that memory or the engine allows."""
     return _chunked(replicas, replica, traffic, _solve_saturation)
 
 
@@ -179,7 +179,7 @@ _Solution: TypeAlias = "tuple[Floats, Floats, Floats, Floats]"
 
 
 def _solve_concurrency(terms: _Terms, concurrency: Floats) -> _Solution:
-    """Return batch, TPOT, TTFT and concurrency of closed loops.
+    """Return batch, TPOT, TTFT and concurrency at a fixed concurrency (closed loop).
 
     Little's law with TPOT = s₀ + s₁·B is D·s₁·B² + (D·s₀ + G − C·s₁)·B − C·s₀ = 0, D = 1 + steps/O and G the rest of
     TTFT over O. What exceeds the largest batch waits for memory: C/B_max cycles fill one.
@@ -247,21 +247,21 @@ def _solve_objective(terms: _Terms, ttft_s: Floats, tpot_s: Floats) -> _Solution
 
 
 def _excess(terms: _Terms, batch: Floats, ttft_s: Floats, tpot_s: Floats) -> Floats:
-    """Return by what share the worse of the two objectives is missed; negative where both are met."""
+    """Return by what fraction the worse of the two objectives is exceeded; negative where both are met."""
     reached_tpot_s, reached_ttft_s, _ = terms.at_batch(batch)
     over: Floats = np.maximum(reached_tpot_s / tpot_s, reached_ttft_s / ttft_s) - 1.0
     return over
 
 
 def _solve_saturation(terms: _Terms) -> _Solution:
-    """Return batch, TPOT, TTFT and concurrency with a bottomless queue: no request waits for less than for ever."""
+    """Return batch, TPOT, TTFT and concurrency at saturation, where the queue and the wait are endless."""
     batch = terms.largest_batch
     endless = np.full_like(batch, np.inf)
     return batch, terms.tpot_s(batch), endless, endless
 
 
 def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Terms:
-    """Gather the replicas of a chunk and work out the formula's terms."""
+    """Return the throughput formula's terms for a chunk of cases, gathered by replica."""
 
     def of(name: str) -> Floats:
         column: Floats = getattr(replicas, name)
@@ -303,7 +303,7 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
 def _chunked(
     replicas: Replicas, replica: Ints, traffic: Traffic, solve: Callable[..., _Solution], *targets: Floats
 ) -> OperatingPoint:
-    """Solve chunk by chunk into preallocated columns."""
+    """Solve chunk by chunk, and put the chunks one after the other."""
     given = {field.name: np.asarray(getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
     index = np.asarray(replica, dtype=np.intp)
     shape = np.broadcast_shapes(index.shape, *(a.shape for a in given.values()), *(t.shape for t in targets))
@@ -311,11 +311,9 @@ def _chunked(
     index = np.broadcast_to(index, shape).reshape(-1)
     columns = {name: np.broadcast_to(a, shape).reshape(-1) for name, a in given.items()}
     wanted = [np.broadcast_to(target, shape).reshape(-1) for target in targets]
-    yes_or_no = ("fits", "memory_limited")
-    names = [field.name for field in fields(OperatingPoint)]
-    out: dict[str, Any] = {name: np.empty(cases, dtype=bool if name in yes_or_no else float) for name in names}
+    chunks: list[dict[str, Any]] = []
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        for start in range(0, cases, CHUNK_CASES):
+        for start in range(0, max(cases, 1), CHUNK_CASES):
             part = slice(start, start + CHUNK_CASES)
             terms = _terms(replicas, index[part], {name: column[part] for name, column in columns.items()})
             batch, tpot_s, ttft_s, concurrency = solve(terms, *(target[part] for target in wanted))
@@ -332,6 +330,5 @@ def _chunked(
                 "fits": terms.fits,
                 "memory_limited": batch >= terms.largest_batch,
             }
-            for name, figures in solved.items():
-                out[name][part] = figures
-    return OperatingPoint(**{name: column.reshape(shape) for name, column in out.items()})
+            chunks.append(solved)
+    return OperatingPoint(**{name: np.concatenate([c[name] for c in chunks]).reshape(shape) for name in chunks[0]})

@@ -1,4 +1,4 @@
-"""Power of a board by what it does, what a power cap costs it, and the power of a whole node against its load.
+"""Board power by activity, throughput under a power cap, and node power against load.
 
 A board's power follows what it streams and what it multiplies, not a "utilisation": an H200 rests at 126 W, draws
 500 W while it decodes a single sequence, and from a batch of about 64 sits at its 700 W limit with its clock falling
@@ -77,14 +77,14 @@ CAP_EXPONENT = 1.7228
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRating:
-    """What a board may draw, and what it draws at rest."""
+    """Power limit and idle power of a board."""
 
     tdp_w: float
     idle_w: float
     """With a model loaded and nothing running."""
 
     def __post_init__(self) -> None:
-        """Refuse what no board is."""
+        """Raise an error for ratings that no board can have."""
         if not (np.isfinite(self.tdp_w) and 0.0 < self.idle_w < self.tdp_w):
             raise ValueError(f"not a board: {self}")
 
@@ -111,7 +111,7 @@ def board_power_w(
     busy_fraction: ArrayLike = 1.0,
     limit_w: float | None = None,
 ) -> Floats:
-    """Return mean board power for a share of time busy at an activity, and the rest of it idle.
+    """Return mean board power when it is busy for a share of the time and idle for the rest.
 
     Activities are those measured while the board is busy; all arguments broadcast. A limit below the TDP clips what
     is drawn; ``throughput_fraction_at_cap`` gives what it costs.
@@ -142,7 +142,7 @@ def throttled_clock_fraction(
     cap_fraction: ArrayLike = 1.0,
     coefficients: PowerCoefficients = FITTED,
 ) -> Floats:
-    """Return the clock (over its maximum) to which firmware falls for work that takes m and c at full clock.
+    """Return the clock (over its maximum) to which firmware throttles for work of activity m and c.
 
     Both activities thin out as the step stretches: T(f) = 1 − κ + κ/f with κ the clock-bound share.
     """
@@ -159,7 +159,7 @@ def throttled_clock_fraction(
 def throughput_fraction_at_cap(
     memory_fraction: ArrayLike, compute_fraction: ArrayLike, cap_fraction: ArrayLike
 ) -> Floats:
-    """Return throughput under a board cap, over throughput at the board's own limit.
+    """Return throughput under a board power cap over throughput at the board's own limit.
 
     ``cap_fraction`` is the cap over TDP. With d what the board draws uncapped, and floor and n fitted to measurements::
 
@@ -174,7 +174,7 @@ def throughput_fraction_at_cap(
 
 
 def largest_clock(over: Callable[[Floats], NDArray[np.bool_]], shape: tuple[int, ...]) -> Floats:
-    """Return by bisection the largest clock that is not over the limit, or the lowest clock where none is."""
+    """Return by bisection the largest clock within the limit, or the lowest clock where none is."""
     lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)
     fits = ~over(upper)
     for _ in range(_BISECTIONS):
@@ -199,7 +199,7 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRating:
-    """A node: its boards, and what stands around them."""
+    """A node's ratings: its boards, and the host, fans and supplies around them."""
 
     board: BoardRating
     boards: int = 8
@@ -219,14 +219,14 @@ class NodeRating:
         return np.asarray(wall_w)
 
     def board_w(self, wall_w: ArrayLike) -> Floats:
-        """Return the power of each board for a wall power: the inverse of ``wall_w``."""
+        """Return the power of each board at a given wall power: the inverse of ``wall_w``."""
         boards_w = np.asarray(wall_w, dtype=np.float64) - self.host_idle_w
         return np.asarray((boards_w / self.boards + self.host_slope * self.board.idle_w) / (1.0 + self.host_slope))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingMix:
-    """What each board of a replica does at full load: one decode step, and the share of time that prefill takes.
+    """The work of each board of a replica at full load: a decode step, and the share of time in prefill.
 
     A step of b sequences takes T(b) = t₀ + t₁ b. Its work is stated in seconds at the datasheet's peak, so that the
     precision served is in it: M(b) = m₀ + m₁ b streaming at full bandwidth, and κ b computing at the dense rate of that
@@ -249,7 +249,7 @@ class ServingMix:
     """Operations of prefill over its time and the dense rate at the precision served: what the part reaches of it."""
 
     def __post_init__(self) -> None:
-        """Refuse loads that no replica can carry."""
+        """Raise an error for loads that no replica can carry."""
         streams = (self.stream_fixed_s, self.stream_per_sequence_s, self.compute_per_sequence_s)
         sizes = (*streams, self.step_per_sequence_s, self.batch, self.step_fixed_s)
         is_finite = all(np.isfinite(size) and size >= 0.0 for size in sizes)
@@ -262,7 +262,7 @@ class ServingMix:
 
     @property
     def prefill_activity(self) -> tuple[float, float]:
-        """Shares of bandwidth and of dense rate that prefill takes."""
+        """Fractions of datasheet bandwidth and dense rate that prefill uses."""
         return PREFILL_MEMORY_FRACTION, self.prefill_compute_fraction
 
     def step_s(self, batch: ArrayLike) -> Floats:
@@ -270,7 +270,7 @@ class ServingMix:
         return np.asarray(self.step_fixed_s + np.asarray(batch, dtype=np.float64) * self.step_per_sequence_s)
 
     def decode_activity(self, batch: ArrayLike) -> tuple[Floats, Floats]:
-        """Return the fractions of datasheet bandwidth and rate that a decode step of a batch takes."""
+        """Return the fractions of datasheet bandwidth and dense rate that a decode step of a batch uses."""
         sequences = np.asarray(batch, dtype=np.float64)
         step_s = self.step_s(sequences)
         memory, compute = sequences * self.stream_per_sequence_s, sequences * self.compute_per_sequence_s
@@ -281,7 +281,7 @@ class ServingMix:
         return np.minimum(memory, 1.0), np.minimum(compute, 1.0)
 
     def hottest_batch(self, coefficients: PowerCoefficients = FITTED) -> float:
-        """Return the batch beyond which the formula for boards would have power fall; infinity for never.
+        """Return the batch of highest board power, beyond which the formula falls; infinity where it never does.
 
         Where steps lengthen faster than traffic grows (m₀ t₁ > m₁ t₀), memory's share a m thins out with the batch
         while the share of arithmetic k c^g rises ever more slowly. T² dp/db = a (m₁ t₀ − m₀ t₁) + k g c^(g−1) κ t₀
@@ -358,7 +358,7 @@ class NodePower:
     """Throughput kept at each cap, over uncapped throughput."""
 
     def __post_init__(self) -> None:
-        """Refuse power that falls as load rises: a search for the load that a power allows would go astray."""
+        """Raise an error where power falls as load rises, since loads are looked up by power."""
         if np.any(self.load_kw[1:] < self.load_kw[:-1]):
             raise ValueError("node power falls as load rises")
 
@@ -378,12 +378,12 @@ class NodePower:
         return node_kw.reshape(np.shape(load_fraction))
 
     def throughput_fraction(self, cap_kw: ArrayLike) -> Floats:
-        """Return the share of full throughput that a node keeps under a wall cap."""
+        """Return the share of full throughput that a node reaches under a cap on its wall power."""
         wall_kw = np.asarray(cap_kw, dtype=np.float64)
         return np.asarray(np.interp(wall_kw, self.cap_kw, self.cap_throughput_fraction, left=0.0))
 
     def frontier(self) -> tuple[Floats, Floats]:
-        """Return the least power for work, both per node of a cluster whose nodes may be parked or clocked down.
+        """Return the least power per node for each throughput, where nodes may be powered down or clocked down.
 
         A straight line from (0, 0), where all nodes are off, to the clock of most work per watt; from there on all are
         on and clocks rise. In between lies a mixture: some nodes at one clock and some at the next. Shares of full

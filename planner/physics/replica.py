@@ -1,4 +1,4 @@
-"""One replica as numbers: the work of a step at peak rates, and its price under a calibration.
+"""One replica as numbers: the work of a step at peak rates, and its time under a calibration.
 
 A replica is a model at a precision on a number of accelerators with an engine. Its decode step with B running
 sequences is a sum of physical terms (docs/explanation/throughput.md derives them):
@@ -19,16 +19,9 @@ from typing import TypeVar
 import numpy as np
 
 from planner.arrays import Bools, FloatLike, Floats, Ints
+from planner.physics import coefficients
 from planner.physics import model_on_part as on_part
-from planner.physics.coefficients import (
-    DEFAULT_RESERVED_OUTPUT_FRACTION,
-    KV_RESERVED_OUTPUT_FRACTION,
-    MAX_SEQUENCES,
-    SERVING,
-    Calibration,
-    Groups,
-    groups_of,
-)
+from planner.physics.coefficients import Calibration, Groups
 
 Columns = TypeVar("Columns", "ReplicaWork", "Replicas")
 ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
@@ -39,7 +32,7 @@ DISPATCH_BYTES = 3.0  # a token goes to its experts at 8 bits and comes back at 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSpec:
-    """What a replica is made of."""
+    """Definition of a replica: model, accelerator, engine, precision and parallelism."""
 
     part: on_part.AcceleratorSpec
     shape: on_part.ModelShape
@@ -61,10 +54,10 @@ class ReplicaSpec:
     """Share of the output for which cache is held from the start; None: the engine's habit."""
 
     def groups(self, kind: str) -> Groups:
-        """Return the groups of measurements this replica belongs to, ``kind`` being serving or saturated."""
+        """Return the measurement groups of this replica; ``kind`` is serving or saturated."""
         experts = " experts whole" if self.expert_parallel and self.shape.experts else ""
         layout = f"{self.accelerators} in {self.attention_data_parallel}{experts}"
-        return groups_of(self.shape.measured_as, self.part.name, self.engine, self.precision, kind, layout)
+        return coefficients.groups_of(self.shape.measured_as, self.part.name, self.engine, self.precision, kind, layout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +100,7 @@ class ReplicaWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """Replicas priced by a calibration: seconds per step and per token; every array has shape (replicas,)."""
+    """Replicas timed by a calibration: seconds per step and per token; every array has shape (replicas,)."""
 
     accelerators: Floats
     fixed_s: Floats
@@ -156,7 +149,7 @@ def port_bytes_per_s(part: on_part.AcceleratorSpec, accelerators: int) -> float:
 
 
 def describe(specs: Sequence[ReplicaSpec]) -> ReplicaWork:
-    """Compute the work of each replica; heavy enough (microseconds each) to do once per distinct replica."""
+    """Compute the work of each replica; it takes microseconds each, so do it once per distinct replica."""
     columns = [_describe_one(spec) for spec in specs]
     kinds = {field.name: bool if field.name.startswith("is_") else float for field in fields(ReplicaWork)}
     return ReplicaWork(**{name: np.array([one[name] for one in columns], dtype=kind) for name, kind in kinds.items()})
@@ -180,7 +173,8 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         after_feed_forward = shape.layers * visited * shape.hidden * DISPATCH_BYTES * (count - 1) / count / count
     reserved = spec.reserved_output_fraction
     if reserved is None:
-        reserved = KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, DEFAULT_RESERVED_OUTPUT_FRACTION)
+        habit = coefficients.DEFAULT_RESERVED_OUTPUT_FRACTION
+        reserved = coefficients.KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, habit)
     missed = 1.0 - shape.experts_per_token / shape.experts if shape.experts else 1.0
     return {
         "accelerators": count,
@@ -206,7 +200,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "attended_tokens": shape.attended_tokens or np.inf,
         "kv_capacity_tokens": on_part.memory_fit(part, shape, precision, count, groups).kv_capacity_tokens,
         "max_context_tokens": shape.max_context,
-        "max_sequences": groups * (spec.max_sequences or MAX_SEQUENCES),
+        "max_sequences": groups * (spec.max_sequences or coefficients.MAX_SEQUENCES),
         "reserved_output_fraction": reserved,
         "drafted_tokens": spec.drafted_tokens,
         "mean_acceptance_length": spec.mean_acceptance_length,
@@ -220,7 +214,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
 
 
 def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: FloatLike = 0.0) -> Replicas:
-    """Multiply work by coefficients (each of shape (replicas,)) into seconds.
+    """Multiply work by coefficients (each of shape (replicas,)) and return the times in seconds.
 
     ``log_effect`` is what the measurements of a replica's groups show beyond the formula: a factor on every second
     but those before the first token.
@@ -269,7 +263,7 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
 
 
 def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()) -> Replicas:
-    """Describe replicas and price them with the coefficients of their engine and vendor and their groups' effects.
+    """Return the times of replicas under their engine's and vendor's coefficients and their groups' effects.
 
     ``kinds`` says of each replica whether it serves or is saturated; all serve by default.
     """
@@ -279,20 +273,20 @@ def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration, kinds
 def price_work(
     work: ReplicaWork, specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()
 ) -> Replicas:
-    """Return the same for replicas whose work is described already."""
+    """Return the times of replicas whose work is computed already, as :func:`price_replicas` does."""
     coefficient = calibration.coefficients([spec.engine for spec in specs], [spec.part.vendor for spec in specs])
-    groups = [spec.groups(kind) for spec, kind in zip(specs, kinds or [SERVING] * len(specs), strict=True)]
+    groups = [spec.groups(kind) for spec, kind in zip(specs, kinds or [coefficients.SERVING] * len(specs), strict=True)]
     return price(work, coefficient, calibration.log_effects(groups))
 
 
 def taken(columns: Columns, places: Sequence[int]) -> Columns:
-    """Return some of the replicas, by their places."""
+    """Return the replicas at these indices."""
     return type(columns)(**{field.name: getattr(columns, field.name)[places] for field in fields(columns)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Requests by length: prompts and outputs independent, each a set of lengths with weights that add up to 1."""
+    """Distributions of prompt and output lengths, independent of each other: lengths, and weights that sum to 1."""
 
     prompt_tokens: Floats
     prompt_weights: Floats
@@ -303,7 +297,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTerms:
-    """What is promised, and how requests reach replicas."""
+    """Latency objectives of a workload, and the number of replicas behind one router."""
 
     ttft_s: float
     tpot_s: float
@@ -313,7 +307,7 @@ class ServiceTerms:
 
     @property
     def alone(self) -> float:
-        """One replica's share of those."""
+        """One replica's share of the replicas behind a router."""
         return 1.0 / self.pooled_replicas
 
 
@@ -321,7 +315,7 @@ class ReplicaTimes:
     """One replica's step and prefill times for one workload's lengths; arrays of shape (prompts,)."""
 
     def __init__(self, replicas: Replicas, index: int, speed: float, lengths: Lengths) -> None:
-        """Work out the times of a replica that runs at ``speed`` over the formula's."""
+        """Compute the times of a replica that runs at ``speed`` times the formula's speed."""
 
         def of(name: str) -> float:
             return float(getattr(replicas, name)[index])
@@ -353,7 +347,7 @@ class ReplicaTimes:
         self._weigh(lengths.prompt_weights)
 
     def _weigh(self, weights: Floats) -> None:
-        """Work out what hangs on how often prompts of each length come."""
+        """Compute the figures that depend on the weights of prompt lengths."""
         self.prompt_weights = weights
         self.mean_prefill_s = float(weights @ self.prefill_s)
         self.square_prefill_s2 = float(weights @ self._prefill_s2)
@@ -366,13 +360,13 @@ class ReplicaTimes:
         self.most_batch = min(self.room, self._max_sequences)
 
     def weighted(self, prompt_weights: Floats) -> ReplicaTimes:
-        """Return the same replica where prompts of these lengths come otherwise often."""
+        """Return the same replica with other weights for its prompt lengths."""
         other = copy.copy(self)
         other._weigh(prompt_weights)
         return other
 
     def placed(self, cell_s: Floats, most: int, size: int) -> tuple[Ints, Floats]:
-        """Return where prefills lie on grids of ``size`` cells each: the cells below and above, and the part of a cell.
+        """Return the positions of prefill times on grids of ``size`` cells: cells below and above, and the offset.
 
         Cells of all grids are numbered on, first those below, then those above, shape (2 · grids · prompts,); the part
         has shape (grids, prompts). What takes more than ``most`` cells lies there. Worked out once, for the same grids:
@@ -387,20 +381,20 @@ class ReplicaTimes:
         return self._placed[grids]
 
     def _kept(self, tokens: Floats) -> Floats:
-        """Return the tokens of a context that a replica keeps: those of windowed layers end with the window."""
+        """Return the tokens of a context that stay in the KV cache: windowed layers cache their window only."""
         return np.asarray(tokens - self._windowed * np.maximum(tokens - self._window, 0.0))
 
     def decode_s(self, batch: Floats) -> Floats:
-        """Return a step without prompts."""
+        """Return the time of a decode step without prefill."""
         if self.routed_s == 0.0:  # a dense model has no experts to touch
             return np.asarray(self.fixed_s + self.sequence_s * batch)
         touched = -np.expm1(batch * self.log_missed)
         return np.asarray(self.fixed_s + self.routed_s * touched + self.sequence_s * batch)
 
     def tpot_s(self, batch: Floats) -> Floats:
-        """Return the mean time per token: a step and its share of the prompts computed beside it."""
+        """Return the mean time per output token: a decode step and its share of the prefills beside it."""
         return self.decode_s(batch) + batch * self.mean_prefill_s / self.output
 
     def requests_per_s(self, batch: Floats) -> Floats:
-        """Return the rate of requests that keeps a batch running: B / (E[output]·TPOT)."""
+        """Return the request rate that sustains a batch: B / (E[output]·TPOT)."""
         return np.asarray(batch / (self.output * self.tpot_s(batch)))

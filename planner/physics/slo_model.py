@@ -1,4 +1,4 @@
-"""Which share of requests is in time at a load: first token and time per token as distributions, not means.
+"""SLO attainment of a replica at a load: TTFT and TPOT as distributions, not means.
 
 A replica at B running sequences takes steps of D(B) seconds, stretched by the prompts computed beside them. With λ
 requests a second and prefills S of their own, uncached lengths, φ = λ E[S] of its time goes to prompts, and
@@ -58,7 +58,7 @@ _NORMAL_WEIGHTS = np.array([0.01126, 0.22208, 0.53333, 0.22208, 0.01126])
 
 
 def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats, ttft_s: Floats) -> Floats:
-    """Return the share of requests whose first token is late by each objective at each rate, shape (objectives, rates).
+    """Return the share of requests that miss each TTFT objective at each rate, shape (objectives, rates).
 
     Objectives may be the one asked for or stricter: they share its grid of waits. Waits that leave the first token
     within half the objective asked for are unseen by routers, which then send prompts behind others.
@@ -69,7 +69,7 @@ def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: F
     over = waits_beyond(times, cell_s, rate, step_s)
 
     def waiting(slack_s: Floats) -> Floats:
-        """Return the share of arrivals that wait for longer than slacks of shape (rates, prompts); all below none."""
+        """Return the share of arrivals that wait longer than slacks of shape (rates, prompts); 1 for negative slack."""
         place = np.clip(slack_s / cell_s, 0.0, float(CELLS))
         low = np.minimum(place.astype(np.intp), CELLS - 1)
         place -= low
@@ -90,7 +90,7 @@ def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: F
 
 
 def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Floats) -> Floats:
-    """Return the share of arrivals that wait longer than each cell's edge, shape (rates, cells + 1).
+    """Return the share of arrivals that wait longer than each grid cell's edge, shape (rates, cells + 1).
 
     The residual of a prefill has density P(S > x) / E[S], which stands on the grid as the part of each cell that
     prefills reach.
@@ -113,7 +113,7 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
 
 
 def _histograms(cells: Ints, weights: Floats) -> Floats:
-    """Return the weight in each cell of a grid, row by row, shape (rows, grid); what lies beyond it is left out."""
+    """Return the weight in each cell of a grid by row, shape (rows, grid), without weight beyond the grid."""
     count = cells.shape[0]
     flat = np.minimum(cells, _GRID) + (_GRID + 1) * np.arange(count)[:, None]
     mass = np.bincount(flat.ravel(), weights.ravel(), count * (_GRID + 1)).astype(float, copy=False)
@@ -121,22 +121,22 @@ def _histograms(cells: Ints, weights: Floats) -> Floats:
 
 
 def _transformed(mass: Floats) -> Complexes:
-    """Return the Fourier transform of masses on a grid that fade, shape (rows, frequencies)."""
+    """Return the Fourier transform of masses on a grid, damped against wrap-around, shape (rows, frequencies)."""
     return fft.rfft(mass * _FADED)
 
 
 def _cumulated(transform: Complexes) -> Floats:
-    """Return the mass up to and with each cell as far as the objective, shape (rows, cells + 1)."""
+    """Return the cumulative mass up to each cell, as far as the objective, shape (rows, cells + 1)."""
     return np.asarray(np.cumsum(fft.irfft(transform, _GRID)[:, : CELLS + 1] / _FADED[: CELLS + 1], axis=1))
 
 
 def late_tokens(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
-    """Return the share of requests whose tokens come too slowly at each batch, shape (batches,)."""
+    """Return the share of requests that miss the TPOT objective at each batch, shape (batches,)."""
     return late_tokens_within(times, asked, batch, rate, room_for_prefills(times, asked, batch, rate))
 
 
 def late_tokens_within(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats, room: Floats) -> Floats:
-    """Return the same where the room that steps leave is known already."""
+    """Return the share of requests that miss the TPOT objective, given :func:`room_for_prefills`."""
     several = times.output_tokens > 1.0
     if not several.any():
         return np.zeros_like(batch)  # replies of one token have no time between tokens
@@ -158,12 +158,12 @@ def late_tokens_within(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, 
 
 
 def least_late_tokens(times: ReplicaTimes, room: Floats) -> Floats:
-    """Return a share that is too slow for certain, shape (batches,): where steps alone take longer than promised."""
+    """Return a lower bound on the share that misses TPOT, shape (batches,): decode steps alone exceed it."""
     return np.asarray(((room < 0.0) @ _NORMAL_WEIGHTS) * float(times.output_weights @ (times.output_tokens > 1.0)))
 
 
 def room_for_prefills(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, rate: Floats) -> Floats:
-    """Return what steps leave of an objective to prefills beside them, in cells, shape (batches, nodes).
+    """Return the part of the TPOT objective that decode steps leave for prefills, in cells, shape (batches, nodes).
 
     At each node of the normal distribution of the sequences that run beside one's own; the same for every reply, whose
     grid is its own objective's.
@@ -177,7 +177,7 @@ def room_for_prefills(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, r
 
 
 def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Floats, ended: Floats) -> Complexes:
-    """Return the transform of the prefills beside a reply, over all replies by weight, shape (batches, frequencies).
+    """Return the transform of the prefill time during a reply, weighted over replies, shape (batches, frequencies).
 
     With φ the transform of one prefill on the grid of a reply's time t, n the mean number behind a reply, λ the rate at
     which others come and e the share of these that come before its end,
@@ -211,7 +211,7 @@ def _beside(times: ReplicaTimes, window_s: Floats, arriving: Floats, behind: Flo
 
 
 def prompts_behind(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: Floats) -> Floats:
-    """Return the mean number of prompts behind a reply that begins, shape (rates,): λ · its own wait and prefill.
+    """Return the mean number of prompts queued behind a starting reply, shape (rates,): λ · (wait + prefill).
 
     Wait and prefill are Pollaczek and Khinchine's mean. A router that sees n replicas sends few behind others.
     """
@@ -221,7 +221,7 @@ def prompts_behind(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_
 
 
 def _sent_behind(asked: ServiceTerms, busy: Floats) -> Floats:
-    """Return the share of prompts that a router sends behind others on a replica, shape (rates,)."""
+    """Return the share of prompts that a router queues behind others on a replica, shape (rates,)."""
     alone2 = asked.pooled_replicas**-2.0
     return np.asarray(alone2 + (1.0 - alone2) * _NO_BETTER * busy**2)
 
@@ -249,7 +249,7 @@ _MOST_TOO_LONG = 0.5  # of requests: beyond it a replica does not serve the work
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The share of requests not in time by load of one replica; arrays of shape (loads,), rising."""
+    """SLO miss share of one replica by load; arrays of shape (loads,), rising."""
 
     requests_per_s: Floats
     late_fraction: Floats
@@ -265,18 +265,18 @@ class Curve:
     """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long."""
 
     def slo_capacity_requests_per_s(self) -> float:
-        """Return the rate at which rate · share in time peaks: beyond it more requests are fewer in time."""
+        """Return the rate of highest goodput: beyond it, more requests mean fewer within the SLO."""
         rates = np.linspace(0.0, self.requests_per_s[-1], 1000)
         return float(rates[np.argmax(rates * (1.0 - np.interp(rates, self.requests_per_s, self.late_fraction)))])
 
     def at(self, requests_per_s: float) -> tuple[float, float]:
-        """Return batch and mean time per token at a rate."""
+        """Return batch and mean time per token at a request rate."""
         batch = float(np.interp(requests_per_s, self.requests_per_s, self.batch))
         return batch, float(np.interp(requests_per_s, self.requests_per_s, self.tpot_s))
 
 
 def late_curve(times: ReplicaTimes, asked: ServiceTerms) -> Curve:
-    """Return which share of requests is not in time, from hardly any load to the most that a replica takes.
+    """Return the SLO miss share by load, from an idle replica to the largest load it can carry.
 
     A replica that does not hold a sequence has all of them late.
     """
@@ -299,7 +299,7 @@ def late_curve(times: ReplicaTimes, asked: ServiceTerms) -> Curve:
 
 
 def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: float) -> bool:
-    """Return whether the capacity of a replica's curve is more than a rate, from the points beside that rate alone."""
+    """Return whether a replica's SLO capacity exceeds a rate, from only the curve's points around that rate."""
     batch = _batches(times, asked)
     rates = times.requests_per_s(batch)
     if requests_per_s >= rates[-1]:
@@ -314,17 +314,17 @@ def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: floa
 
 
 def _batches(times: ReplicaTimes, asked: ServiceTerms) -> Floats:
-    """Return the batches of a curve: next to none, and up to the largest worth looking at."""
+    """Return the batches of a curve, from nearly idle to the largest worth evaluating."""
     return np.append(_IDLE_BATCH, _most_batch(times, asked.tpot_s) * _POINTS)
 
 
 def too_long_fraction(times: ReplicaTimes, asked: ServiceTerms) -> float:
-    """Return the share of requests whose own prompt takes longer than the objective on an idle replica."""
+    """Return the share of requests whose own prompt takes longer than the TTFT objective on an idle replica."""
     return float(times.prompt_weights @ (times.alone_s > asked.ttft_s))
 
 
 def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Floats, batch: Floats) -> list[Floats]:
-    """Return the late share at each batch by the objective asked for, and by stricter ones where prompts are too long.
+    """Return the miss share by batch for the TTFT objective, and for stricter ones where prompts are too long.
 
     It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
     """
@@ -343,14 +343,14 @@ def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Flo
 
 
 def _quantile(numbers: Floats, weights: Floats, share: float) -> float:
-    """Return the least of the numbers that a share of the weight does not exceed."""
+    """Return the weighted quantile: the smallest number with at least a share of the weight at or below it."""
     order = np.argsort(numbers)
     place = int(np.searchsorted(np.cumsum(weights[order]), share - 1e-9))
     return float(numbers[order][min(place, numbers.size - 1)])
 
 
 def _allowed(idle: float, percentile: float) -> float:
-    """Return the share of requests that may be late where a share is on an idle replica; 0 where it keeps no objective.
+    """Return the allowed miss share, given the miss share when idle; 0 where the replica cannot meet the objective.
 
     Some requests are late on a replica that does next to nothing else, and so at any rate. Where they take up more than
     half of what may be late, half of it is left to the others, so that these can still be served:
@@ -365,7 +365,7 @@ def _allowed(idle: float, percentile: float) -> float:
 
 
 def refusing(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats) -> tuple[Floats, Floats]:
-    """Return the shares refused, and late of those admitted, at rates beyond capacity, both of shape (rates,).
+    """Return the shares rejected, and late of the admitted, at rates beyond capacity, both of shape (rates,).
 
     A router that refuses what would be late turns away long prompts first: in proportion to the square of their
     length, at most all of them. Of the shares it may turn away it has the one, q, that leaves most in time:
@@ -393,14 +393,14 @@ def refusing(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats) -
 
 
 class Thinning:
-    """Prompts of which a router refuses each with min(1, a·length²).
+    """Prompt lengths under admission control that rejects a prompt with probability min(1, a·length²).
 
     With prompts from the shortest, and all from the i-th on refused, Σ_{j<i} w_j·a·l_j² + Σ_{j≥i} w_j is the share.
     Prompt i is refused for certain from a = 1/l_i² on, so i is the first at which the share with that a is no more.
     """
 
     def __init__(self, lengths: Lengths) -> None:
-        """Put prompts in order."""
+        """Sort the prompts by length."""
         self._weights = lengths.prompt_weights
         self._likely = (lengths.prompt_tokens / lengths.prompt_tokens.max()) ** _REFUSED_POWER
         order = np.argsort(self._likely)
@@ -410,7 +410,7 @@ class Thinning:
         self._at_most = -(self._in_part[:-1] / rising + self._certain[:-1])  # rises with i
 
     def left(self, refused: float) -> Floats:
-        """Return the weights of prompts when a share of requests is refused."""
+        """Return the weights of prompt lengths when a share of requests is rejected."""
         if refused == 0.0:
             return self._weights
         first = int(np.searchsorted(self._at_most, -refused))
@@ -420,7 +420,7 @@ class Thinning:
 
 
 def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats) -> Floats:
-    """Return the share of requests not in time at each batch, shape (batches,); 1 where it is not below what is worth.
+    """Return the SLO miss share at each batch, shape (batches,); 1 where it is not below ``worth``.
 
     Most rates beyond capacity are too many for certain at most shares refused, which steps alone tell, or tokens.
     """
@@ -441,7 +441,7 @@ def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats
 
 
 def _most_batch(times: ReplicaTimes, tpot_s: float) -> float:
-    """Return the largest batch worth looking at: memory's, or that with a mean half beyond the objective."""
+    """Return the largest batch worth evaluating: memory's limit, or where mean TPOT is 1.5 times the objective."""
     slope_s = times.sequence_s + times.mean_prefill_s / times.output
     slow = (1.5 * tpot_s - times.fixed_s) / slope_s
     return float(np.clip(slow, 1.0, max(times.most_batch, 1.0)))

@@ -1,4 +1,4 @@
-"""From a scenario to arrays: the only package that knows both."""
+"""Compiles a scenario and the catalogue into a plan of arrays; no other package reads both."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
 
 
 def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factors: Factors | None = None) -> Plan:
-    """Compile a scenario; raise ScenarioError when a workload or a cluster cannot work.
+    """Compile a scenario into a plan; raise ScenarioError when a workload or a cluster cannot work.
 
     ``reuse`` keeps what the plans of one study share; ``throughput_factors`` multiply what the throughput model says,
     by accelerator, engine and model.
@@ -47,7 +47,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     demand = _demand_plan(tuple(demands), horizon)
 
     def urgency(index: int) -> tuple[float, ...]:
-        """Return what ranks a workload: its priority, how soon it is due, how few clusters can serve it.
+        """Return a workload's sort key: priority, deadline, and the number of clusters that can serve it.
 
         The rest only makes the order a matter of figures, not of names or places in the file.
         """

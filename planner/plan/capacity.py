@@ -1,4 +1,4 @@
-"""What one node of each cluster sustains for each workload: the layouts it may serve in, and the best of them."""
+"""The SLO capacity of one node of each cluster for each workload: candidate layouts, and the best of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """How a cluster serves a workload on day one."""
+    """Layout and SLO capacity of a workload on a cluster on day one."""
 
     tensor_parallel: int
     accelerators_per_node: int
@@ -80,7 +80,7 @@ Services = dict[tuple[str, str], Service]
 
 
 class Layouts(NamedTuple):
-    """Layouts of one model on one part; arrays have one element for each."""
+    """Layouts of one model on one accelerator; arrays have one element for each layout."""
 
     specs: list[ReplicaSpec]
     work: ReplicaWork
@@ -94,7 +94,7 @@ class Layouts(NamedTuple):
 
 
 def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reuse: Reuse) -> Layouts:
-    """Return the layouts in which a cluster may serve requests of some tokens; raise CapacityError where none holds it.
+    """Return a cluster's candidate layouts for requests of this many tokens; raise CapacityError where none fits.
 
     Workloads of one model mostly share them, whatever is asked, and one of them that is tried by itself is among all.
     """
@@ -104,7 +104,7 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
     stated = (cluster.accelerator, cluster.engine, model, precision, cluster.max_sequences, cluster.speculation)
 
     def widths(specs: Sequence[ReplicaSpec]) -> tuple[tuple[int, int, int], ...]:
-        """Return what layouts of a model on a part of a cluster differ by."""
+        """Return accelerators, attention groups and drafted tokens of each layout, by which layouts differ."""
         return tuple((spec.accelerators, spec.attention_data_parallel, spec.drafted_tokens) for spec in specs)
 
     def priced() -> Layouts:
@@ -133,7 +133,7 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
 def candidates(
     cluster: Cluster, part: AcceleratorSpec, shape: ModelShape, precision: str, tokens: float
 ) -> list[ReplicaSpec]:
-    """Return the layouts a cluster may serve a model in; raise CapacityError where none holds it."""
+    """Return the replica layouts in which a cluster can serve a model; raise CapacityError where none fits."""
     smallest = model_on_part.smallest_fit(part, shape, precision, tokens).accelerators
     degrees = [d for d in model_on_part.candidate_degrees(part, shape) if d >= smallest]
     if cluster.tensor_parallel is not None:
@@ -178,7 +178,7 @@ def candidates(
 
 
 def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> str:
-    """Return the arithmetic in which a cluster serves a workload: the wider of what both state.
+    """Return the precision in which a cluster serves a workload: the wider of the two stated.
 
     What a workload states is a floor of quality, which no cluster may undercut; where it states nothing the cluster
     decides, and where neither does it is what public serving runs use.
@@ -198,7 +198,7 @@ Factors = Mapping[tuple[str, str, str], float]
 
 
 def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[Services, list[str]]:
-    """Return the service of each (cluster, workload) that works, and why others do not.
+    """Return the service of each feasible (cluster, workload) pair, and the reasons why others are infeasible.
 
     A workload that no cluster can serve is an error.
     """
@@ -270,7 +270,7 @@ def served_by(
 
 
 def as_first_bought(scenario: Scenario, name: str) -> Cluster:
-    """Return a cluster with the nodes for which layouts and waits are worked out.
+    """Return a cluster with the node count that layouts and queueing delays are computed for.
 
     One that is empty until a rule enlarges it is never smaller, while it serves, than what that rule first brings: as a
     cluster of one node, or of none, it would have the long waits and the shared memory of one for good.
@@ -284,7 +284,7 @@ def as_first_bought(scenario: Scenario, name: str) -> Cluster:
 
 
 def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibration, catalog: Catalog) -> float:
-    """Return what the date of a cluster's first image makes of its speed, in the logarithm; 0 where it is not dated.
+    """Return the log speed change due to the date of a cluster's engine image; 0 where it has no date.
 
     The stack's course of maturing, at its base figures, from the calibration's measurements to that date.
     """
@@ -301,7 +301,7 @@ def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibratio
 def service_of(
     cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, replicas: float = math.inf
 ) -> Service | CapacityError:
-    """Return the service before the user's own factor, or why there is none, worked out once for the same figures.
+    """Return the cached service before the user's own factor, or the CapacityError that says why there is none.
 
     ``replicas`` are the most among which a router chooses.
     """
@@ -323,7 +323,7 @@ def service_of(
 
 
 def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, most_replicas: float) -> Service:
-    """Choose the layout that serves most per accelerator within the objective, of at most some replicas."""
+    """Return the service in the layout with most requests per accelerator within the SLO."""
     catalog, horizon_months, slo = reuse.catalog, scenario.horizon_months, workload.slo
     tokens = workload.lengths.input.mean + workload.lengths.output.mean
     layouts = layouts_of(cluster, workload.model, served_precision(cluster, workload, catalog), tokens, reuse)
@@ -331,7 +331,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
     part, shape, every = specs[0].part, specs[0].shape, np.arange(len(specs))
 
     def at_slo(priced: Replicas) -> tuple[OperatingPoint, Floats]:
-        """Return the points at the objective, and their requests per second and accelerator."""
+        """Return the operating points at the SLO, and their requests per second and accelerator."""
         point = at_objective(priced, every, traffic_of(workload), slo.ttft_s, slo.tpot_s)
         rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
         return point, rate
@@ -410,7 +410,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
 
 
 def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload, batch: Floats) -> list[float]:
-    """Return what one board moves in a decode step, in seconds at its full bandwidth, shape (batches,).
+    """Return the memory traffic of one board in a decode step, in seconds at full bandwidth, shape (batches,).
 
     Weights that every step reads, the experts that a batch touches, 1 − (1 − k/E)^B of them, and the cache of each
     sequence halfway through its output.
@@ -424,7 +424,7 @@ def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload
 
 
 def capacity_table(scenario: Scenario, services: Services, month_mid_years: Floats) -> Floats:
-    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where it cannot serve.
+    """Return requests per node and hour, shape (clusters, workloads, months or 1); zero where infeasible.
 
     So a workload that has outgrown its objective on a cluster is refused there and takes no share of it.
     """

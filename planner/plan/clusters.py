@@ -25,7 +25,7 @@ from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_
 
 
 def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse) -> ClusterPlan:
-    """Compile one cluster."""
+    """Compile one cluster into its plan."""
     catalog, cluster = reuse.catalog, scenario.clusters[name]
     entry = catalog.accelerator(cluster.accelerator)
     vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
@@ -71,7 +71,7 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse
 
 
 def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd: Prices) -> OwnedPlan:
-    """Spread what owned machines cost over the parts of a node, in the ratio of the cluster's prices."""
+    """Compile owned machines, with their cost split over a node's parts in the ratio of the cluster's prices."""
     cost_usd = sum(prices_usd) * nodes if stated.cost_usd is None else stated.cost_usd
     if (stated.book_value_usd or 0.0) > cost_usd:
         message = f"a book value of {stated.book_value_usd:,.2f} is above the {cost_usd:,.2f} they cost at list prices"
@@ -126,7 +126,7 @@ _IDLE = ServingMix(
 
 
 def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
-    """Return a cluster's mean mix: each workload by the node-hours it would take."""
+    """Return a cluster's mean serving mix, with workloads weighted by the node-hours they would take."""
     if not services:
         return _IDLE
     needs = [max(scenario.workloads[name].requests_per_s, 1e-9) for name in services]
@@ -157,7 +157,7 @@ def _mix(scenario: Scenario, services: dict[str, Service]) -> ServingMix:
 
 
 def reliability_plan(scenario: Scenario, catalog: Catalog) -> parts.ReliabilityPlan:
-    """Compile failures, crews and spares."""
+    """Compile failures, repair crews and spares."""
     stated = scenario.reliability
     causes = tuple(
         CausePlan(
@@ -176,7 +176,7 @@ def reliability_plan(scenario: Scenario, catalog: Catalog) -> parts.ReliabilityP
     priors = {path: catalog.prior(name).base for path, name in stated.left_open().items()}
 
     def figure(*path: str) -> float:
-        """Return a figure as stated, or the base of a prior where it is left open."""
+        """Return a figure as stated, or the base value of its prior where it is not stated."""
         figure_of: Any = stated
         for key in path:
             figure_of = figure_of[key] if isinstance(figure_of, dict) else getattr(figure_of, key)

@@ -1,4 +1,4 @@
-"""Contradictions in a compiled scenario: errors where the plan cannot be meant, warnings where it is hardly meant.
+"""Contradictions in a compiled scenario: errors for impossible plans, warnings for implausible ones.
 
 A warning names what is likely a slip, or money spent on nothing; a note names what follows from a plan and may well be
 meant, such as a power cap that binds.
@@ -33,7 +33,7 @@ _TABLE_MARGIN_H = 62.0 * 24.0  # a table by months has its last row on the first
 
 
 def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> tuple[list[str], list[str]]:
-    """Raise ScenarioError for what cannot work; return warnings and notes, each with the numbers that contradict."""
+    """Raise ScenarioError for an impossible plan; return warnings and notes with the figures that contradict."""
     problems: list[Problem] = []
     warnings: list[str] = []
 
@@ -56,7 +56,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
             )
     for path, what, count in expected_events(plan):
         if count > MOST_EVENTS:
-            refuse(path, f"about {count:,.0f} {what} are to be expected in this run; at most {MOST_EVENTS:,} are kept")
+            refuse(path, f"about {count:,.0f} {what} are to be expected in this run; at most {MOST_EVENTS:,} may be")
     notes = [*_power(plan, refuse), *_notes(scenario, plan)]
     warnings += [*_nothing(scenario, plan), *_out_of_time(scenario, plan, demands), *_unused_quotes(scenario)]
     tariff = scenario.load_catalog().tariff(scenario.site.tariff)
@@ -71,12 +71,12 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
 
 
 def hardly_meant(scenario: Scenario, plan: Plan) -> list[str]:
-    """Return every warning that a scenario and its plan give before a run: figures far off, then contradictions."""
+    """Return all warnings before a run: implausible figures of the scenario, then contradictions of its plan."""
     return [*(str(problem) for problem in implausible(scenario)), *plan.warnings]
 
 
 def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> Iterator[str]:
-    """Hold the power cap against what one node and all of them draw at full load."""
+    """Check the power cap against the full-load power of one node and of all nodes."""
     if plan.site.cap_kw is None:
         return
     cap = float(np.min(plan.site.cap_kw))
@@ -98,7 +98,7 @@ def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> Iterator[str]:
 
 
 def _notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
-    """Say what the last month lacks, in which precision work is served, what came before the start, or binds later."""
+    """Yield notes on the last month's demand, served precisions, early orders and rent terms past the horizon."""
     last = slice(int(plan.month_edges_h[-2]), int(plan.month_edges_h[-1]))
     wanted = plan.demand.expected_requests_per_s[:, last].mean(axis=1) * SECONDS_PER_HOUR
     share = 0.0  # of the last month's mean demand in what all the nodes bought that are there then sustain
@@ -135,13 +135,26 @@ def _notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
 
 
 def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
-    """Say that power never comes, nothing is bought, or traffic is none or more than that of any operator on Earth."""
+    """Yield warnings for power that never comes, an empty fleet, and no demand or an implausibly large one."""
     needed = on_site_kw(plan.clusters, plan.hours, lambda cluster: cluster.nameplate_kw)
     if plan.site.block_kw.size and (has := plan.site.block_kw[-1]) < (most := max(needed)):
         waits = "some nodes wait until others retire"
         so = "some nodes are paid for and will never serve" if needed[-1] > has else waits
         yield f"power blocks energise {has:,.0f} kW in all; the clusters' nameplate is {most:,.0f} kW at once, so {so}"
     buys = any(rule.enlarges for rule in scenario.expansion.rules)
+    for name, cluster in scenario.clusters.items():
+        entry = scenario.load_catalog().accelerator(cluster.accelerator)
+        stated = {
+            "host": entry.host_usd_per_accelerator or cluster.host_usd_per_node,
+            "network": entry.network_usd_per_accelerator,
+            "storage": entry.storage_usd_per_accelerator,
+        }
+        missing = [kind for kind, price in stated.items() if price is None]
+        if missing and cluster.contract is None and not cluster.owned:
+            yield (
+                f"clusters.{name}: no {' or '.join(missing)} price is stated for {cluster.accelerator}, so 0 USD is "
+                "paid for it; state it in an overlay of the catalogue"
+            )
     if not buys and not any(cluster.nodes for cluster in plan.clusters):
         nothing = "no cluster has a node and no review buys any: nothing can be served"
         yield nothing if scenario.sizing is None else f"{nothing} until planner size has chosen how many to buy"
@@ -158,7 +171,7 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
 
 
 def _out_of_time(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
-    """Name every date without effect, since it lies outside the horizon, and growth tables that leave months level."""
+    """Yield a note for each date outside the horizon, and for growth tables that do not cover all months."""
     end = add_months(scenario.start, scenario.horizon_months)
     for path, first, last, what in _dated(scenario):
         if first >= end or last < scenario.start:
@@ -176,7 +189,7 @@ def _out_of_time(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDeman
 
 
 def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
-    """Yield each date's place, the first and the last day of its effect, and what it means to lie outside."""
+    """Yield each date's key path, the first and last day of its effect, and the consequence of lying outside."""
     for index, block in enumerate(scenario.site.power_blocks):
         yield ("site", "power_blocks", index, "date"), block.date, date.max, "its power never comes"
     for index, cut in enumerate(scenario.site.curtailments):
@@ -197,12 +210,12 @@ def _dated(scenario: Scenario) -> Iterator[tuple[KeyPath, date, date, str]]:
 
 
 def _later(day: date, days: float) -> date:
-    """Return a date some days on, or the last there is."""
+    """Return the date some days later, or the last date possible."""
     return date.fromordinal(min(day.toordinal() + math.ceil(days), date.max.toordinal()))
 
 
 def _unused_quotes(scenario: Scenario) -> Iterator[str]:
-    """Name the offers that hold on no day on which the cluster can order: at first, or when a review buys."""
+    """Yield a note for each quote that is valid on no day on which the cluster can order."""
     end = add_months(scenario.start, scenario.horizon_months)
     for name, cluster in scenario.clusters.items():
         first = order_date(scenario, cluster)
@@ -220,7 +233,7 @@ def _unused_quotes(scenario: Scenario) -> Iterator[str]:
 
 
 def _outgrown(plan: Plan) -> Iterator[str]:
-    """Name the workloads whose requests grow too long for their objective, and from which month on."""
+    """Yield the workloads whose requests grow too long for their SLO, and from which month on."""
     for w, workload in enumerate(plan.workloads):
         if workload.overdue_share is not None:
             begins = add_months(plan.start, int(workload.overdue_share.argmax()))
@@ -240,7 +253,7 @@ def _outgrown(plan: Plan) -> Iterator[str]:
 
 
 def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
-    """Name the workloads of which no cluster keeps the promised share of first tokens in time, however idle it is."""
+    """Yield the workloads whose TTFT objective no cluster meets at the stated percentile, even when idle."""
     assert plan.no_burst_tables is not None  # a compiled plan has both
     assert plan.alone_s is not None
     for w, workload in enumerate(plan.workloads):
@@ -256,7 +269,7 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
 
 
 def _unchanged(scenario: Scenario, plan: Plan) -> Iterator[str]:
-    """Name clusters of which planned work may take every node at once, and gains of software that come too late."""
+    """Yield clusters that planned work can drain entirely, and software steps that take effect after the horizon."""
     work = plan.reliability
     for cluster in plan.clusters:
         reserve = work.reserve(cluster.nodes)
@@ -276,7 +289,7 @@ def _unchanged(scenario: Scenario, plan: Plan) -> Iterator[str]:
 
 
 def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> Iterator[str]:
-    """Yield a warning for each pair that a stated speculation serves less of than plain decoding would."""
+    """Yield a warning for each pair where speculative decoding lowers the throughput."""
     for name, workload in services:
         cluster = scenario.clusters[name]
         if cluster.speculation is None or cluster.speculation.use == "auto":

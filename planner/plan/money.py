@@ -1,4 +1,4 @@
-"""Prices, rates and contracts, compiled: what everything costs, month by month."""
+"""Prices, rates and contracts, compiled to monthly figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 def money_plan(
     scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats
 ) -> parts.MoneyPlan:
-    """Compile everything about money; ``rates`` is the plan's requests per node and hour."""
+    """Compile all prices, rates and contracts; ``rates`` is the plan's requests per node and hour."""
     finance, software = scenario.finance, scenario.software
     support, rental = software.support_usd_per_accelerator_year, finance.rental
     burst, tax = finance.burst_rental, finance.tax
@@ -116,7 +116,7 @@ def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
 
 
 def _rise(finance: Finance, stated: float | None) -> float:
-    """Return the yearly rise of a price: as stated, or with all others."""
+    """Return the yearly rise of a price: its own, or else the general one."""
     return finance.inflation_per_year if stated is None else stated
 
 
@@ -148,7 +148,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> parts.Power
 
 
 def _path(price: TokenPrice | None, catalog: Catalog, grid: MonthGrid) -> PricePath | None:
-    """Return a price of tokens by month; cached prompt tokens at the catalogue's share where no price is stated."""
+    """Return token prices by month; cached input is priced at the catalogue's ratio where not stated."""
     if price is None:
         return None
     cached = price.cached_input_usd_per_million_tokens
@@ -165,7 +165,7 @@ _TERM_PRIORS = {12: "1yr", 36: "3yr"}
 
 
 def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan | None:
-    """Compile the contract of a cluster that is rented, at the rent stated or the catalogue's; None for others.
+    """Compile the contract of a rented cluster, at the stated or the catalogue's rent; None for others.
 
     A term has its price by month, renewals included, and the price of leaving.
     """
@@ -212,7 +212,7 @@ def lease_terms(cluster: Cluster) -> LeaseTerms | None:
 
 
 def last_day(cluster: Cluster, start: datetime.date) -> datetime.date | None:
-    """Return the day on which a cluster leaves service: as stated, or as its lease ends and it goes back."""
+    """Return the day on which a cluster leaves service: as stated, or when its finance lease ends."""
     lease = cluster.contract
     if not isinstance(lease, FinanceLease) or lease.at_end == "buy":
         return cluster.retire
@@ -221,7 +221,7 @@ def last_day(cluster: Cluster, start: datetime.date) -> datetime.date | None:
 
 
 def rent_prior(cluster: Cluster) -> str:
-    """Return the name under which the catalogue has the rent of a cluster's contract, if at all."""
+    """Return the name of the catalogue's prior for the rent of a cluster's contract."""
     match cluster.contract:
         case Reserved(term_months=months):
             span = _TERM_PRIORS.get(months, f"{months}m")

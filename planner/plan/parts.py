@@ -25,7 +25,7 @@ Compiled = TypeVar("Compiled", bound="DataclassInstance")
 
 
 def as_stated(compiled: type[Compiled], stated: object, **others: Any) -> Compiled:
-    """Return a part of a plan whose figures are those stated under the same names, but for the others given."""
+    """Return a compiled part with the figures stated under the same names, except for those given."""
     same = {figure.name: getattr(stated, figure.name) for figure in fields(compiled) if figure.name not in others}
     return compiled(**same, **others)
 
@@ -46,7 +46,7 @@ class BuildingPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapitalPlan:
-    """How purchases are written off, and what they are worth."""
+    """Depreciation, residual values and resale of purchases."""
 
     depreciation_months: tuple[int, ...]
     """Book life, by cluster."""
@@ -72,7 +72,7 @@ class CapitalPlan:
     building: BuildingPlan | None
 
     def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
-        """Return book life and residual of a cluster's parts of one kind, or of all of them (−1)."""
+        """Return book life and residual of one component of a cluster, or of all its components (−1)."""
         if cluster in self.components:
             return self.components[cluster][component]
         return self.depreciation_months[cluster], self.residual_fraction[cluster]
@@ -80,7 +80,7 @@ class CapitalPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RentPlan:
-    """What a cluster's machines cost where they are not bought."""
+    """Rent and terms of a cluster whose machines are not bought."""
 
     usd_per_accelerator_h: Floats
     """Rent of an hour by month, shape (months,)."""
@@ -100,7 +100,7 @@ class RentPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerPricePlan:
-    """What energy, space and emissions cost."""
+    """Prices of energy, space and emissions."""
 
     tariff: EnergyTariff
     """For the demand charge and its ratchet."""
@@ -120,7 +120,7 @@ class PowerPricePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepPlan:
-    """People, contracts and parts."""
+    """Costs of staff, support contracts, insurance and spare parts."""
 
     operations_fraction_per_year: float
     insurance_fraction_per_year: float
@@ -154,7 +154,7 @@ class PricePath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstPlan:
-    """Accelerators rented by the hour for what would be shed."""
+    """Accelerators rented by the hour for requests that would be shed."""
 
     usd_per_accelerator_h: float
     most_accelerators: float
@@ -164,7 +164,7 @@ class BurstPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketPlan:
-    """What the plan sells, promises, and is held against."""
+    """Prices at which the plan sells, SLA credits, tax, and the market prices it is compared with."""
 
     token_price: PricePath | None
     api_price: PricePath | None
@@ -178,7 +178,7 @@ class MarketPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyPlan:
-    """Everything about money that does not change between replications."""
+    """All prices, rates and contracts that are the same in every replication."""
 
     capital: CapitalPlan
     power: PowerPricePlan
@@ -188,7 +188,7 @@ class MoneyPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBook:
-    """What orders of one cluster's accelerators cost, by date and size."""
+    """Prices of one cluster's accelerators by order date and order size."""
 
     start: date
     list_price: Quote
@@ -197,7 +197,7 @@ class PriceBook:
     """Offers that hold for some dates; they do not move."""
 
     def accelerator_usd(self, order_date: date, accelerators: int, list_factor: float = 1.0) -> float:
-        """Return the price of one accelerator in an order; of the offers that hold, the one that began last counts."""
+        """Return the price of one accelerator in an order, from the valid quote that began last."""
         if (quote := choose_quote(self.quotes, order_date)) is not None:
             return quote.order_cents(accelerators) / 100 / accelerators
         return self.list_price.order_cents(accelerators) / 100 / accelerators * list_factor
@@ -208,7 +208,7 @@ _WORK_H_PER_WEEK = 40.0  # of an engineer: assumption
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreePoint:
-    """P10, P50 and P90 of a figure; of a triangular distribution lowest, most likely and highest."""
+    """P10, P50 and P90 of a figure, or the lowest, most likely and highest value of a triangular distribution."""
 
     low: float
     base: float
@@ -222,7 +222,7 @@ class ThreePoint:
 
     @property
     def lognormal_mean(self) -> float:
-        """Mean of that lognormal: median · exp(σ²/2)."""
+        """Mean of the lognormal with this median and this P90 / P10: median · exp(σ²/2)."""
         if self.base <= 0 or self.low <= 0:
             return max(0.0, self.base)
         return self.base * math.exp(0.5 * (math.log(self.high / self.low) / 2.5631) ** 2)
@@ -238,7 +238,7 @@ class ThreePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headcount:
-    """Whole people or parts: so many, or so many per accelerator or node on site."""
+    """A whole number of people or spare parts: fixed, or a rate per accelerator or node on site."""
 
     fixed: int = 0
     per_accelerator: float = 0.0
@@ -274,13 +274,13 @@ class IncidentPlan:
     """Whether outputs are wrong: the stack is rolled back or serves in a wider precision, whatever the loss."""
 
     def difficulty(self, fix_days: float) -> float:
-        """Return how hard an incident is that takes the vendor so long: its days / their median."""
+        """Return an incident's difficulty: the vendor's days to fix it over their median."""
         return fix_days / self.fix_days.base if self.fix_days.base > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaturityPlan:
-    """How far a stack has still to go on one class of models."""
+    """Speed still to be gained by a stack on one class of models, and the months that takes."""
 
     gain: ThreePoint
     """Throughput over today's, less one, in the end."""
@@ -290,7 +290,7 @@ class MaturityPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """A gain or loss from a day on."""
+    """A gain or loss of speed from a date on."""
 
     time_h: float
     model: str
@@ -323,7 +323,7 @@ class StackPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamPlan:
-    """Engineers who work together on one thing at a time."""
+    """Engineers who work together on one incident at a time."""
 
     name: str
     clusters: tuple[int, ...]
@@ -332,13 +332,13 @@ class TeamPlan:
 
     @staticmethod
     def hours(work_h: float, engineers: int) -> float:
-        """Return the hours that engineer's hours of work take: work / engineers · 168 / 40."""
+        """Return the elapsed hours for some engineer-hours of work: work / engineers · 168 / 40."""
         return work_h / engineers * HOURS_PER_WEEK / _WORK_H_PER_WEEK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwarePlan:
-    """Stacks and the engineers who mend them."""
+    """Software stacks and the engineers who fix their incidents."""
 
     stacks: tuple[StackPlan, ...]
     teams: tuple[TeamPlan, ...]
@@ -363,7 +363,7 @@ INTERRUPTION = "spot interruption"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CausePlan:
-    """One reason why nodes fail."""
+    """One cause of node failures: its rate, and its shares of soft and medium severity."""
 
     name: str
     per_node_h: float
@@ -374,7 +374,7 @@ class CausePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainPlan:
-    """What fails as one and takes the nodes behind it, such as a rack."""
+    """A failure domain, such as a rack, whose failure takes all its nodes out of service."""
 
     name: str
     nodes: int
@@ -385,7 +385,7 @@ class DomainPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWork:
-    """Work that drains nodes at even intervals."""
+    """Planned work that drains nodes at regular intervals."""
 
     every_h: float
     length_h: float
@@ -416,12 +416,12 @@ class ReliabilityPlan:
     reserve_fraction: float = 0.0
 
     def reserve(self, nodes: int) -> int:
-        """Return how many of a cluster's nodes may be down for planned work to go on: max(stated, ⌈share · nodes⌉)."""
+        """Return the nodes of a cluster that may be down before planned work waits: max(stated, ⌈share · nodes⌉)."""
         return max(self.reserve_nodes, math.ceil(self.reserve_fraction * nodes - 1e-9))
 
     @property
     def crew_h_per_node_h(self) -> float:
-        """Hours of a crew's work that a node brings in an hour: Σ rate · (medium · its repair + hard · its repair)."""
+        """Crew hours of repair per node and hour: Σ rate · (medium share · repair + hard share · repair)."""
         _, medium_h, hard_h = self.repair_h
         return sum(
             cause.per_node_h
@@ -432,7 +432,7 @@ class ReliabilityPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdlePowerDownPlan:
-    """Idle nodes are switched off, and on again for work."""
+    """Power-down of idle nodes, and their wake-up for work."""
 
     headroom_fraction: float
     wake_h: float
@@ -444,7 +444,7 @@ class IdlePowerDownPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SitePlan:
-    """Power at the site, as the hours see it."""
+    """Power, cooling and outages of the site, hour by hour."""
 
     cap_kw: Floats | None
     """Facility power that may be drawn, shape (hours,); None without a cap or curtailment."""
@@ -476,7 +476,7 @@ _MANTISSA_BITS, _NO_EXPONENT = 52, 1023  # of a number of 64 bits: IEEE 754
 
 
 class Between(NamedTuple):
-    """Between which two rates the requests of hours lie."""
+    """Interpolation of hourly request rates between the rates of burst tables."""
 
     row: Ints
     """The lower of them, shape (hours,)."""
@@ -485,7 +485,7 @@ class Between(NamedTuple):
 
     @property
     def further(self) -> Floats:
-        """Weight of the next rate, shape (hours,).
+        """Interpolation weight of the next higher rate, shape (hours,).
 
         What bursts add goes about with their variance, and so with one over the rate: at x times a rate, 1 ≤ x < 2,
         the next has the weight (1 − 1/x) / (1 − 1/2).
@@ -494,14 +494,14 @@ class Between(NamedTuple):
         return np.asarray(2.0 - 1.0 / half)
 
     def part(self, hours: Hours) -> Between:
-        """Return the same of some hours."""
+        """Return the interpolation for some of the hours."""
         row = self.row[hours] if isinstance(hours, slice) else self.row.take(hours, mode="clip")
         return Between(row, part_of(self.times, hours))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstTables:
-    """What bursts add to what a cluster misses of a workload, by load and rate."""
+    """Misses of a workload on a cluster that bursts add, by load and request rate."""
 
     first_requests: float
     """Requests an hour at the first rate; each of the others is twice the one before."""
@@ -518,7 +518,7 @@ class BurstTables:
         object.__setattr__(self, "_steps", np.diff(self.added, append=self.added[..., -1:]))
 
     def between(self, requests: Floats) -> Between:
-        """Return between which rates hours of some requests lie, shape (hours,); beyond the ends, at them."""
+        """Return the interpolation of hourly requests between the tables' rates, shape (hours,)."""
         times = requests * (1.0 / self.first_requests)
         np.clip(times, 1.0, 2.0 ** (self.added.shape[1] - 1), out=times)
         # ⌊log₂⌋, as the number has it: a logarithm takes ten times as long.
@@ -527,19 +527,19 @@ class BurstTables:
         return Between(row, times)
 
     def adding(self, kind: int, place: Floats, between: Between) -> Ints:
-        """Return the hours at whose loads bursts make requests late (kind 0), or refused (1).
+        """Return the hours at whose loads bursts make requests late (kind 0) or rejected (kind 1).
 
         Loads are places along the cells of a table, shape (hours,).
         """
         return np.flatnonzero(place > self.calm_cells[kind].take(between.row, mode="clip"))
 
     def refusing(self, place: Floats, bursts_at: Floats, between: Between) -> Ints:
-        """Return the hours in which some are refused at a load, or by bursts that are borne at another."""
+        """Return the hours in which requests are rejected at a load, or by bursts at the load ``bursts_at``."""
         by_bursts = bursts_at > self.calm_cells[1].take(between.row, mode="clip")
         return np.flatnonzero(np.logical_or(by_bursts, place > self.even_cells, out=by_bursts))
 
     def read(self, kind: int, place: Floats, between: Between) -> Floats:
-        """Return what bursts add to the late (kind 0) or refused (1) at places along a table's cells, shape (hours,).
+        """Return the share that bursts add to late (kind 0) or rejected (1) at table positions, shape (hours,).
 
         Linear between cells and between rates.
         """
@@ -561,5 +561,5 @@ class BurstTables:
         return np.asarray(share)
 
     def pad_edge(self, cells: int) -> BurstTables:
-        """Return the same whose tables go on as they end up to some cells."""
+        """Return the tables extended to this many cells with their last value."""
         return self if cells == self.added.shape[2] else replace(self, added=pad_edge(self.added, cells))

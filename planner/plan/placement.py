@@ -1,4 +1,4 @@
-"""Whole replicas of resident models: which share of a cluster each model holds, hour by hour.
+"""Placement of whole replicas: which share of a cluster each resident model has, hour by hour.
 
 A *deployment* is what one group of accelerators holds: one model, or several where a cluster is too small for one
 replica of each and their weights fit together. A cluster on which rounding to whole replicas matters is split into
@@ -38,7 +38,7 @@ ROUNDING_MATTERS = 0.01
 
 
 def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
-    """Return a plan whose clusters hold whole replicas where that matters."""
+    """Return a plan that places whole replicas on the clusters where rounding to whole replicas matters."""
     placed = []
     asked = {w for w, requests_per_s in enumerate(plan.demand.expected_requests_per_s) if requests_per_s.any()}
     for c, cluster in enumerate(plan.clusters):
@@ -102,7 +102,7 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
 
 
 def figures_in_pools(plan: Plan, pool_cluster: Sequence[int], speed: Floats) -> dict[str, Any]:
-    """Return a plan's figures by pool in place of cluster; their speed has shape (pools, workloads, months or 1)."""
+    """Return a plan's figures by pool instead of cluster; ``speed`` has shape (pools, workloads, months or 1)."""
     at = list(pool_cluster)
     return {
         "requests_per_node_h": plan.requests_per_node_h[at] * speed,
@@ -123,7 +123,7 @@ node is the better buy."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Engine:
-    """A model that a cluster serves at one layout, for one workload or several."""
+    """One model in one layout on a cluster, serving one or more workloads."""
 
     spec: ReplicaSpec
     fit: MemoryFit
@@ -137,17 +137,17 @@ class _Engine:
 
     @property
     def resident_bytes(self) -> float:
-        """Weights and engine on one accelerator."""
+        """Weights and engine overhead in bytes on one accelerator."""
         return (self.fit.weight_bytes + self.fit.overhead_bytes) / self.spec.accelerators
 
 
 def deployments_of(
     scenario: Scenario, plan: Plan, services: Services, factors: Factors, reuse: Reuse
 ) -> list[Deployment]:
-    """Return what each cluster's accelerators hold, clusters in order, the highest priority first.
+    """Return the deployments of all clusters, in cluster order, highest priority first.
 
-    Where there are too few for one replica of each layout, work that can wait has none of its own beside others of its
-    model; where there are still too few, models share. Workloads of which nothing is ever asked come last, and do not
+    Where accelerators are too few for one replica of each layout, deferrable work shares the replicas of others of its
+    model; where they are still too few, models share accelerators. Workloads without demand come last, and do not
     count in this.
     """
     deployments = []
@@ -174,7 +174,7 @@ def deployments_of(
 
 
 def _room(scenario: Scenario, name: str, per_node: int) -> float:
-    """Return the accelerators that a cluster's models have to do with.
+    """Return the accelerators available to a cluster's models; infinity for a cluster without nodes.
 
     A cluster without nodes has room for nothing and asks nothing: models that shared it would only tie workloads
     together that share nothing else, and so change how others are served.
@@ -183,12 +183,12 @@ def _room(scenario: Scenario, name: str, per_node: int) -> float:
 
 
 def _apart(engines: Sequence[_Engine]) -> list[list[_Engine]]:
-    """Return models each on accelerators of its own, fine-tunes as many together as lose no speed."""
+    """Return deployments with one model each, with as many fine-tunes on the same accelerators as lose no speed."""
     return [[engine] * _together(engine, 1.0) for engine in engines]
 
 
 def _joined(plan: Plan, engines: Sequence[_Engine]) -> list[_Engine]:
-    """Return engines without those of waiting work alone that others of the model serve: the fastest takes them."""
+    """Return the engines with deferrable-only ones merged into the fastest other engine of their model."""
     kept = list(engines)
     for engine in engines:
         if any(not plan.workloads[w].deadline_h for w in engine.workloads):
@@ -202,29 +202,29 @@ def _joined(plan: Plan, engines: Sequence[_Engine]) -> list[_Engine]:
 
 
 def _waiting(group: Sequence[_Engine]) -> dict[int, Service]:
-    """Return how a group serves work that can wait and whose best layout is another."""
+    """Return how a group serves deferrable workloads whose best layout is another."""
     not_waiting = {w for engine in group for w in engine.workloads if w not in engine.waiting}
     return {w: service for engine in group for w, service in engine.waiting.items() if w not in not_waiting}
 
 
 def _together(engine: _Engine, least_speed: float) -> int:
-    """Return how many of a model's fine-tunes the same accelerators hold at a speed; at least one."""
+    """Return how many fine-tunes of a model fit on the same accelerators at a least speed; at least one."""
     more = range(1, engine.fine_tunes)
     return next((count for count in more if _speed([engine] * (count + 1)) < least_speed), engine.fine_tunes)
 
 
 def _replicas(group: Sequence[_Engine]) -> int:
-    """Return the replicas that hold all fine-tunes of a model between them, ``len(group)`` of them each."""
+    """Return the number of replicas that hold all fine-tunes of a model, ``len(group)`` on each."""
     return math.ceil(group[0].fine_tunes / len(group)) if group[0].fine_tunes > 1 else 1
 
 
 def _accelerators(group: Sequence[_Engine]) -> int:
-    """Return the accelerators without which what is held together serves nobody."""
+    """Return the fewest accelerators on which a group of models can serve."""
     return _replicas(group) * max(engine.spec.accelerators for engine in group)
 
 
 def services_of(scenario: Scenario, factors: Factors, reuse: Reuse) -> tuple[Services, list[str]]:
-    """Return how each cluster serves each workload, in layouts for which it has room, and why others do not.
+    """Return how each cluster serves each workload, in layouts it has room for, and why others are infeasible.
 
     The layout that serves most per accelerator may be eight wide where two would hold the model: no matter where there
     are many replicas, but a cluster with room for few then holds fewer models than it could. On clusters too small for
@@ -257,7 +257,7 @@ def services_of(scenario: Scenario, factors: Factors, reuse: Reuse) -> tuple[Ser
 def laid_out(
     scenario: Scenario, factors: Factors, reuse: Reuse, cluster: str, workload: str, layout: Mapping[str, object]
 ) -> Service | None:
-    """Return how a cluster serves a workload at a layout; None where that does not fit or no batch is fast enough."""
+    """Return how a cluster serves a workload in a given layout; None where it does not fit or is too slow."""
     stated = as_first_bought(scenario, cluster).model_copy(update=layout)
     service = served_by(stated, scenario.workloads[workload], scenario, reuse, factors)
     return None if isinstance(service, CapacityError) else service
@@ -266,7 +266,7 @@ def laid_out(
 def _engines(
     scenario: Scenario, plan: Plan, services: Services, cluster: str, factors: Factors, reuse: Reuse
 ) -> list[_Engine]:
-    """Return the models of a cluster, each at its layout: workloads of one model and layout share its replicas."""
+    """Return the models of a cluster with their layouts; workloads of one model and layout share its replicas."""
     of = {w: services[cluster, load.name] for w, load in enumerate(plan.workloads) if (cluster, load.name) in services}
     stated = [scenario.workloads[load.name] for load in plan.workloads]
     layouts: dict[tuple[object, ...], list[int]] = {}
@@ -296,7 +296,7 @@ def _engines(
 
 
 def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
-    """Put models together on accelerators, as long as these stay fast enough: first fit, the smallest first."""
+    """Group models on shared accelerators by first fit, smallest first, while the speed stays acceptable."""
     several = [engine for engine in engines if engine.fine_tunes > 1]
     groups = [[engine] * _together(engine, LEAST_SHARED_SPEED) for engine in several]
     for engine in sorted((one for one in engines if one.fine_tunes == 1), key=lambda engine: engine.resident_bytes):
@@ -310,7 +310,7 @@ def _shared(engines: Sequence[_Engine]) -> list[list[_Engine]]:
 
 
 def _speed(group: Sequence[_Engine]) -> float:
-    """Return the speed of accelerators that models share over that for one alone: min(1, free / max(cache)).
+    """Return the speed of accelerators shared by models over that with one model: min(1, free / max(cache)).
 
     A share x of an accelerator's work needs a share x of the cache at the model's operating point, and the shares sum
     to at most 1: with the memory that all weights leave free, work up to free / max(cache) is sure to fit.
@@ -323,7 +323,7 @@ def _speed(group: Sequence[_Engine]) -> float:
 
 
 def _deployment(cluster: int, per_node: int, group: Sequence[_Engine], bytes_per_s: float) -> Deployment:
-    """Return what models on the same accelerators are to placement; the widest replica decides how many these are.
+    """Return the deployment of models that share accelerators; the widest replica sets their number.
 
     A node reads weights at its bandwidth, of which each of its accelerators has an equal share.
     """
@@ -342,7 +342,7 @@ def _deployment(cluster: int, per_node: int, group: Sequence[_Engine], bytes_per
 
 
 def sharing_notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
-    """Say which models share accelerators, and what that costs."""
+    """Return notes on which models share accelerators, and at what cost in speed."""
     placement = plan.placement
     assert placement is not None  # a compiled plan has one
     for deployment in placement.deployments:

@@ -1,4 +1,4 @@
-"""A scenario compiled to arrays: all that a replication needs, none of what it does not."""
+"""The plan: a scenario compiled to the arrays that every replication reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Prices = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadPlan:
-    """One workload, as routing and accounting see it."""
+    """One workload, compiled for routing and accounting."""
 
     name: str
     model: str
@@ -64,7 +64,7 @@ class WorkloadPlan:
 
     @property
     def cluster_order(self) -> tuple[int, ...]:
-        """Return the clusters that can serve it, in the order in which they are offered it."""
+        """Return the clusters that can serve the workload, in routing order."""
         return tuple(cluster for tier in self.cluster_tiers for cluster in tier)
 
     @property
@@ -75,7 +75,7 @@ class WorkloadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentPlan:
-    """A share of an order's price that is paid on another day than that of delivery."""
+    """A share of an order's price that is paid on another day than delivery."""
 
     fraction: float
     from_order: bool
@@ -114,7 +114,7 @@ class OwnedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """One cluster, as the simulation sees it."""
+    """One cluster, compiled for the simulation."""
 
     name: str
     accelerator: str
@@ -148,21 +148,21 @@ class ClusterPlan:
 
     @property
     def is_hosted(self) -> bool:
-        """Whether its machines stand at a provider's."""
+        """Whether the machines are hosted by a provider."""
         return self.rent is not None and self.rent.is_hosted
 
     @property
     def is_paid_by_the_hour(self) -> bool:
-        """Whether its machines are rented, and only their hours at work are paid."""
+        """Whether the machines are rented and only their busy hours are paid."""
         return self.rent is not None and self.rent.when_used
 
     @property
     def upkeep_prices_usd(self) -> Prices:
-        """Return what a node costs new as its upkeep sees it: leased machines on site break like owned ones."""
+        """Return a node's prices when new, as the base of upkeep cost, also for leased machines."""
         return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
 
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> Prices:
-        """Return what a node costs in a later order: list prices move by the factor, quotes hold while they hold."""
+        """Return a node's prices in a later order: list prices times the factor, quotes while valid."""
         prices = tuple(price * list_factor for price in self.prices_usd)
         if self.price_book is None:
             return prices
@@ -173,7 +173,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePlan:
-    """When something has held for some months, buy, rent or retire nodes."""
+    """A rule that buys, rents or retires nodes once a condition has lasted some months."""
 
     when: str
     threshold: float
@@ -191,7 +191,7 @@ class RulePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpansionPlan:
-    """The monthly review."""
+    """The monthly expansion review: its rules, budget and limits."""
 
     rules: tuple[RulePlan, ...]
     budget_usd: float
@@ -201,7 +201,7 @@ class ExpansionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What a group of accelerators of a cluster holds: one model, or several that share it."""
+    """One model, or several that share the same accelerators, deployed on a cluster."""
 
     cluster: int
     workloads: tuple[int, ...]
@@ -223,13 +223,13 @@ class Deployment:
 
     @property
     def min_nodes(self) -> float:
-        """Nodes that hold all of it once."""
+        """Nodes of the smallest number of replicas that hold every fine-tune."""
         return self.least_replicas * self.nodes_per_replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """How a plan's clusters are shared by their models."""
+    """Division of a plan's clusters among their models."""
 
     deployments: tuple[Deployment, ...]
     """Of all clusters; those of one cluster follow each other, the highest priority first."""
@@ -253,7 +253,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSize:
-    """A cluster of some nodes, beside the same as its plan has it."""
+    """A cluster's figures at another number of nodes than the plan's."""
 
     nodes: int
     speed: Floats
@@ -271,7 +271,7 @@ class ClusterSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything about a scenario that does not change between replications."""
+    """All figures of a scenario that are the same in every replication."""
 
     name: str
     seed: int
@@ -321,10 +321,10 @@ class Plan:
     """By cluster that rules enlarge or reduce, what it is at other sizes, rising, where that is another."""
 
     def crew_load(self, nodes: Floats, crews: int) -> float:
-        """Return the load of the repair crews: Σ nodes on site · crew's hours a node and hour / crews.
+        """Return the load of the repair crews: Σ nodes on site · crew hours per node and hour / crews.
 
-        Those are the vendor's factor · those of the failures, and f · repair / n for each domain of n nodes that fails
-        f times an hour.
+        Crew hours are the vendor's factor · those of the failures, and f · repair / n for each domain of n nodes that
+        fails f times an hour.
         """
         factor = np.array([cluster.failure_multiplier for cluster in self.clusters])
         nodes = nodes * self.on_site
@@ -332,7 +332,7 @@ class Plan:
         return float(nodes @ (factor * self.reliability.crew_h_per_node_h + shared)) / crews
 
     def engineer_load(self, team: int, engineers: int) -> float:
-        """Return the load of a team: Σ over stacks and models of incidents a year · mean hours of one / a year.
+        """Return the load of a team: Σ over stacks and models of incidents a year · mean hours each / hours a year.
 
         Incidents that the vendor mends first take less, so this is the load were there no vendor.
         """
@@ -352,7 +352,7 @@ class Plan:
 
     @property
     def on_site(self) -> Floats:
-        """1 where power, space and repairs are had and paid here, 0 where a provider has them; shape (clusters,)."""
+        """1 for clusters on the own site, 0 for those hosted by a provider; shape (clusters,)."""
         return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])
 
     @property
@@ -361,7 +361,7 @@ class Plan:
         return np.stack([workload.tokens_per_request for workload in self.workloads], axis=-1)
 
     def request_usd(self, price: parts.PricePath) -> Floats:
-        """Return what a request costs at a price of tokens, shape (months, workloads).
+        """Return the price of a request at given token prices, shape (months, workloads).
 
         (input·((1 − h)·p_input + h·p_cached) + output·p_output) / 10⁶, with h the share of the prompt in the cache.
         """
@@ -375,13 +375,13 @@ class Plan:
 
     @property
     def refusal_free_load(self) -> Floats:
-        """Load below which fewer than a millionth of requests are refused, shape (clusters, workloads)."""
+        """Load below which fewer than a millionth of requests are rejected, shape (clusters, workloads)."""
         cells = (self.refused_tables < 1e-6).sum(axis=2)  # tables rise with load
         return np.asarray(np.maximum(cells - 1, 0) * (MOST_LOAD / LOAD_CELLS), dtype=np.float64)
 
 
 def on_site_kw(clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[ClusterPlan], float]) -> list[float]:
-    """Return what the machines on site draw by some figure of a node, each time that a cluster comes, and at the end.
+    """Return the total power on site by a given figure per node, at each cluster's first hour and at the end.
 
     A cluster is there from its first day, at the earliest, until it is retired.
     """
@@ -394,7 +394,7 @@ def on_site_kw(clusters: Iterable[ClusterPlan], hours: int, kw: Callable[[Cluste
 
 
 def full_load_kw(clusters: Iterable[ClusterPlan], hours: int) -> float:
-    """Return the most IT power that the machines on site draw at full load: those that are there together."""
+    """Return the highest IT power of the machines on site at full load at any one time."""
     return max(on_site_kw(clusters, hours, lambda cluster: cluster.node_power.full_kw))
 
 

@@ -1,4 +1,4 @@
-"""The quantities of a fleet, each one function of arrays; whoever needs the number calls it, over whatever it sums.
+"""The quantities of a fleet, each defined by one function of arrays that all callers share.
 
 Arguments are sums over the same hours and machines: of a cluster's month, of the fleet's whole run. Machine time is
 counted in accelerator-hours (node-hours where one cluster stands alone, which is the same ratio), so that nodes of
@@ -17,7 +17,7 @@ from planner.finance.present_value import ratio
 
 
 def in_service(present: Floats, failed: Floats) -> Floats:
-    """Return machine time in service: on site − out for a hardware fault. Powered or not, at work or not."""
+    """Return machine time in service: on site − out for a hardware fault, whether powered or busy or not."""
     return present - failed
 
 
@@ -27,7 +27,7 @@ def availability(in_service_h: Floats, on_site_h: Floats) -> Floats:
 
 
 def utilisation(busy_h: Floats, in_service_h: Floats) -> Floats:
-    """Return at work / in service.
+    """Return utilisation: busy / in service.
 
     Machines without power in an outage count as in service: they are paid for, and it is not their fault.
     """
@@ -35,12 +35,12 @@ def utilisation(busy_h: Floats, in_service_h: Floats) -> Floats:
 
 
 def shed_requests(refused: Floats, rented: Floats) -> Floats:
-    """Return what nobody served: refused or expired − served on rented accelerators instead."""
+    """Return shed requests: rejected or expired − served on rented accelerators instead."""
     return np.maximum(refused - rented, 0.0)
 
 
 def settled_requests(served: Floats, refused: Floats) -> Floats:
-    """Return requests whose fate is known: served on own machines + refused or expired (some then rented for).
+    """Return requests with a known outcome: served on own machines + rejected or expired.
 
     Work that waits is settled when it is served or given up, which may be a month after it came.
     """
@@ -48,12 +48,12 @@ def settled_requests(served: Floats, refused: Floats) -> Floats:
 
 
 def missed_requests(late: Floats, shed: Floats) -> Floats:
-    """Return requests that missed their objective: late + shed."""
+    """Return requests that missed their SLO: late + shed."""
     return late + shed
 
 
 def attainment(missed: Floats, settled: Floats) -> Floats:
-    """Return 1 − missed / settled: the share of requests that met their objective, of all that arrived.
+    """Return SLO attainment: 1 − missed / settled, the share of settled requests within their objective.
 
     What cannot wait is settled in the hour in which it arrives, so settled is what arrived; of deferrable work it is
     what was served or given up in the month, whenever it came, and the rest is still waiting within its deadline.
@@ -62,12 +62,12 @@ def attainment(missed: Floats, settled: Floats) -> Floats:
 
 
 def shed_share(shed_tokens: Floats, demand_tokens: Floats) -> Floats:
-    """Return tokens shed / tokens asked for."""
+    """Return tokens shed / tokens demanded."""
     return ratio(shed_tokens, demand_tokens)
 
 
 def needed(busy: Floats, served: Floats, refused: Floats) -> Floats:
-    """Return machine time that all work asked for would take: at work · (served + refused) / served.
+    """Return the machine time that all demand would take: busy · (served + rejected) / served.
 
     What was refused is taken to need as much as what was served, at its mix, routing and speed; NaN where nothing was
     served. ``served`` is what own machines served, in tokens as ``refused`` is.
@@ -76,7 +76,7 @@ def needed(busy: Floats, served: Floats, refused: Floats) -> Floats:
 
 
 def fates(*, present: Floats, failed: Floats, dark: Floats, busy: Floats, drag: Floats, throttled: Floats) -> Fates:
-    """Return what became of node-hours on site, by cause; the parts sum to ``present``.
+    """Return node-hours on site by use or cause of loss; the parts sum to ``present``.
 
     At work for nothing (``drag``) is part of at work, so working = busy − drag; without demand is what no other cause
     took.
@@ -96,18 +96,18 @@ Fates = dict[str, Floats]
 
 
 def failure_node_h(hours: Floats, accelerators: NDArray[np.int64], accelerators_per_node: Floats) -> Floats:
-    """Return node-hours that failures take: hours · accelerators down with each / accelerators of a node."""
+    """Return node-hours lost to failures: hours · accelerators down / accelerators of a node."""
     return hours * accelerators / accelerators_per_node
 
 
 def open_fraction(hours: Floats, start_h: float, end_h: float) -> Floats:
-    """Return the part of each hour, given by its beginning, that lies between two moments: the overlap, at least 0."""
+    """Return the fraction of each hour, given by its start, that lies between two times."""
     overlap: Floats = np.minimum(hours + 1.0, end_h) - np.maximum(hours, start_h)
     return np.maximum(overlap, 0.0)
 
 
 def incident_node_h(drag: Floats, slowness: Floats) -> Floats:
-    """Return the node-hours that each of some incidents took, shape (incidents,).
+    """Return the node-hours lost to each incident, shape (incidents,).
 
     Σ over hours of drag · s / Σ s, with s = −ln(speed) · part of the hour for which it is open, ``slowness`` of shape
     (incidents, hours): speeds multiply, so each incident has the share of the loss that it has of their logarithm.
@@ -118,7 +118,7 @@ def incident_node_h(drag: Floats, slowness: Floats) -> Floats:
 
 
 def usual_tokens_per_node_h(requests_per_node_h: Floats, demand: Floats, tokens_per_request: Floats) -> Floats:
-    """Return the tokens an hour that a node of each cluster carries in its usual mix, shape (clusters,).
+    """Return the tokens per hour of a node of each cluster at its usual workload mix, shape (clusters,).
 
     The mix gives each workload that the cluster can take the share of its nodes that demand asks for:
     Σ share · rate · tokens with share ∝ demand / rate. Rates have shape (clusters, workloads).
@@ -129,7 +129,7 @@ def usual_tokens_per_node_h(requests_per_node_h: Floats, demand: Floats, tokens_
 
 
 def machine_time(served_requests: Floats, requests_per_node_h: Floats) -> Floats:
-    """Return node-hours that requests take at full speed: requests / (requests of a node and hour); 0 where none can.
+    """Return the node-hours that requests take at full speed: requests / requests per node and hour; 0 if infeasible.
 
     Both have shape (months, clusters, workloads), of which rates may have one month for all.
     """
@@ -151,7 +151,7 @@ def shares(*weights: Floats) -> Floats:
 
 
 def matured(gain: float, constant_h: float, after_h: float) -> float:
-    """Return what of a gap in the logarithm of speed has closed after some hours: g·(1 − exp(−t/τ)).
+    """Return the part of a gap in log speed that has closed after some hours: g·(1 − exp(−t/τ)).
 
     Before the moment from which the gap is counted it is negative: older software is slower.
     """

@@ -1,4 +1,4 @@
-"""What plans have in common, worked out once in a process.
+"""A cache of figures that plans have in common, computed once per process.
 
 A study, a sweep or a notebook compiles the same scenario many times with a few figures changed. Most of a plan does not
 depend on them: what a node sustains depends on models, parts and objectives, the hours of a week on a time zone. Each
@@ -18,21 +18,21 @@ Kept = TypeVar("Kept")
 
 @functools.lru_cache(maxsize=4096)  # a table is 2 kB and a workload's hours are 210 kB: some 100 MB at the very most
 def _place(*_key: Hashable) -> list[Any]:
-    """Return where what was computed under a key is kept, empty until then; the longest unused is forgotten first."""
+    """Return the cache slot of a key, empty at first; the least recently used slot is dropped first."""
     return []
 
 
 class Reuse:
-    """The process's memory as the plans of one scenario whose figures vary use it."""
+    """The process-wide cache, as used by plans that vary the figures of one scenario."""
 
     def __init__(self, stated: Scenario) -> None:
-        """Remember catalogue and calibration, which no study can vary."""
+        """Load the catalogue and the calibration, which no study can vary."""
         self.catalog = stated.load_catalog()
         self._file = stated.load_calibration()
         self.calibration = self.once("calibration", self._file.calibration)
 
     def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
-        """Return what was computed under a key and these facts before, or compute it now."""
+        """Return the cached result of a key for this catalogue and calibration, or compute it now."""
         place = _place(id(self.catalog), id(self._file), key)
         if not place:  # both are held beside it, so that their numbers are not given again; threads may compute twice
             place.append((compute(), self.catalog, self._file))

@@ -1,4 +1,4 @@
-"""The tables of a plan by load, and what they and a node's capacity are at each size that rules give a cluster.
+"""A plan's tables by load, and its tables and node capacities at each cluster size that rules can reach.
 
 A router over many replicas keeps each busier for the same waits, so what a node sustains, and how late requests are at
 a load, follow the number of nodes. They are worked out for a few sizes; between two, the smaller's figures hold.
@@ -28,7 +28,7 @@ from planner.units import SECONDS_PER_HOUR
 
 
 def sizes_by_hour(plan: Plan, present: Floats) -> Ints:
-    """Return which size each cluster has in each hour, −1 for that of the plan, shape (clusters, hours).
+    """Return the index of each cluster's size in each hour, −1 for the plan's own, shape (clusters, hours).
 
     ``present`` are its nodes, in service or not.
     """
@@ -43,7 +43,7 @@ _kept: deque[tuple[Plan, dict[tuple[int, ...], Plan]]] = deque(maxlen=1)
 
 
 def at_sizes(plan: Plan, which: tuple[int, ...]) -> Plan:
-    """Return the plan with clusters of some sizes, as :func:`sizes_by_hour` numbers them, one for each cluster."""
+    """Return the plan with its clusters at given sizes, one index per cluster as in :func:`sizes_by_hour`."""
     if all(size < 0 for size in which):
         return plan
     by_sizes = next((sized for known, sized in tuple(_kept) if known is plan), None)
@@ -86,7 +86,7 @@ _SAME = 1.005  # what a node may sustain at one size over another that is as goo
 def sizes_of(
     scenario: Scenario, services: Services, factors: Factors, demand: DemandPlan, reuse: Reuse
 ) -> dict[int, tuple[ClusterSize, ...]]:
-    """Return the sizes of each cluster that a rule enlarges or reduces, rising; of others, and where it is alike, none.
+    """Return the sizes, rising, of each cluster that rules resize; clusters whose figures stay the same are left out.
 
     Its models keep the layouts they begin with. From the size on at which a node does as well as in the largest, no
     more are worked out.
@@ -94,7 +94,7 @@ def sizes_of(
     sizes = {}
 
     def over(one: Services, other: Services, pair: tuple[str, str]) -> float:
-        """Return what a node sustains of a workload in one size over another."""
+        """Return a node's capacity for a workload at one size over that at another."""
         return one[pair].requests_per_s / other[pair].requests_per_s
 
     for c, name in enumerate(scenario.clusters):
@@ -127,7 +127,7 @@ def sizes_of(
 
 
 def _steps(scenario: Scenario, name: str) -> list[int]:
-    """Return the sizes to which rules may bring a cluster, as figures are worked out for them."""
+    """Return the sizes a cluster can reach by rules, on the grid of sizes with their own figures."""
     rules = [rule for rule in scenario.expansion.rules if rule.cluster == name]
     begins = pooled_nodes(as_first_bought(scenario, name).nodes)
     enlarging = [rule.max_nodes or math.inf for rule in rules if rule.enlarges]
@@ -141,7 +141,7 @@ def _steps(scenario: Scenario, name: str) -> list[int]:
 
 
 def resized(scenario: Scenario, known: Services, nodes: int, factors: Factors, reuse: Reuse) -> Services:
-    """Return how a cluster of some nodes serves its workloads in its layouts; as it does where it could not so."""
+    """Return how a cluster with this many nodes serves its workloads in the known layouts, if it can."""
     services = {}
     for (name, workload), service in known.items():
         attention = "data-parallel" if service.spec.attention_data_parallel > 1 else "tensor-parallel"
@@ -156,7 +156,7 @@ _FURTHEST = 8 * MOST_LOAD  # where work queues and a replica could take more: no
 
 
 class LoadTables(NamedTuple):
-    """The tables of a plan by load, as its fields of these names are."""
+    """A plan's tables by load; the fields have the names of the plan's fields."""
 
     late_tables: Floats
     refused_tables: Floats
@@ -167,7 +167,7 @@ class LoadTables(NamedTuple):
 
 
 def load_tables(scenario: Scenario, services: Services, demand: DemandPlan, reuse: Reuse) -> LoadTables:
-    """Return the shares of requests late and refused at each load, with and without bursts, and the most offered."""
+    """Return the shares of requests late and rejected by load, with and without bursts, and the highest load."""
     shape = (len(scenario.clusters), len(scenario.workloads))
     furthest = max((_most_load(service.lateness) for service in services.values()), default=MOST_LOAD)
     grid = load_grid(math.ceil(furthest / MOST_LOAD) * LOAD_CELLS)
@@ -193,7 +193,7 @@ def load_tables(scenario: Scenario, services: Services, demand: DemandPlan, reus
 
 
 class _Pair(NamedTuple):
-    """A workload on a cluster: what becomes of it without bursts, its bursts, and the loads to know it at."""
+    """One workload on one cluster: its misses without bursts, its bursts, and the loads of the tables."""
 
     lateness: Lateness
     bursts: Bursts
@@ -201,16 +201,16 @@ class _Pair(NamedTuple):
     reuse: Reuse
 
     def without_bursts(self) -> Floats:
-        """Return the shares late and refused without bursts, shape (2, loads)."""
+        """Return the shares late and rejected without bursts, shape (2, loads)."""
         return self.reuse.once(("calm", self.lateness), lambda: np.array(self.lateness.at(self.loads)))
 
     def bursty(self, bursts: Bursts) -> Floats:
-        """Return the same with bursts."""
+        """Return the shares late and rejected with bursts, shape (2, loads)."""
         key = ("bursts", self.lateness, bursts)
         return self.reuse.once(key, lambda: np.array(shares_with_bursts(self.lateness, bursts, self.loads)))
 
     def by_rate(self, rates: Rates, filled: float) -> BurstTables | None:
-        """Return what bursts add at rates that are powers of two, from the slackest hour's to the busiest's.
+        """Return the misses that bursts add at rates that are powers of two, over the range of hourly rates.
 
         None where it is the same at any rate, and where it is next to nothing up to the load to which clusters are
         filled: at the mean of the slackest week, since its slackest hours leave machines idle.
@@ -237,7 +237,7 @@ class _Pair(NamedTuple):
         return self.reuse.once(("by rate", self.lateness, self.bursts.at(2.0**first), last), at_octaves)
 
     def add_little(self, bursts: Bursts, cells: int) -> bool:
-        """Return whether bursts add next to nothing in the first cells of a table."""
+        """Return whether bursts add a negligible miss share in the first cells of a table."""
 
         def add_little() -> bool:
             late, refused = shares_with_bursts(self.lateness, bursts, self.loads[:cells])
@@ -247,12 +247,12 @@ class _Pair(NamedTuple):
 
 
 def _cells_before(many: Bools) -> Floats:
-    """Return the last cell before the first of a table that has many, infinity where none has; tables lie last."""
+    """Return the last cell before the first true one along the last axis, infinity where none is true."""
     return np.where(many.any(axis=-1), many.argmax(axis=-1) - 1.0, np.inf)
 
 
 def _most_load(lateness: Lateness) -> float:
-    """Return the load up to which work is offered: to the last at which is known what becomes of it.
+    """Return the highest load that is offered to a cluster.
 
     Work that queues is offered up to :data:`MOST_LOAD`, or to what a replica can take at all where that is more.
     """

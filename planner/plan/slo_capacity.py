@@ -1,4 +1,4 @@
-"""What a node sustains with the stated share of requests in time, and the shares late and refused at any load.
+"""The SLO capacity of a node at the stated percentile, and the shares late and rejected at any load.
 
 Prompts may be prefilled by accelerators of their own: two pools in balance, by mean times and at a percentile. A worker
 that only prefills is one whose replies have a single token, and one that only decodes finds every prompt in its cache:
@@ -41,7 +41,7 @@ POOL_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, _MOST_POOLED)
 
 @functools.cache
 def pooled_nodes(nodes: int) -> int:
-    """Return the nodes behind a router in steps of at most a half, rounded down, for which figures are worked out once.
+    """Return a router's pool size rounded down to the grid of sizes for which figures are computed.
 
     So plans that differ by a few nodes share them, and a node more never lowers what each sustains.
     """
@@ -64,7 +64,7 @@ def traffic_of(workload: Workload, growth: Floats | float = 1.0) -> Traffic:
 
 
 def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
-    """Return a workload's lengths as sets of lengths with weights, all times a factor."""
+    """Return a workload's length distributions as lengths with weights, scaled by a growth factor."""
     tokens = workload.lengths
     return Lengths(
         prompt_tokens=np.maximum(_cells(tokens.input, _PROMPT_EDGES) * growth, 1.0),
@@ -77,13 +77,13 @@ def lengths_of(workload: Workload, growth: float = 1.0) -> Lengths:
 
 @functools.lru_cache(maxsize=64)
 def _cells(length: Length, edges: tuple[float, ...]) -> Floats:
-    """Return the mean lengths of cells of probability."""
+    """Return the mean length in each probability cell."""
     return length.distribution.cells(edges, _POINTS_IN_CELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Layouts among which a cluster chooses, and how its requests reach them."""
+    """Candidate layouts of a cluster, and the size of the router pool."""
 
     replicas: Replicas
     mean_rates: Floats
@@ -97,7 +97,7 @@ class Candidates:
     """Of the accelerators, those that do this part of the work."""
 
     def asked(self, index: int, workload: Workload) -> ServiceTerms:
-        """Return what a workload is promised by replicas of one layout that are pooled as the scenario says."""
+        """Return a workload's latency objectives and the number of replicas its router pools in a layout."""
         per_node = max(self.accelerators_per_node / float(self.replicas.accelerators[index]), 1.0)
         pooled = {"cluster": pooled_nodes(self.nodes) * per_node, "node": per_node, "replica": 1.0}[self.router_pool]
         return ServiceTerms(
@@ -108,7 +108,7 @@ class Candidates:
         )
 
     def best(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
-        """Return the layout that keeps most requests a second and accelerator in time, its curve and that rate.
+        """Return the layout with the highest SLO capacity per accelerator, its curve and that rate.
 
         Mean times say in which order layouts are tried, so that few curves are worked out, and no more: they may rank
         the best of them far below another. A layout on which more prompts than may be late are too long, however idle
@@ -140,7 +140,7 @@ class Candidates:
 
 
 def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candidates) -> float | None:
-    """Return the throughput that the user states over the formula's, both at the lengths it was measured at.
+    """Return the user's stated throughput over the formula's, at the lengths it was measured at.
 
     stated output tokens per second / output tokens of a request / the formula's requests per second, of an accelerator.
     Times the formula's requests at other lengths it is the stated throughput scaled to them. Objective, spread of
@@ -174,7 +174,7 @@ def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Where a replica works at the objective."""
+    """A replica's operating point at its SLO, and its growth over the years."""
 
     yearly: Floats
     """Requests per second and accelerator after 0, 1, 2, ... years of growth in tokens."""
@@ -190,7 +190,7 @@ class Point:
 
 
 def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[float], float]) -> tuple[Floats, float]:
-    """Return rates after 0, 1, 2, ... years of growth in tokens, and the years after which there is none.
+    """Return the rates after 0, 1, 2, ... years of token growth, and the years after which the SLO is infeasible.
 
     ``rate`` has that of requests so many times as long as on day one. Once they are too long for the objective nothing
     is served at it: the rate stays what it last was, to be read until then alone; the month is found by halving.
@@ -211,7 +211,7 @@ def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[floa
 def slo_point(
     candidates: Candidates, workload: Workload, horizon_months: int, speed: float, factor: float
 ) -> tuple[int, Point]:
-    """Return the layout, and the point, at which the stated share of requests is in time.
+    """Return the best layout, and its operating point at the SLO percentile.
 
     ``speed`` is that of the steps, and ``factor`` one on the rates that come of it.
     """
@@ -251,7 +251,7 @@ def slo_point(
 def mean_point(
     replicas: Replicas, best: int, workload: Workload, point: OperatingPoint, horizon_months: int, speed: float
 ) -> Point:
-    """Return the point of deferrable work, which has a deadline of hours: by mean times."""
+    """Return the operating point of deferrable work, by mean times since its deadline is hours away."""
 
     def after(growth: float) -> float:
         later, place = point, best
@@ -273,7 +273,7 @@ def mean_point(
 
 
 def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, requests_per_s: float) -> float:
-    """Return the share of a loaded replica's time that prompts take."""
+    """Return the share of a loaded replica's time spent in prefill."""
     prompt = workload.lengths.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
     prefill_s = prompt * replicas.prefill_s_per_token[best]
     prefill_s += prompt * workload.lengths.input.mean * replicas.attention_s_per_token2[best]
@@ -297,7 +297,7 @@ _BATCHES = np.linspace(0.0, 1.0, 200)[1:]  # over the largest, between which tha
 
 
 def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
-    """Return late shares by load that end where a replica takes no more: beyond, all queue up and nothing is in time.
+    """Return miss shares by load that reach 1 at the largest load a replica can carry.
 
     ``curve`` is that of the replica on which a first token waits.
     """
@@ -312,7 +312,7 @@ def without_end(loads: Floats, late: Floats, curve: Curve) -> Lateness:
 
 
 def _refusing_lateness(curve: Curve, times: ReplicaTimes, asked: ServiceTerms, held_s: float) -> Lateness:
-    """Return the shares late and refused where a router refuses what would be late.
+    """Return the shares late and rejected where the router rejects requests that would be late.
 
     Beyond capacity as many are missed as by the best choice of whom to refuse, or more, where a router that holds the
     pace of its replicas, a mean time per token, has to refuse more.
@@ -353,13 +353,13 @@ def _refusing_lateness(curve: Curve, times: ReplicaTimes, asked: ServiceTerms, h
 
 
 def _up_to_all(curve: Curve) -> tuple[Floats, Floats]:
-    """Return loads over capacity and the late share at each, from none to what a replica takes at most."""
+    """Return loads over capacity and the miss share at each, from zero to the largest load."""
     loads = np.append(0.0, curve.requests_per_s / curve.capacity_requests_per_s)
     return loads, np.append(curve.too_long_fraction, curve.late_fraction)
 
 
 def _admitted_by_pace(times: ReplicaTimes, held_s: float) -> tuple[Floats, Floats]:
-    """Return rates of requests, rising, and those that a router admits of each to hold a mean time per token.
+    """Return rising request rates, and the rates a router admits of them to hold a mean time per token.
 
     It admits a request where the batch with it keeps the pace, whoever comes, so that with a share q refused the rate
     admitted, λ·(1 − q), is the one whose batch B has TPOT(B) = held. Long prompts wait longer for their first token and
@@ -388,7 +388,7 @@ _NO_OBJECTIVE_S = 60.0  # to the first token of a worker that computes no prompt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apart:
-    """A prefill pool and a decode pool in balance."""
+    """A balanced pair of prefill pool and decode pool (disaggregated serving)."""
 
     rate: float
     """Requests per second and accelerator of both together."""
@@ -407,7 +407,7 @@ class Apart:
 
 
 def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, growth: float = 1.0) -> Apart:
-    """Balance the best prefill workers with the best decode workers by mean times.
+    """Return the best prefill workers balanced with the best decode workers, by mean times.
 
     1/rate = 1/prefill rate + 1/decode rate.
     """
@@ -434,7 +434,7 @@ def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, g
 
 
 def _balanced(prefill: float, decode: float) -> tuple[float, float]:
-    """Return the rate of two pools in balance, from what an accelerator of each does, and the share that prefills."""
+    """Return the combined rate of two balanced pools per accelerator, and the prefill pool's share."""
     total = prefill + decode
     return (prefill * decode / total, decode / total) if total > 0.0 else (0.0, 0.0)
 
@@ -442,7 +442,7 @@ def _balanced(prefill: float, decode: float) -> tuple[float, float]:
 def apart_point(
     candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, months: int, speed: float, factor: float
 ) -> tuple[Apart, Point]:
-    """Return the pools and the point at which the stated share is in time; of deferrable work, by mean times.
+    """Return the disaggregated pools and their operating point at the SLO; by mean times for deferrable work.
 
     ``speed`` is that of the steps, and ``factor`` one on the rates that come of it; ``months`` are the horizon's.
     """
@@ -474,7 +474,7 @@ def apart_point(
 def _within_slo(
     candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, speed: float, growth: float
 ) -> tuple[Apart, Curve, Curve]:
-    """Return the pools in balance at the percentile, and the late shares of a worker of each.
+    """Return the balanced pools at the SLO percentile, and the miss curves of a worker of each.
 
     A router sees the workers of its pool alone, as many as mean times would make it.
     """
@@ -489,7 +489,7 @@ def _within_slo(
     to_tokens = {"ttft_s": _NO_OBJECTIVE_S, "percentile": 1.0 - (1.0 - _TO_FIRST_TOKENS) * may_be_late}
 
     def best(pool: int, share: float, asked: dict[str, float], work: Lengths) -> tuple[int, Curve, float]:
-        """Return the best workers of a pool, the late shares of one and what an accelerator of them does."""
+        """Return the best workers of a pool, the miss curve of one, and its rate per accelerator."""
         terms = workload.model_copy(update={"slo": slo.model_copy(update=asked)})
         return replace(candidates, mean_rates=mean.mean_rates[pool], share=share).best(speed, terms, work)
 
@@ -502,7 +502,7 @@ def _within_slo(
 
 
 def _lateness_of_both(prefill: Curve, decode: Curve) -> Lateness:
-    """Return the late share by load over capacity: in time is who is so in both pools, which are loaded alike."""
+    """Return the miss share by load over capacity of requests that must pass both pools within the SLO."""
     if min(prefill.capacity_requests_per_s, decode.capacity_requests_per_s) <= 0.0:
         return SHARP
     pools = (prefill, decode)

@@ -1,13 +1,15 @@
-"""The SLO target: which share of requests is to be in time, over what, and whether a plan keeps it.
+"""The SLO target: which share of requests is to meet its objective, over what, and whether a plan meets it.
 
-A plan is judged by its requests that missed their objective and its requests settled, by month and workload; over
-several replications by how many of them meet the SLO target. Whoever ranks, advises or searches calls these functions.
+One replication is judged by its requests that missed their objective and its requests settled, by month and workload;
+a plan by how many of its replications meet the target. Whoever ranks, advises or searches calls these functions.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -21,7 +23,7 @@ LEAST_SHORTFALL = 5e-7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A month, and the workload that it is about."""
+    """SLO attainment in one month, of one workload or of all."""
 
     month: int
     workload: int | None
@@ -30,7 +32,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class SloResult:
     """How one replication of a plan stands to its SLO target."""
 
     shortfall_fraction: float
@@ -42,16 +44,72 @@ class Verdict:
 
     @property
     def is_met(self) -> bool:
-        """Whether the SLO target is met; without a request to serve it is."""
+        """Whether the SLO target is met; it is met where there are no requests."""
         return self.first_missed is None
 
     def met_months(self, months: int) -> int:
-        """Return the months before the first that misses the SLO target: all of them where it is kept."""
+        """Return the number of months before the first that misses the SLO target: all where it is met."""
         return months if self.first_missed is None else self.first_missed.month
 
 
+Status = Literal["MET", "MISSED", "INCONCLUSIVE"]
+_BELIEF = 0.95
+"""Probability at which a verdict is given, on either side; assumption."""
+_SETTLING = (19, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+"""Numbers of replications that a user may be told to run."""
+
+
+class Verdict(NamedTuple):
+    """Whether a plan meets its SLO target, by how many of its replications do: the one answer on every surface."""
+
+    met: int
+    """Replications that meet the target."""
+    replications: int
+    """Replications that could be run."""
+    confidence: float
+    """Share of replications that is to meet it."""
+
+    @property
+    def share(self) -> float:
+        """Share of replications that meet the target; NaN without any."""
+        return self.met / self.replications if self.replications else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Interval of the probability that a replication meets the target, 95% sure of each end (Jeffreys)."""
+        return _interval(self.met, self.replications)
+
+    @property
+    def status(self) -> Status:
+        """MET or MISSED where the interval lies on one side of the confidence that is required, else INCONCLUSIVE."""
+        low, high = self.interval
+        return "MET" if low >= self.confidence else "MISSED" if high < self.confidence else "INCONCLUSIVE"
+
+    @property
+    def settled_by(self) -> int | None:
+        """Replications that would settle an inconclusive verdict at the same share; None where none of those would."""
+        for number in _SETTLING:
+            more = Verdict(round(self.share * number), number, self.confidence) if self.replications else self
+            if number > self.replications and more.status != "INCONCLUSIVE":
+                return number
+        return None
+
+
+@functools.cache
+def _interval(met: int, replications: int) -> tuple[float, float]:
+    """Return Jeffreys' interval of a probability that was seen ``met`` of ``replications`` times.
+
+    The posterior of p = sin²θ has the density sin(θ)^(2·met) · cos(θ)^(2·missed) over θ from 0 to π/2.
+    """
+    theta = np.linspace(0.0, math.pi / 2, 65_537)[1:-1]
+    log = 2 * met * np.log(np.sin(theta)) + 2 * (replications - met) * np.log(np.cos(theta))
+    below = np.cumsum(np.exp(log - log.max()))
+    low, high = np.sin(theta[np.searchsorted(below / below[-1], [1.0 - _BELIEF, _BELIEF])]) ** 2
+    return float(low) if met else 0.0, float(high) if met < replications else 1.0
+
+
 def targeted_shares(missed: Floats, settled: Floats, slo_target: SloTarget) -> Floats:
-    """Return the shares in time that an SLO target is about, shape (months, workloads) or (months, 1) of all together.
+    """Return the SLO attainment that a target applies to, shape (months, workloads or 1).
 
     Each month: 1 − missed / settled, NaN where nothing was settled. Over the horizon: 1 − missed so far / settled in
     all months, the most that the whole can still come to after that month, so it never rises and ends at the share
@@ -64,7 +122,7 @@ def targeted_shares(missed: Floats, settled: Floats, slo_target: SloTarget) -> F
     return attainment(np.cumsum(missed, axis=0), np.broadcast_to(settled.sum(axis=0), missed.shape))
 
 
-def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> Verdict:
+def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> SloResult:
     """Return whether a replication meets an SLO target, where it is worst, where it first breaks and by how much.
 
     ``missed`` and ``settled`` are requests, shape (months, workloads). The shortfall is max(0, promised − worst
@@ -72,7 +130,7 @@ def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> Verdict:
     """
     shares = targeted_shares(missed, settled, slo_target)
     if np.isnan(shares).all():
-        return Verdict(shortfall_fraction=0.0, worst=None, first_missed=None)
+        return SloResult(shortfall_fraction=0.0, worst=None, first_missed=None)
 
     def moment(month: int, of: int) -> Moment:
         workload = of if slo_target.is_per_workload else None
@@ -82,15 +140,15 @@ def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> Verdict:
     shortfall = slo_target.attainment - float(shares[month, of])
     worst = moment(month, of)
     if shortfall < LEAST_SHORTFALL:
-        return Verdict(shortfall_fraction=0.0, worst=worst, first_missed=None)
+        return SloResult(shortfall_fraction=0.0, worst=worst, first_missed=None)
     broken = slo_target.attainment - shares >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
     first = int(np.argmax(broken.any(axis=1)))
     missed_first = moment(first, int(np.nanargmin(shares[first])))
-    return Verdict(shortfall_fraction=shortfall, worst=worst, first_missed=missed_first)
+    return SloResult(shortfall_fraction=shortfall, worst=worst, first_missed=missed_first)
 
 
 def shortfall_over(shortfalls: Floats, confidence: float) -> float:
-    """Return how far a plan falls short over replications: 0 exactly where enough of them meet the SLO target.
+    """Return a plan's shortfall over replications: 0 exactly where enough of them meet the SLO target.
 
     That is the ⌈share · n⌉-th smallest of n shortfalls, the least that the promised share of replications does not
     exceed. Replications that could not be run are NaN and left out; NaN where there is none.
@@ -103,5 +161,5 @@ def shortfall_over(shortfalls: Floats, confidence: float) -> float:
 
 
 def met_months_over(met_months: Floats, confidence: float) -> float:
-    """Return the months that enough replications meet the SLO target through: the ⌈share · n⌉-th largest of n."""
+    """Return the months up to which enough replications meet the SLO target: the ⌈share · n⌉-th largest."""
     return -shortfall_over(-met_months, confidence)

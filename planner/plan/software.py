@@ -1,4 +1,4 @@
-"""Software stacks, what goes wrong with them and the engineers who mend it, compiled."""
+"""Software stacks, their incidents and the engineers who fix them, compiled."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}
 
 
 def release_delay_h(upgrade_policy: str) -> float | None:
-    """Return how long a release waits before it is taken; None for never."""
+    """Return the hours between a release and its installation; None for never."""
     return _POLICY[upgrade_policy][0]
 
 
 def stack_name(stack: Stack) -> str:
-    """Return the name by which clusters and random streams know a stack."""
+    """Return a stack's name, as used by clusters and random streams."""
     return f"{stack.platform.value}-{stack.engine.value}"
 
 
 def headcount(stated: float | PerThousand, least: int = 0) -> Headcount:
-    """Compile people or parts: a number as it is, to the nearest whole, or a rate."""
+    """Compile a number of people or spare parts: a fixed number rounded to whole, or a rate."""
     if isinstance(stated, PerThousand):
         return Headcount(per_accelerator=stated.per_1000_accelerators / 1000.0, rounding=stated.rounding, least=least)
     return Headcount(fixed=Headcount(per_accelerator=stated).number(1.0))
@@ -49,7 +49,7 @@ def headcount(stated: float | PerThousand, least: int = 0) -> Headcount:
 def software_plan(
     scenario: Scenario, clusters: tuple[ClusterPlan, ...], services: Services, reuse: Reuse
 ) -> parts.SoftwarePlan:
-    """Compile stacks, engineers and the response to wrong numerics.
+    """Compile stacks, engineers and the response to accuracy regressions.
 
     There is one team for every stack where a number of engineers is stated, and one for each vendor's otherwise.
     """
@@ -100,7 +100,7 @@ def software_plan(
 
 
 def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> StackPlan:
-    """Compile a stack and what goes wrong with it; the upgrade policy meets a share of what comes with releases."""
+    """Compile a stack, its releases and its incidents; the upgrade policy sets the share of regressions met."""
     stated, vendor = scenario.software, stack.vendor.value
     usual = catalog.vendor(vendor).ratio("maturing_multiplier")
     multiplier = stated.software_speedup_multiplier * stated.vendor_software_speedup_multiplier.get(vendor, usual)
@@ -160,7 +160,7 @@ MOST_EVENTS = 2_000_000
 
 
 def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
-    """Yield which figure causes events, what they are, and how many to expect over the horizon."""
+    """Yield the key path, the kind and the expected number over the horizon of each kind of event."""
     failures = sum(expected_failures(plan, cluster) for cluster in plan.clusters)
     yield ("reliability", "failure_multiplier"), "failures", failures
     years, models = plan.hours / HOURS_PER_YEAR, {workload.model for workload in plan.workloads}
@@ -176,7 +176,7 @@ def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
 
 
 def expected_failures(plan: Plan, cluster: ClusterPlan) -> float:
-    """Return n·λ·(T + (m − 1)·τ·(1 − exp(−T/τ))) for a cluster's n nodes, in service for T hours."""
+    """Return the expected failures of a cluster's n nodes in T hours: n·λ·(T + (m − 1)·τ·(1 − exp(−T/τ)))."""
     reliability, order = plan.reliability, cluster.order
     start_h = order.placed_h + order.lead_h + order.slip_h.low if order else cluster.online_h or 0.0
     hours = max(0.0, min(plan.hours, cluster.retire_h) - max(0.0, start_h))

@@ -1,4 +1,4 @@
-"""Workloads compiled: demand over the horizon, and the order in which clusters are offered their work."""
+"""Workloads compiled: demand over the horizon, and the routing order of clusters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONG_CONTEXT_TOKENS = 8000
 
 
 def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> WorkloadDemand:
-    """Compile one workload's traffic."""
+    """Compile one workload's demand."""
     growth: demands.Growth
     match workload.growth:
         case Compound(per_year=rate):
@@ -80,7 +80,7 @@ def _shape(shape: LoadProfile) -> shapes.Shape:
 
 
 def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.TableGrowth:
-    """Read a CSV with columns date, multiplier, a million rows in two seconds; ``path`` is its name in messages."""
+    """Read a growth table from CSV content with the columns date and multiplier; ``path`` names it in messages."""
     problems: list[Problem] = []
     hours: list[float] = []
     factors: list[float] = []
@@ -118,7 +118,7 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.T
 def workload_plan(
     scenario: Scenario, reuse: Reuse, name: str, clusters: Sequence[ClusterPlan], services: Services, years: Floats
 ) -> WorkloadPlan:
-    """Compile one workload for routing and accounting; ``years`` are those to the middle of each month.
+    """Compile one workload for routing and accounting; ``years`` are times to the middle of each month.
 
     Machines bought in several waves are one pool to a router: the same replica at the same speed, paid in the same way,
     at about the same power, which the mix that each was bought for moves a little.
@@ -163,7 +163,7 @@ def workload_plan(
 def _order(
     scenario: Scenario, reuse: Reuse, name: str, clusters: Sequence[ClusterPlan], services: Services, rank: list[int]
 ) -> list[int]:
-    """Return the clusters that can serve a workload, in the order of the routing policy.
+    """Return the clusters that can serve a workload, in the order set by the routing policy.
 
     What another request costs decides: rent where only hours at work are paid, and energy among what is paid anyway.
     Which part has most memory, and which models it is kept for, is a matter of the clusters that have nodes: an offer
@@ -196,12 +196,12 @@ def _order(
 
 
 def _rent_usd_per_h(cluster: ClusterPlan) -> float:
-    """Return the rent of an accelerator's hour at work at the start; 0 where it is paid anyway."""
+    """Return the rent of an accelerator's busy hour at the start; 0 where idle hours are paid as well."""
     return float(cluster.rent.usd_per_accelerator_h[0]) if cluster.rent and cluster.rent.when_used else 0.0
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: Services) -> bool:
-    """Say whether a workload belongs on the memory-rich pool: long prompts, or a model smaller parts must shard.
+    """Say whether a workload belongs on memory-rich clusters: long prompts, or a model others must shard.
 
     Must: what fits in fewer is often laid out over more for speed, and then there are other machines for it as well.
     """
@@ -214,7 +214,7 @@ def _is_memory_bound(scenario: Scenario, name: str, services: Services) -> bool:
 
 
 def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:
-    """Return the plan with workloads that queue served late once no batch meets their objective, each in its share.
+    """Return the plan in which queueing workloads are served late once no batch meets their SLO.
 
     The share is that of its tokens in all tokens asked for in the last month in which a cluster met the objective. A
     node then serves as many of its tokens as it last did in time: more would only make them later.

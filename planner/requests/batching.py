@@ -1,4 +1,4 @@
-"""A replica that batches continuously, as vLLM and TensorRT-LLM do.
+"""A replica with continuous batching, as in vLLM and TensorRT-LLM.
 
 Every step decodes one token of each running sequence and carries chunks of waiting prompts, up to a budget of tokens;
 prompts are admitted while their cache fits; when the cache runs out the newest sequence of the lowest priority is
@@ -47,7 +47,7 @@ class Replica:
         done: Callable[[Replica, Request], None],
         more: Callable[[Replica], bool] | None = None,
     ) -> None:
-        """Take the pace of each priority, whom to tell of a finished request, and whom to ask for further work."""
+        """Take the longest step of each priority, a callback for finished requests, and one for deferrable work."""
         self.env, self.times, self.done, self.more = env, times, done, more
         self.pace_s = pace_s
         self.levels = [Level() for _ in pace_s]
@@ -78,22 +78,22 @@ class Replica:
 
     @property
     def running(self) -> int:
-        """Sequences decoding."""
+        """Number of sequences decoding."""
         return sum([level.sequences for level in self.levels])
 
     @property
     def cached_tokens(self) -> float:
-        """Tokens of cache in use."""
+        """Tokens of KV cache in use."""
         if self.times.reserves_output:
             return self.held_tokens
         return self.held_tokens + sum([level.context_tokens for level in self.levels])
 
     def decoding_share(self, level: int) -> float:
-        """Return the share of recent time that prompts down to a priority have left for decoding."""
+        """Return the share of recent time left for decoding by prefills of a priority and above."""
         return max(1.0 - sum(self.prefill_share[: level + 1]), 0.05)
 
     def expected_ttft_s(self, request: Request) -> float:
-        """Return when a request taken now would answer: the step under way, prompts ahead, its own."""
+        """Return the TTFT of a request if taken now: the rest of the step, queued prefills, and its own."""
         times, level = self.times, request.level
         prefill_s = sum(self.pending_prefill_s[: level + 1]) + self._prefill_s(request)
         sequences, context = 0, 0.0
@@ -108,7 +108,7 @@ class Replica:
         return left_s + prefill_s + steps * step_s + times.overhead_s
 
     def take(self, request: Request) -> None:
-        """Queue a request and end the present run of steps with the step under way."""
+        """Queue a request and end the current run of steps after the present step."""
         heapq.heappush(self.waiting, request)
         request.started_s = self.env.now
         self.pending_prefill_s[request.level] += self._prefill_s(request)
@@ -117,7 +117,7 @@ class Replica:
         self.wake()
 
     def wake(self) -> None:
-        """Look for work now, or when the step under way ends."""
+        """Look for work now, or when the present step ends."""
         if self.alarm is not None:
             self.alarm.succeed()
             self.alarm = None
@@ -126,7 +126,7 @@ class Replica:
             self._process.interrupt()
 
     def fail(self) -> list[Request]:
-        """Go down with everything on board; return the requests, which have lost all that was computed."""
+        """Fail with all sequences; return the requests, whose computed tokens are lost."""
         lost = [*self.waiting, *self.prefilling]
         for level in self.levels:
             lost += [entry[2] for entry in level.ends]
@@ -164,11 +164,11 @@ class Replica:
                 self._end_steps()
 
     def _span_s(self, steps: int) -> float:
-        """Return how long the first so many of the steps under way take."""
+        """Return the duration of the first steps of the current run of steps."""
         return steps * self._first_s + self._growth_s * (0.5 * steps * (steps - 1))
 
     def _steps_by(self, elapsed_s: float) -> int:
-        """Return the steps that have ended once the one under way at a moment has: the root of the span, rounded up."""
+        """Return the number of steps ended after an elapsed time, counting the present one."""
         first, growth = self._first_s, self._growth_s
         if self._steps == 1:
             return 1
@@ -180,7 +180,7 @@ class Replica:
         return min(max(math.ceil(steps - 1e-9), 1), self._steps)
 
     def _next_steps(self) -> bool:
-        """Admit what fits, choose who takes part, and find how many steps pass until something changes."""
+        """Admit requests that fit, set who takes part, and return the number of steps until a change."""
         self._admit()
         self._chunks, self._chunk_s = [], 0.0
         prompts = self.prefilling
@@ -202,7 +202,7 @@ class Replica:
         return True
 
     def _shares(self, top: int) -> tuple[float, float, float]:
-        """Set each level's share of the next steps; return sequences, context and its growth per step.
+        """Set each priority's share of the next steps; return sequences, context and its growth per step.
 
         Levels below ``top``, whose prompt is about to be computed, pause; others keep to the pace of those above.
         """
@@ -225,13 +225,13 @@ class Replica:
         return sequences, context, growth
 
     def _allowed_s(self, place: int) -> float:
-        """Return the longest step that a priority may take part in."""
+        """Return the longest step in which a priority may take part."""
         if not place:
             return math.inf
         return self.pace_s[place] if self.debt_s[place] <= 0.0 else 0.0
 
     def _fill_step(self, sequences: float, step_s: float) -> None:
-        """Put chunks of prompts into the next step: in order, within the budget of tokens and the pace."""
+        """Add chunks of prefill to the next step in order, within the token budget and the step time."""
         budget = self.times.chunk_tokens - int(sequences)
         top = self.prefilling[0].level
         pace_s = self._allowed_s(top)
@@ -254,7 +254,7 @@ class Replica:
             budget -= tokens
 
     def _steps_to_change(self) -> int:
-        """Return the steps until a sequence ends or the cache is full; evict where it is full already."""
+        """Return the steps until a sequence ends or the KV cache is full; preempt where it is full already."""
         while True:
             steps, written = math.inf, 0.0
             for level in self.levels:
@@ -276,7 +276,7 @@ class Replica:
                 return 1  # a single sequence that just fits: rounding, not want of room
 
     def _admit(self) -> None:
-        """Move waiting requests into prefill while cache and places last; lower priorities make room."""
+        """Move waiting requests into prefill while KV cache and batch slots last, preempting lower priorities."""
         times = self.times
         while self.waiting or (self.more is not None and self.more(self)):
             request = self.waiting[0]
@@ -302,7 +302,7 @@ class Replica:
         return sum(request.needed_tokens - request.prefilled_tokens for request in self.prefilling)
 
     def _evict(self, lowest: int) -> bool:
-        """Send the newest sequence of the lowest running priority, from ``lowest`` on, back to the queue."""
+        """Preempt the newest sequence of the lowest running priority, from ``lowest`` on, back to the queue."""
         for place in range(len(self.levels) - 1, lowest - 1, -1):
             level = self.levels[place]
             if level.sequences > (1 if lowest == 0 and self.running == 1 else 0):
@@ -321,7 +321,7 @@ class Replica:
         return False
 
     def _leave(self, level: Level, entry: tuple[float, int, Request, float], left: float) -> None:
-        """Take a sequence with so many tokens left out of its level, and its cache."""
+        """Remove a sequence with ``left`` tokens to go from its priority level, and free its KV cache."""
         _, _, request, growth = entry
         level.sequences -= 1
         level.growth -= growth
@@ -332,7 +332,7 @@ class Replica:
             self.held_tokens -= request.kept_tokens
 
     def _end_steps(self) -> None:
-        """Carry out the steps slept over: tokens, ends, and first tokens of the prompts computed."""
+        """Account for the finished steps: tokens, ended sequences, and first tokens of finished prefills."""
         span_s, chunks, levels = self._span_s(self._steps), self._chunks, self.levels
         weight = math.exp(-span_s / _SHARE_MEMORY_S)
         self.prefill_share = [share * weight for share in self.prefill_share]
@@ -366,7 +366,7 @@ class Replica:
             self.pending_prefill_s = [0.0] * len(self.levels)  # and no rounding is left behind
 
     def _start_decoding(self, request: Request) -> None:
-        """Let a prompt's first token appear, and the request join its level."""
+        """Record a request's first token and start its decoding."""
         times = self.times
         if math.isnan(request.first_token_s):
             request.first_token_s = self.env.now + times.overhead_s
@@ -404,7 +404,7 @@ class Request:
     def __init__(
         self, number: int, workload: int, level: int, arrived_s: float, lengths: tuple[int, int, int], lot: float = 0.0
     ) -> None:
-        """Take prompt, cached and output tokens as ``lengths``; ``lot`` in 0..1 falls where routers do not look."""
+        """Take prompt, cached and output tokens as ``lengths``; ``lot`` in 0..1 selects the pool of a group."""
         self.number, self.workload, self.level, self.arrived_s = number, workload, level, arrived_s
         self.lot = lot
         self.prompt_tokens, self.cached_tokens, self.output_tokens = lengths
@@ -413,21 +413,21 @@ class Request:
         self.begin()
 
     def begin(self) -> None:
-        """Stand before the first step: nothing computed but the cached prefix."""
+        """Reset to the state before the first step: nothing computed but the cached prefix."""
         self.needed_tokens = self.prompt_tokens
         self.prefilled_tokens = self.cached_tokens
         self.left_tokens = self.output_tokens
         self.kept_tokens = 0.0
 
     def resume(self, generated: int) -> None:
-        """Stand before the first step again after an eviction: what was generated is now part of the prompt."""
+        """Reset to the state before the first step after a preemption; generated tokens join the prompt."""
         self.preemptions += 1
         self.left_tokens -= generated
         self.needed_tokens += generated
         self.prefilled_tokens = self.cached_tokens
 
     def __lt__(self, other: Request) -> bool:
-        """Stand before lower priorities and later arrivals."""
+        """Order by priority, then by arrival."""
         return (self.level, self.number) < (other.level, other.number)
 
 
@@ -453,7 +453,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """One replica's seconds per step and per token, and what it has room for."""
+    """One replica's seconds per step and per token, and its capacity for sequences and tokens."""
 
     fixed_s: float
     sequence_s: float = 0.0
@@ -477,7 +477,7 @@ class StepTimes:
 
     @staticmethod
     def of(replicas: Replicas, index: int, speed: float = 1.0) -> StepTimes:
-        """Take one replica of the core; ``speed`` is its speed over the core's (stack, incidents, the user's own)."""
+        """Return the step times of one replica at ``speed`` times the formula's speed."""
         timed = ("fixed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token", "attention_s_per_token2", "routed_s")
         others = ("log_expert_missed", "window_tokens", "windowed_fraction", "attended_tokens", "kv_capacity_tokens")
         figures: dict[str, Any] = {name: float(getattr(replicas, name)[index]) / speed for name in timed}
@@ -490,23 +490,23 @@ class StepTimes:
         )
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:
-        """Return one step of some sequences whose cached contexts add up to so many tokens."""
+        """Return the time of a decode step for a number of sequences and their total context tokens."""
         touched = -math.expm1(sequences * self.log_expert_missed) if self.routed_s else 0.0
         return self.fixed_s + self.routed_s * touched + self.sequences_s(sequences, context_tokens)
 
     def sequences_s(self, sequences: float, context_tokens: float) -> float:
-        """Return what sequences add to a step, each its own work and its share of the cache read."""
+        """Return the time that sequences add to a step: their own work and reading their KV cache."""
         if not sequences:
             return 0.0
         most = sequences * self.attended_tokens
         return self.sequence_s * sequences + self.kv_s_per_token * (context_tokens if context_tokens < most else most)
 
     def prefill_s(self, prompt_tokens: float, cached_tokens: float) -> float:
-        """Return what a whole prompt adds to the steps that carry it."""
+        """Return the time that a whole prompt adds to the steps that carry it."""
         return self.chunk_s(prompt_tokens, cached_tokens, prompt_tokens)
 
     def chunk_s(self, prompt_tokens: float, start: float, end: float) -> float:
-        """Return what a prompt's tokens from ``start`` to ``end`` add to a step.
+        """Return the time that a prompt's tokens from ``start`` to ``end`` add to a step.
 
         Attention grows with what lies before, so the core's attention time of the whole prompt is spread over it as
         (end² − start²) / prompt²: the chunks of a prompt beyond its cached prefix add up to the core's prefill.
@@ -518,7 +518,7 @@ class StepTimes:
         return self.prefill_s_per_token * (end - start) + whole_s * (end * end - start * start)
 
     def kept_tokens(self, context_tokens: float) -> float:
-        """Return the full-attention tokens that a context takes of the cache: windowed layers keep their window."""
+        """Return the KV cache use of a context in full-attention tokens: windowed layers cache their window only."""
         if not self.windowed_fraction:
             return context_tokens
         return context_tokens - self.windowed_fraction * max(context_tokens - self.window_tokens, 0.0)

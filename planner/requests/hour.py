@@ -1,4 +1,4 @@
-"""One hour of one replication as it comes to the zoom: the replicas that stand in it, what comes, and what fails."""
+"""The inputs of a zoom into one hour of a replication: its replicas, requests and failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ANY_LENGTH = 1 << 40  # tokens: no request is longer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """Accelerators that go down within the hour."""
+    """Accelerators that fail within the hour."""
 
     cluster: int | None
     """None for the whole site."""
@@ -43,7 +43,7 @@ class Breakdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hour:
-    """All that one hour brings."""
+    """Replicas, failures, demand and lengths of one hour."""
 
     at: datetime
     replica_groups: tuple[ReplicaGroup, ...]
@@ -64,7 +64,7 @@ class Hour:
 
 
 def window_of(scenario: Scenario, plan: Plan, run: Run, at: datetime) -> tuple[int, WindowInput, WindowResult]:
-    """Return the hour of the horizon that a moment lies in, and its window; raise ScenarioError outside the horizon."""
+    """Return the hour of the horizon that contains a time, and its window; raise ScenarioError outside the horizon."""
     start = datetime.combine(plan.start, time())
     hour = math.floor((at - start).total_seconds() / SECONDS_PER_HOUR)
     if not 0 <= hour < plan.hours:
@@ -77,7 +77,7 @@ def window_of(scenario: Scenario, plan: Plan, run: Run, at: datetime) -> tuple[i
 
 
 def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: datetime) -> Hour:
-    """Return the hour in which a moment lies, as one replication has it."""
+    """Return the hour that contains a time, as one replication simulated it."""
     hour, given, window = window_of(scenario, plan, run, at)
     plan = at_sizes(plan, given.sizes)
     place = hour - window.first_hour
@@ -109,36 +109,46 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
     speeds = {pair: math.exp(factor) for pair, factor in logs.items()}
     groups = _replica_groups(scenario, plan, window, services, (place, month), np.maximum(nodes - off, 0.0), speeds)
 
-    def seconds(time_h: float) -> float:
-        return (time_h - hour) * SECONDS_PER_HOUR
-
-    breakdowns = [
-        Breakdown(
-            cluster=outage.cluster,
-            accelerators=outage.accelerators,
-            start_s=seconds(outage.start_h),
-            end_s=seconds(outage.end_h),
-        )
-        for outage in outages
-        if hour < outage.start_h < hour + 1
-    ]
-    breakdowns += [
-        Breakdown(cluster=None, accelerators=0, start_s=max(seconds(event.start_h), 0.0), end_s=seconds(event.end_h))
-        for event in run.log.site
-        if event.start_h < hour + 1 and event.end_h > hour
-    ]
+    down: list[tuple[int | None, int, float, float]] = []
+    down += [(o.cluster, o.accelerators, o.start_h, o.end_h) for o in outages if hour < o.start_h < hour + 1]
+    dark = [event for event in run.log.site if event.start_h < hour + 1 and event.end_h > hour]
+    down += [(None, 0, max(event.start_h, hour), event.end_h) for event in dark]
+    breakdowns = []
+    for cluster, accelerators, *span_h in down:
+        start_s, end_s = ((time_h - hour) * SECONDS_PER_HOUR for time_h in span_h)
+        breakdowns.append(Breakdown(cluster=cluster, accelerators=accelerators, start_s=start_s, end_s=end_s))
 
     def share(part: Floats, total: Floats) -> Floats:
         return np.asarray(np.divide(part, total, out=np.full(total.shape, np.nan), where=total > 0))
 
+    waiting = np.zeros(len(plan.workloads))  # arrived before the hour, neither served nor shed
+    for other in run.windows:
+        left = other.demand_requests - other.served_requests.sum(axis=0) - other.shed_requests
+        waiting += left[:, : max(hour - other.first_hour, 0)].sum(axis=1)
+    deferrable = np.array([workload.deadline_h > 0 for workload in plan.workloads])
+    lengths = []
+    for w, load in enumerate(plan.workloads):
+        # How long requests may be where it is served; where no replica stands for it, all are refused anyway.
+        serving = [group for group in groups if w in group.served]
+        specs = [_spec_of(services[plan.clusters[group.cluster].name, load.name]) for group in serving]
+        context = min((float(spec.shape.max_context) for spec in specs), default=math.inf)
+        memory = min((group.times.kv_capacity_tokens for group in serving), default=math.inf)
+        lengths.append(
+            RequestLengths(
+                input_mean_tokens=float(load.input_tokens[month]),
+                output_mean_tokens=float(load.output_tokens[month]),
+                longest_tokens=math.floor(min(context, memory)) if serving else _ANY_LENGTH,
+                longest_is=f"{load.model} can attend to" if context <= memory else "one replica has memory for",
+            )
+        )
     demand = window.demand_requests[:, place]
     return Hour(
         at=at,
         replica_groups=groups,
         breakdowns=tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s)),
         demand_requests_per_s=demand / SECONDS_PER_HOUR,
-        backlog_requests=_backlog(plan, run, hour),
-        lengths=tuple(_lengths(plan, services, groups, w, month) for w in range(len(plan.workloads))),
+        backlog_requests=np.where(deferrable, np.maximum(waiting, 0.0), 0.0),
+        lengths=tuple(lengths),
         served_fraction=share(window.served_requests[:, :, place].sum(axis=0), demand),
         late_fraction=share(window.late_requests[:, place], demand),
         shed_fraction=share(window.shed_requests[:, place], demand),
@@ -146,41 +156,8 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
     )
 
 
-def _backlog(plan: Plan, run: Run, hour: int) -> Floats:
-    """Return the deferrable requests that wait when an hour begins: arrived before, neither served nor shed."""
-    waiting = np.zeros(len(plan.workloads))
-    for window in run.windows:
-        before = min(max(hour - window.first_hour, 0), window.nodes.shape[1])
-        left = window.demand_requests - window.served_requests.sum(axis=0) - window.shed_requests
-        waiting += left[:, :before].sum(axis=1)
-    deferrable = np.array([workload.deadline_h > 0 for workload in plan.workloads])
-    return np.where(deferrable, np.maximum(waiting, 0.0), 0.0)
-
-
-def _lengths(
-    plan: Plan, services: Services, groups: Sequence[ReplicaGroup], workload: int, month: int
-) -> RequestLengths:
-    """Return how long a workload's requests are in a month, and how long they may be where it is served.
-
-    Where no replica stands for it nobody asks how long they are: all are refused.
-    """
-    load = plan.workloads[workload]
-    context, memory = math.inf, math.inf
-    for group in groups:
-        if workload in group.served:
-            service = services[plan.clusters[group.cluster].name, load.name]
-            context = min(context, float(_spec_of(service).shape.max_context))
-            memory = min(memory, group.times.kv_capacity_tokens)
-    return RequestLengths(
-        input_mean_tokens=float(load.input_tokens[month]),
-        output_mean_tokens=float(load.output_tokens[month]),
-        longest_tokens=math.floor(min(context, memory)) if math.isfinite(context) else _ANY_LENGTH,
-        longest_is=f"{load.model} can attend to" if context <= memory else "one replica has memory for",
-    )
-
-
 def _spec_of(service: Service) -> ReplicaSpec:
-    """Return the replica that serves a workload."""
+    """Return the specification of the replica that serves a workload."""
     if service.spec is None:
         raise ConservationError("a service without a replica")
     return service.spec
@@ -231,7 +208,7 @@ def _replica_groups(
     nodes: Floats,
     speeds: Mapping[tuple[int, int], float],
 ) -> tuple[ReplicaGroup, ...]:
-    """Return the replicas that stand in an hour of a window and its month, cluster by cluster.
+    """Return the replica groups in service in an hour, cluster by cluster.
 
     ``nodes`` are those in service when it begins, shape (clusters,), and ``speeds`` those of a cluster on a workload
     against day one, where software has changed them. Work that can wait goes with the layouts it shares; where the
@@ -295,7 +272,7 @@ def _replica_groups(
 
 
 def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
-    """Return the layouts that a cluster's deployments hold; deferrable work is served by any of its model."""
+    """Return the layouts in a cluster's deployments; deferrable work runs on any layout of its model."""
     tenants = []
     for d, held in enumerate(plan.placement.deployments if plan.placement is not None else ()):
         if held.cluster != cluster:
@@ -314,7 +291,7 @@ def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
 
 
 def _whole_replicas(tenants: Sequence[_Tenant], wanted: Sequence[float], room: int) -> list[int]:
-    """Return how many replicas accelerators make: whole ones, then those with none yet, then the largest rests.
+    """Return the number of whole replicas per layout: rounded down, then one where none, then largest remainders.
 
     Of models that share accelerators each has one at the least: they take turns.
     """
@@ -349,7 +326,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoomWindow:
-    """The minutes simulated: some before the moment zoomed at, those that count, some after them."""
+    """The minutes simulated: warm-up, the minutes measured, and those after."""
 
     before: int
     minutes: int
@@ -357,13 +334,13 @@ class ZoomWindow:
 
     @property
     def all_minutes(self) -> int:
-        """All of them together."""
+        """Total number of minutes simulated."""
         return self.before + self.minutes + self.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLengths:
-    """What decides how long a workload's requests are in the month zoomed at."""
+    """Mean and longest request lengths of a workload in the month of a zoom."""
 
     input_mean_tokens: float
     output_mean_tokens: float
@@ -376,7 +353,7 @@ class RequestLengths:
 def draw_arrivals(
     workload: Workload, rates: tuple[float, float], lengths: RequestLengths, span: ZoomWindow, name: str, draw: Streams
 ) -> Arrivals:
-    """Draw a workload's requests at the rate that falls to the replicas simulated.
+    """Draw a workload's requests for the simulated share of the fleet.
 
     ``rates`` are the requests a second of the whole fleet, and the share of them that is simulated. The streams are the
     workload's own, by its name, and the minutes' factors do not depend on the share simulated.
@@ -405,7 +382,7 @@ def draw_arrivals(
 def minute_factors(
     workload: Workload, requests_per_s: float, span: ZoomWindow, generator: np.random.Generator
 ) -> Floats:
-    """Return each minute's rate over the hour's, shape (minutes simulated,); the minutes that count have mean 1."""
+    """Return each minute's rate over the hour's, shape (minutes simulated,); measured minutes have mean 1."""
     variance = workload.bursts.at(requests_per_s).minute_rate_cv ** 2 if requests_per_s > 0.0 else 0.0
     if variance <= 0.0:
         return np.ones(span.all_minutes)
@@ -415,7 +392,7 @@ def minute_factors(
 
 
 def _drawn(length: Length, mean_tokens: float, size: int, generator: np.random.Generator) -> Ints:
-    """Draw lengths that have grown to a mean."""
+    """Draw lengths from a distribution scaled to a mean."""
     tokens = length.distribution.at_scores(generator.standard_normal(size)) * (mean_tokens / length.mean)
     return np.maximum(np.rint(tokens), 1.0).astype(np.int64)
 
@@ -423,7 +400,7 @@ def _drawn(length: Length, mean_tokens: float, size: int, generator: np.random.G
 def replay(
     log: RequestLog, lengths: RequestLengths, span: ZoomWindow, share: float, generator: np.random.Generator
 ) -> Arrivals:
-    """Return a log's requests as they came, from its first on; of a sampled fleet, the share that falls to it."""
+    """Return the requests of a log from its first on, thinned to the simulated share of the fleet."""
     times_s = log.times_s - log.times_s[0]
     if not log.one_clock and log.clients is not None:
         # Every client's clock starts at zero: as nothing says when each began, they begin evenly over the minutes.

@@ -1,4 +1,4 @@
-"""What became of the requests of a zoom: percentiles, who was late and why, each with the interval a sample leaves.
+"""The outcome of a zoom: latency percentiles and SLO misses by reason, each with its sampling interval.
 
 Requests of one minute share a burst and a queue, so they count for fewer than they are. For any share p of n requests
 in m minutes, with a_i of the n_i requests of minute i, the variance of p is that of a ratio of sums,
@@ -40,7 +40,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one workload's requests; arrays of shape (requests,)."""
+    """Latencies and results of one workload's requests; arrays of shape (requests,)."""
 
     name: str
     is_deferrable: bool
@@ -64,7 +64,7 @@ class Outcome:
     minutes: int
 
     def share(self, chosen: Bools) -> Estimate:
-        """Return the share of requests for which something holds."""
+        """Return the share of requests for which a condition is true."""
         if not chosen.size:
             return Estimate(value=np.nan, low=np.nan, high=np.nan)
         half = _Z * share_error(chosen, self.arrived_s, self.minutes)
@@ -89,12 +89,12 @@ class Outcome:
         return Estimate(value=value, low=float(low), high=float(high))
 
     def reasons(self) -> dict[str, int]:
-        """Return how many requests were not in time for each reason."""
+        """Return the number of requests that missed their SLO for each reason."""
         return {name: int((self.reason == place).sum()) for place, name in enumerate(REASONS)}
 
 
 def share_error(chosen: Bools, arrived_s: Floats, minutes: int) -> float:
-    """Return the standard error of a share of requests that come in correlated minutes."""
+    """Return the standard error of a share of requests whose minutes are correlated."""
     if minutes < 2:
         return float(np.sqrt(max(chosen.mean() * (1.0 - chosen.mean()), 1.0 / chosen.size) / chosen.size))
     minute = np.clip(arrived_s // BURST_S, 0, minutes - 1).astype(np.intp)
@@ -105,7 +105,7 @@ def share_error(chosen: Bools, arrived_s: Floats, minutes: int) -> float:
 
 
 def outcomes(zoom: Zoom) -> tuple[Outcome, ...]:
-    """Return what became of each workload's requests."""
+    """Return the outcome of each workload's requests."""
     return tuple(_outcome(zoom, w) for w in range(len(zoom.slos)))
 
 

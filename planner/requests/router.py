@@ -1,4 +1,4 @@
-"""Who gets a request: groups of replicas, routers, priorities, admission, retries, deferrable work.
+"""The request router: groups of replicas, priorities, admission, retries, deferrable work.
 
 A *pool* is what one router chooses between: all replicas of a cluster that serve one model, those of one node, or one
 replica alone. Within a pool the replica with the fewest requests takes the next. Clusters are offered work in the order
@@ -28,7 +28,7 @@ _DOWN = 1_000_000_000  # a load that no replica in service has
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencySlo:
-    """What a router knows of a workload."""
+    """A workload's priority, latency objectives and admission policy, for the router."""
 
     name: str
     level: int
@@ -45,7 +45,7 @@ class ReplicaPool:
     """Replicas of one model behind one router."""
 
     def __init__(self, router: RequestRouter, times: StepTimes, replicas: int, held_s: Mapping[int, float]) -> None:
-        """Take how many replicas there are, and for each workload they serve the mean time per token to hold."""
+        """Take the number of replicas, and the mean time per token to hold for each workload served."""
         self.router, self.times = router, times
         served = list(held_s)
         slos = [router.slos[workload] for workload in served]
@@ -71,7 +71,7 @@ class ReplicaPool:
         return len(self.queue) + sum(load for load in self.loads if load < _DOWN)
 
     def offer(self, request: Request, slo: LatencySlo) -> bool:
-        """Take a request, at once or in the queue; False where it would be late and late requests are refused."""
+        """Take a request, at once or in the queue; return False where admission control rejects it."""
         place = self.loads.index(min(self.loads))
         ttft_s = self.replicas[place].expected_ttft_s(request) if self.up else math.inf
         if self.up and ttft_s > 0.5 * slo.ttft_s:
@@ -92,17 +92,15 @@ class ReplicaPool:
         return True
 
     def _has_room(self, replica: Replica, request: Request) -> bool:
-        """Say whether a replica has a place for one request more.
+        """Return whether a replica has room for one more request.
 
         Where late requests are refused it must also keep the time per token promised to all it has; where they wait,
         they wait in the batch, as engines have it, and make everything slower.
         """
         level = request.level
         sequences = sum(replica.requests[: level + 1])
-        if sequences == 0:
-            return True
-        if sequences >= self.times.most_sequences:
-            return False
+        if sequences == 0 or sequences >= self.times.most_sequences:
+            return sequences == 0
         if not self.router.slos[request.workload].refuses:
             return True
         context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
@@ -110,7 +108,7 @@ class ReplicaPool:
         return step_s <= self.held_s[level] * replica.decoding_share(level)
 
     def _done(self, replica: Replica, request: Request) -> None:
-        """Count a finished request, and let its replica take the next of the queue."""
+        """Count a finished request, and let its replica take the next from the queue."""
         now = self.router.env.now
         fading = math.exp((self._finished_s - now) / _RATE_MEMORY_S)
         self._finish_rate, self._finished_s = self._finish_rate * fading + 1.0 / _RATE_MEMORY_S, now
@@ -121,7 +119,7 @@ class ReplicaPool:
         self._pull(place)
 
     def _pull(self, place: int) -> None:
-        """Let a replica take what it has room for from the queue; what has waited in vain is refused after all."""
+        """Let a replica take requests from the queue while it has room; reject any that waited too long."""
         replica = self.replicas[place]
         while self.queue and self._has_room(replica, self.queue[0]):
             request = heapq.heappop(self.queue)
@@ -134,7 +132,7 @@ class ReplicaPool:
             replica.take(request)
 
     def _more(self, replica: Replica) -> bool:
-        """Give a replica deferrable work, if there is any and its steps stay within the pace of what is promised."""
+        """Give a replica deferrable work, if any, while its steps stay within the latency objectives."""
         for workload in self.deferrable:
             waiting = self.router.deferred[workload]
             if not waiting:
@@ -150,7 +148,7 @@ class ReplicaPool:
         return False
 
     def fail(self, place: int) -> None:
-        """Take a replica out of service and offer its requests anew."""
+        """Take a replica out of service and route its requests again."""
         if self.loads[place] == _DOWN:
             return
         self.up -= 1
@@ -194,7 +192,7 @@ class Group:
         self.memory_s = max(_RATE_MEMORY_S, _LEAST_REMEMBERED / (slowest * replicas))
 
     def take(self, rank: int, workload: int, now_s: float) -> None:
-        """Note that a request was taken: it keeps 1 / capacity of a replica at work for a second."""
+        """Record that a request was taken: it occupies a replica for 1 / capacity seconds."""
         self._fade(now_s)
         capacity = self.capacity_requests_per_s[workload]
         work_s = 1.0 / capacity if capacity > 0.0 else 0.0
@@ -202,7 +200,7 @@ class Group:
         self.work_s += work_s
 
     def use(self, rank: int, now_s: float, began_s: float) -> float:
-        """Return the share of its replicas in service that a rank and those before it keep at work.
+        """Return the share of replicas in service that is busy with a rank and those above it.
 
         What was taken t seconds ago counts e^(−t/τ), in all τ·(1 − e^(−T/τ)) seconds since the beginning, T ago.
         """
@@ -225,7 +223,7 @@ _use = operator.itemgetter(0)
 
 @dataclass(slots=True)
 class RequestRouter:
-    """All groups, and what happens to a request at the door."""
+    """All groups of replicas, and the admission and routing of requests."""
 
     env: simpy.Environment
     slos: Sequence[LatencySlo]
@@ -252,12 +250,12 @@ class RequestRouter:
         self.ranks = {workload: rank for rank, workload in enumerate(self.by_rank)}
 
     def arrive(self, request: Request) -> None:
-        """Count a request and find it a place."""
+        """Count a request and route it."""
         self.arrived += 1
         self.offer(request)
 
     def offer(self, request: Request) -> None:
-        """Find a request a place, or refuse it."""
+        """Route a request, or reject it."""
         slo = self.slos[request.workload]
         tiers = self.ways[request.workload]
         if slo.is_deferrable:
@@ -275,7 +273,7 @@ class RequestRouter:
         self.refuse(request)
 
     def refuse(self, request: Request) -> None:
-        """Turn a request away."""
+        """Reject a request."""
         self.refused += 1
         request.refused_s = self.env.now
         self.on_end(request)
@@ -308,7 +306,7 @@ class RequestRouter:
 
     @property
     def in_flight(self) -> int:
-        """Requests arrived and neither finished nor refused."""
+        """Number of requests arrived and neither finished nor rejected."""
         queued = sum(len(waiting) for waiting in self.deferred.values())
         pools = [pool for group in self.groups for pool in group.pools]
         inside = sum(sum(replica.requests) for pool in pools for replica in pool.replicas)

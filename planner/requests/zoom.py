@@ -51,7 +51,7 @@ _BACKLOG_HOURS = 1.5  # of deferrable work that may lie ready: more than the hou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoomRequest:
-    """What to zoom at."""
+    """The time, length, seed and sample size of a zoom."""
 
     at: datetime
     minutes: int = 60
@@ -68,7 +68,7 @@ class ZoomRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zoom:
-    """What one hour came to."""
+    """The result of a zoom into one hour."""
 
     scenario: Scenario
     plan: Plan
@@ -115,7 +115,7 @@ def zoom(scenario: Scenario, asked: ZoomRequest) -> Zoom:
 
 
 def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, seed: int) -> Zoom:
-    """Simulate an hour as it stands, request by request."""
+    """Simulate a given hour, request by request."""
     # Every request is kept to the end: looking for garbage among a million of them, again and again, takes a tenth.
     collects = gc.isenabled()
     gc.disable()
@@ -126,27 +126,23 @@ def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest
             gc.enable()
 
 
-def slos_of(scenario: Scenario, plan: Plan) -> tuple[LatencySlo, ...]:
-    """Return what the router knows of each workload."""
-    return tuple(
-        LatencySlo(
-            name=load.name,
-            level=load.priority,
-            ttft_s=scenario.workloads[load.name].slo.ttft_s,
-            tpot_s=scenario.workloads[load.name].slo.tpot_s,
-            is_deferrable=load.deadline_h > 0,
-            refuses=scenario.workloads[load.name].admission == "reject",
-        )
-        for load in plan.workloads
-    )
-
-
 class _Simulation:
     """One zoom in progress."""
 
     def __init__(self, scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, draw: Streams) -> None:
         self.scenario, self.plan, self.hour, self.asked, self.draw = scenario, plan, hour, asked, draw
-        self.slos = slos_of(scenario, plan)
+        self.slos = tuple(
+            LatencySlo(
+                name=load.name,
+                level=load.priority,
+                ttft_s=scenario.workloads[load.name].slo.ttft_s,
+                tpot_s=scenario.workloads[load.name].slo.tpot_s,
+                is_deferrable=load.deadline_h > 0,
+                refuses=scenario.workloads[load.name].admission == "reject",
+            )
+            for load in plan.workloads
+        )
+        """What the router knows of each workload."""
         before, after = _BEFORE_MINUTES, _AFTER_MINUTES
         for slo, lengths in zip(self.slos, hour.lengths, strict=True):
             if not slo.is_deferrable:  # a reply of thousands of tokens takes minutes, and fills batches as slowly
@@ -200,7 +196,7 @@ class _Simulation:
         self.backlog_finished = np.zeros(len(plan.workloads), dtype=np.int64)
 
     def _sample_share(self, expected_requests: float) -> float:
-        """Return the share of the fleet to simulate, near the wanted one and so that whole replicas match it best."""
+        """Return the share of the fleet to simulate, chosen near the wanted one to suit whole replicas."""
         wanted = self.asked.requests / expected_requests if expected_requests > 0.0 else 1.0
         busiest = max(self.hour.replica_groups, key=lambda group: group.busy_nodes, default=None)
         least = max(wanted, LEAST_REPLICAS / busiest.replicas if busiest is not None else 1.0)
@@ -214,7 +210,7 @@ class _Simulation:
         return float(tried[int(np.argmin(off))])
 
     def run(self, seed: int) -> Zoom:
-        """Let the hour pass."""
+        """Run the simulation of the hour and return its result."""
         names = [load.name for load in self.plan.workloads]
         replayed = self.asked.log_workload or names[0]
         if self.asked.log is not None and replayed not in names:
@@ -253,26 +249,20 @@ class _Simulation:
             work[planned.cluster] += work_s * planned.accelerators
             size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
         utilisation = np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0)
+        same = ("scenario", "plan", "hour", "asked", "share", "replicas", "slos", "span", "backlog_finished")
+        figures: dict[str, Any] = {name: getattr(self, name) for name in same}
         return Zoom(
-            scenario=self.scenario,
-            plan=self.plan,
-            hour=self.hour,
-            asked=self.asked,
+            **figures,
             seed=seed,
-            share=self.share,
-            replicas=self.replicas,
-            slos=self.slos,
-            span=self.span,
             arrivals=tuple(arrivals),
             requests=tuple(counted),
             seconds=seconds,
             utilisation_fraction=utilisation,
-            backlog_finished=self.backlog_finished,
             counts=counts,
         )
 
     def _requests(self, arrivals: Sequence[Arrivals]) -> tuple[list[Request], list[Request]]:
-        """Return all requests in order of arrival, the backlog first, and those of them that count.
+        """Return all requests in order of arrival, backlog first, and the measured ones among them.
 
         The backlog is deferrable work that lies ready when the simulation begins, with lengths of the hour's own.
         """
@@ -294,7 +284,7 @@ class _Simulation:
         return requests, [request for request in requests if 0.0 <= request.arrived_s < end_s]
 
     def _ready_requests(self, w: int) -> float:
-        """Return how much deferrable work of the whole fleet lies ready: no more than could be served."""
+        """Return the fleet's backlog of deferrable requests, capped at what could be served."""
         served = float(np.nan_to_num(self.hour.served_fraction[w]) * self.hour.demand_requests_per_s[w])
         most = _BACKLOG_HOURS * served * self.asked.minutes * BURST_S
         return min(float(self.hour.backlog_requests[w]), most)
@@ -307,7 +297,7 @@ class _Simulation:
             arrive(request)
 
     def _on_end(self, request: Request) -> None:
-        """Count down the requests that matter; the last ends the simulation."""
+        """Count down the measured requests; end the simulation with the last."""
         deferrable = self.slos[request.workload].is_deferrable
         if request.arrived_s < 0.0 and deferrable and 0.0 <= self.env.now < self.asked.minutes * BURST_S:
             self.backlog_finished[request.workload] += 1
@@ -317,7 +307,7 @@ class _Simulation:
                 self.all_ended.succeed()
 
     def _watch(self, seconds: Floats) -> Generator[simpy.Event, Any, None]:
-        """Write down queue, batch and cache at every second, and at the end what was taken."""
+        """Record queue, batch and KV cache every second, and the work taken at the end."""
         if self.env.now < 0.0:
             yield self.env.timeout(-self.env.now)
         before_s = [group.work_s for group in self.groups]
@@ -336,7 +326,7 @@ class _Simulation:
             self.work_s = [group.work_s - was for group, was in zip(self.groups, before_s, strict=True)]
 
     def _break(self, breakdown: Breakdown) -> Generator[simpy.Event, Any, None]:
-        """Let the replicas that a breakdown takes down fail and come back; of a sample, those it happens to hold.
+        """Fail the simulated replicas that a breakdown hits, and bring them back after it.
 
         Which replicas a failing node carries is drawn by the nodes of each stand.
         """
@@ -361,5 +351,5 @@ class _Simulation:
 
 
 def _places(group: Group) -> list[tuple[ReplicaPool, int]]:
-    """Return the pool and place of each of a group's replicas, in order."""
+    """Return the pool and index of each replica of a group, in order."""
     return [(pool, place) for pool in group.pools for place in range(len(pool.replicas))]

@@ -1,1 +1,1 @@
-"""What a run means: monthly sums, the ledger, measures, tables."""
+"""Results of a run: monthly sums, the ledger, measures, tables."""

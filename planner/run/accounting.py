@@ -1,4 +1,4 @@
-"""From machines and kilowatt-hours to dollars: the only writer of a run's ledger."""
+"""Posts a run's ledger from its machines and energy; the only writer of the ledger."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MOST_LOAD = 0.9
 
 
 def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[int], accelerators: Floats) -> Floats:
-    """Return people by month and cluster: ∫ number(accelerators on site) dt / hours · share, shape (months, clusters).
+    """Return headcount by month and cluster: ∫ number(accelerators) dt / hours · share, shape (months, clusters).
 
-    They grow with the accelerators of some clusters together, and are the cost of each by its share of them, or of all
+    It grows with the accelerators of some clusters together, and is the cost of each by its share of them, or of all
     alike in a month without any. ``accelerators`` are means of each month, shape (months, clusters).
     """
     edges = plan.month_edges_h.astype(np.float64)
@@ -47,7 +47,7 @@ def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[
 
 
 def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
-    """Name the queues for crews and engineers whose load passes 0.9 in some month, where waits grow without bound."""
+    """Return the queues for crews and engineers whose load exceeds 0.9 in some month, where waits grow fast."""
     nodes = monthly.present_node_h / plan.months.period_hours[:, None]
     reliability, per_node = plan.reliability, plan.accelerators_per_node
     queues: dict[str, list[tuple[float, int]]] = {}
@@ -70,7 +70,7 @@ def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
 
 
 def rma_usd(plan: Plan, run: Run) -> Floats:
-    """Return freight of every hard failure's part, and the part itself once the warranty is over.
+    """Return the freight of every hard failure's part, and the part's price after the warranty.
 
     Shape (months, clusters). A failure that found its machine already down broke nothing and costs nothing.
     """
@@ -91,7 +91,7 @@ def rma_usd(plan: Plan, run: Run) -> Floats:
 
 
 class _Books:
-    """The ledger in the making, what it is made of, and what tax needs to know of it."""
+    """The ledger being built, its inputs, and the figures that tax needs."""
 
     def __init__(self, plan: Plan, cohorts: tuple[Cohort, ...]) -> None:
         self.plan, self.cohorts = plan, cohorts
@@ -111,7 +111,7 @@ class _Books:
         """What is owned and owed by month and cluster, the site as a whole last."""
 
     def by_cluster(self, by_cohort: Cents) -> Cents:
-        """Sum a table of shape (cohorts, months) by cluster, shape (months, clusters + 1); the whole site has none."""
+        """Return a table of shape (cohorts, months) summed by cluster, shape (months, clusters + 1)."""
         table = np.zeros((len(self.plan.clusters) + 1, self.months.size), dtype=np.int64)
         np.add.at(table, self.owner, by_cohort)
         return table.T
@@ -147,7 +147,7 @@ def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, 
 
 
 def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
-    """Post purchases, depreciation, disposals, the charge for capital and the end value."""
+    """Post purchases, depreciation, disposals, the capital charge and the end value."""
     plan, cohorts, builder, owner = books.plan, books.cohorts, books.builder, books.owner
     capital, places = plan.money.capital, np.arange(len(cohorts))
     entered = (schedule.acquired_cents > 0) & ~books.is_leased
@@ -172,7 +172,7 @@ def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
 
 
 def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) -> None:
-    """Post a loan on purchases, and what its interest and fees save of tax; no other account moves with it."""
+    """Post a loan on purchases, and the tax saved by its interest and fees; no other account is affected."""
     loan = loan_schedule(terms, books.by_cluster(np.where(books.is_leased, 0, schedule.acquired_cents))[:, :-1])
     interest = loan.interest_cents + loan.fee_cents
     books.builder.post_clusters(Account.LOAN_DRAWN, -loan.drawn_cents)
@@ -185,7 +185,7 @@ def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) 
 
 
 def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
-    """Post finance leases: the right of use and the debt, payments, and the charge for capital that is the lessor's.
+    """Post finance leases: right of use, debt, payments, and the capital charge borne by the lessor.
 
     The right of use is written off as the cohort is; each month's part of it, and what is left when it is bought out,
     goes over to hardware first.
@@ -220,7 +220,7 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
 
 
 def _post_orders(books: _Books, orders: OrderPayments) -> None:
-    """Post deposits and milestones of orders; what is lost with a cancelled delivery is set off too, an exit fee."""
+    """Post deposits and milestones of orders; amounts lost with a cancelled delivery are exit fees."""
     plan, clusters, balance = books.plan, np.arange(len(books.plan.clusters)), orders.balance_cents(books.plan)
     lost = orders.by_period(plan, orders.settled_months, np.where(orders.is_lost, orders.amount_cents, 0))
     for account, amount in (
@@ -237,7 +237,7 @@ def _post_orders(books: _Books, orders: OrderPayments) -> None:
 
 
 def _post_building(books: _Books, building: BuildingBooks, kw: Floats) -> None:
-    """Post an owned building, all of it the site's, and what clusters are charged for it by their provisioned power."""
+    """Post an owned building to the site, and its allocation to clusters by provisioned power."""
     builder, months, schedule = books.builder, books.months, building.schedule
     for account, amount in (
         (Account.CAPEX_BUILDING, schedule.acquired_cents[0]),
@@ -260,7 +260,7 @@ def _post_building(books: _Books, building: BuildingBooks, kw: Floats) -> None:
 
 
 def _provisioned_kw(plan: Plan, monthly: Monthly) -> Floats:
-    """Return the nameplate of the nodes at the site, averaged over each month, shape (months, clusters)."""
+    """Return the nameplate power of the nodes on site, averaged over each month, shape (months, clusters)."""
     nameplate = np.array([cluster.nameplate_kw for cluster in plan.clusters])
     nodes = monthly.present_node_h / plan.months.period_hours[:, None]
     return np.asarray(nodes * plan.on_site * nameplate, dtype=np.float64)
@@ -269,7 +269,7 @@ def _provisioned_kw(plan: Plan, monthly: Monthly) -> Floats:
 def running_usd(
     plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented
 ) -> Iterator[tuple[Account, Floats]]:
-    """Yield what runs through the months before it is rounded to cents: power, upkeep, rent, and what is sold.
+    """Yield the monthly running amounts by account before rounding: power, upkeep, rent and revenue.
 
     A table has shape (months, clusters); what belongs to the site as a whole has (months,).
     """
@@ -303,7 +303,7 @@ def running_usd(
 
 
 def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account, Floats]]:
-    """Yield energy, cooling, demand charges, space and carbon.
+    """Yield the cost of energy, cooling, demand charges, space and carbon.
 
     Cooling (and distribution) belongs to the site; clusters bear it, and the demand charge, in proportion to their IT
     energy, or to rated power where a month has none. Machines at a provider's draw none of the site's.
@@ -331,7 +331,7 @@ def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account
 def _upkeep_usd(
     plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], paid_node_h: Floats
 ) -> Iterator[tuple[Account, Floats]]:
-    """Yield maintenance, insurance, people, contracts, spares and parts.
+    """Yield the cost of maintenance, insurance, people, contracts, spares and parts.
 
     People are there for all machines that may serve, support and licences are paid as the machines are: for those that
     are rented by the hour, in the hours that they are. Maintenance and insurance go with what the machines in service
@@ -384,7 +384,7 @@ def _upkeep_usd(
 
 
 def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) -> None:
-    """Post income tax: on book income as expense, on taxable as cash, the difference deferred; on the end value."""
+    """Post income tax: expense on book income, cash on taxable income, the difference deferred."""
     plan, months = books.plan, books.months
     before = -usd(books.running_cents)
     taxable, gain = before.copy(), 0.0

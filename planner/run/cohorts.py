@@ -1,4 +1,4 @@
-"""What is owned: purchase cohorts, their leases and value, deposits on orders, a building.
+"""Owned assets: purchase cohorts, their leases and values, deposits on orders, a building.
 
 **Orders.** A delivery is in the books at cost on its day. What was paid ahead of it until then is a claim on the
 vendor, what is paid after it a debt: one balance, paid − settled, above or below zero. It is worth its amount on the
@@ -39,7 +39,7 @@ TAX_LIFE_MONTHS = 468
 
 
 class OrderPayments(NamedTuple):
-    """Payments on other days than the delivery's; every array has shape (payments,)."""
+    """Payments on other days than delivery; every array has shape (payments,)."""
 
     cluster: Ints
     amount_cents: Cents
@@ -51,7 +51,7 @@ class OrderPayments(NamedTuple):
     """Whether it is given up."""
 
     def by_period(self, plan: Plan, months: Floats, amounts: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Sum amounts by period and cluster, shape (periods, clusters), those outside the horizon left out."""
+        """Return amounts by period and cluster, shape (periods, clusters), without those outside the horizon."""
         edges, amounts = plan.months.edge_coordinates, self.amount_cents if amounts is None else amounts
         inside = (months >= edges[0]) & (months < edges[-1])
         period = np.searchsorted(edges, months[inside], side="right") - 1
@@ -60,7 +60,7 @@ class OrderPayments(NamedTuple):
         return table
 
     def balance_cents(self, plan: Plan) -> Cents:
-        """Return what is paid and not settled as each period begins, and at the end, shape (periods + 1, clusters)."""
+        """Return amounts paid and not settled at each period's start and the end, shape (periods + 1, clusters)."""
         edges = plan.months.edge_coordinates[:, None]
         is_open = (self.paid_months < edges).astype(np.int64) - (self.settled_months < edges)
         table = np.zeros((edges.size, len(plan.clusters)), dtype=np.int64)
@@ -68,7 +68,7 @@ class OrderPayments(NamedTuple):
         return table
 
     def charge_usd(self, plan: Plan) -> Floats:
-        """Return the charge for capital tied up in the balance, shape (periods, clusters).
+        """Return the capital charge on the balance, shape (periods, clusters).
 
         ±amount·((1 + r)^(h/12) − 1), h the share of a month for which it is open, as of hardware's book value.
         """
@@ -82,14 +82,14 @@ class OrderPayments(NamedTuple):
         return table
 
     def mean_months(self, plan: Plan, months: Floats) -> Floats:
-        """Return the mean month coordinate of each period's amounts, shape (periods, clusters); zero without any."""
+        """Return the mean month coordinate of each period's amounts, shape (periods, clusters); 0 without any."""
         total, weighted = self.by_period(plan, months), self.by_period(plan, months, self.amount_cents * months)
         mean: Floats = np.divide(weighted, total, out=np.zeros(total.shape), where=total > 0)
         return mean
 
 
 def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
-    """Return what is paid on orders on other days than their deliveries', those that came and those that did not.
+    """Return all payments on orders on other days than delivery, for orders delivered or not.
 
     A delivery that would come after its cluster is gone is cancelled on that day, and what was paid on it is lost.
     """
@@ -118,7 +118,7 @@ def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
 
 
 class BuildingBooks(NamedTuple):
-    """An owned building's figures in cents, shape (periods,) where not stated."""
+    """Book and tax figures of an owned building in cents, shape (periods,) where not stated."""
 
     opened_months: float
     """Month coordinate of the day it is paid and in service."""
@@ -137,18 +137,18 @@ class BuildingBooks(NamedTuple):
 
     @property
     def cost_cents(self) -> Cents:
-        """What clusters are charged for."""
+        """The building's cost that clusters are charged."""
         running = self.charge_cents + self.property_tax_cents + self.upkeep_cents
         return np.asarray(self.schedule.depreciation_cents[0] + running, dtype=np.int64)
 
     def after_tax_cents(self, rules: TaxRules | None) -> int:
-        """Return what it counts at on the first day, after tax on its sale."""
+        """Return the building's opening value after tax on its sale."""
         gain = usd(self.value_cents[0] - self.basis_cents[0]) * (rules.rate_fraction if rules else 0.0)
         return int(self.value_cents[0] - cents(gain))
 
 
 def building_of(plan: Plan) -> BuildingBooks | None:
-    """Return the books of the site's building, if it owns one."""
+    """Return the book and tax figures of the site's building, or None."""
     building, grid, capital = plan.money.capital.building, plan.months, plan.money.capital
     if building is None:
         return None
@@ -179,7 +179,7 @@ def building_of(plan: Plan) -> BuildingBooks | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cohort:
-    """Nodes of one delivery that enter service in the same month and also leave together."""
+    """Nodes of one delivery that enter service in the same month and are retired together."""
 
     name: str
     cluster: int
@@ -202,12 +202,12 @@ class Cohort:
 
     @property
     def machines(self) -> int:
-        """Nodes, counted once over the kinds of their parts."""
+        """Number of nodes, counted once over the component kinds."""
         return self.nodes if self.component <= 0 else 0
 
 
 def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
-    """Return purchase cohorts, those retired in part split in two; first in service, first out.
+    """Return the purchase cohorts; partly retired ones are split in two, first in, first out.
 
     What never serves leaves with its cluster, if that is retired. Where the kinds of a node's parts have books of their
     own there is a cohort for each.
@@ -258,7 +258,7 @@ def cohorts_of(plan: Plan, log: ChangeLog) -> tuple[Cohort, ...]:
 
 
 def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[tuple[float, int, int, Purchase]]:
-    """Return a cluster's deliveries by the month in which their nodes enter service, and what of them never does.
+    """Return a cluster's deliveries by month of entry into service, and the nodes that never enter.
 
     When they enter service, the number of the delivery from 1, nodes, and the purchase.
     """
@@ -282,13 +282,13 @@ def _lots(plan: Plan, log: ChangeLog, cluster: int) -> list[tuple[float, int, in
 
 
 def parts_usd(cohorts: tuple[Cohort, ...]) -> Floats:
-    """Return what each cohort's accelerators, hosts, network and storage cost, shape (cohorts, 4)."""
+    """Return the cost of each cohort's accelerators, hosts, network and storage, shape (cohorts, 4)."""
     nodes = np.array([cohort.nodes for cohort in cohorts], dtype=np.float64)
     return np.array([cohort.prices_usd for cohort in cohorts]).reshape(-1, 4) * nodes[:, None]
 
 
 def cost_cents(cohorts: tuple[Cohort, ...]) -> Cents:
-    """Return what each cohort cost, shape (cohorts,), rounded on the running total of its delivery.
+    """Return the cost of each cohort, shape (cohorts,), rounded on the running total of its delivery.
 
     cents = round(p·(f + n)) − round(p·f), p the price of a node, f the nodes before it: a delivery's cohorts sum to
     what was paid for it. Of one kind of parts it is that up to this kind less that up to the one before.
@@ -313,7 +313,7 @@ class Lease:
 
 
 def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
-    """Return the finance leases of all deliveries; one is left early with its cluster."""
+    """Return the finance leases of all deliveries; a lease ends early when its cluster retires."""
     leases = []
     for index, cluster in enumerate(plan.clusters):
         if cluster.lease is None:
@@ -330,7 +330,7 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
 
 
 def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
-    """Return the cohorts as the books see them: cost, residual, life, and the sale of what is retired.
+    """Return the cohorts as fixed assets: cost, residual, life, and proceeds of retirement.
 
     Cost and residual are whole cents, so that a spreadsheet that repeats the schedule finds the same cents. Resale
     value falls with age since delivery, in service or not. What came before the start has served since.
@@ -382,7 +382,7 @@ def is_opening(cohorts: tuple[Cohort, ...]) -> Bools:
 
 
 def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
-    """Return the nodes of each cohort that serve, averaged over each month by the hour, shape (cohorts, months)."""
+    """Return the nodes of each cohort in service, averaged over each month by the hour, shape (cohorts, months)."""
     nodes, begins, ends = (
         np.array([getattr(cohort, name) for cohort in cohorts], dtype=np.float64)[:, None]
         for name in ("nodes", "in_service_h", "retired_h")
@@ -393,17 +393,17 @@ def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
 
 
 def bought_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
-    """Return the month coordinate of the day each cohort is delivered and paid, shape (cohorts,)."""
+    """Return the month coordinate of each cohort's delivery and payment, shape (cohorts,)."""
     return plan.months.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
 
 
 def retired_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
-    """Return the month coordinate of the day each cohort leaves, infinity for never, shape (cohorts,)."""
+    """Return the month coordinate of each cohort's retirement, infinity for never, shape (cohorts,)."""
     return plan.months.coordinate_of_hour(np.array([cohort.retired_h for cohort in cohorts]))
 
 
 def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Floats:
-    """Return what each cohort would fetch at month coordinates of shape (cohorts or 1, times), shape (cohorts, times).
+    """Return each cohort's resale value at month coordinates of shape (cohorts or 1, times), shape (cohorts, times).
 
     Servers, accelerators and hosts, fetch their price times the cluster's resale curve at their age; network and
     storage fetch nothing, since no figure for them is known and cabling stays with its building.
@@ -423,7 +423,7 @@ def is_owned(plan: Plan, cohorts: tuple[Cohort, ...]) -> Bools:
 
 
 def owned_value_cents(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cents:
-    """Return what a sale of all that is owned at each month's end would bring, before tax, shape (cohorts, months)."""
+    """Return the proceeds before tax of selling all owned cohorts at each month's end, shape (cohorts, months)."""
     if plan.money.capital.end_value == "none":
         return np.zeros((len(cohorts), plan.months.period_count), dtype=np.int64)
     worth = resale_usd(plan, cohorts, plan.months.edge_coordinates[None, 1:])
@@ -431,7 +431,7 @@ def owned_value_cents(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cents:
 
 
 def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules | None) -> Cents:
-    """Return what a sale on the first day of all that is owned then would bring, after tax, shape (cohorts,).
+    """Return the proceeds after tax of selling all owned cohorts on the first day, shape (cohorts,).
 
     V − t·(V − tax basis), V the resale value at its age. It is what keeping the machines costs their owner: without it,
     their value on the last day would look like a gain.
@@ -447,14 +447,14 @@ def opening_value_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules
 
 
 def _opening_basis_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> Cents:
-    """Return the tax basis left on the first day of what is owned then, zero of all else, shape (cohorts,)."""
+    """Return the tax basis of owned cohorts on the first day, zero for all others, shape (cohorts,)."""
     assets = assets_of(plan, cohorts)
     deducted = depreciation.tax_depreciation(assets, plan.months, rules.bonus_fraction).before_cents
     return np.where(is_opening(cohorts), cents(assets.cost_usd) - deducted, 0)
 
 
 def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Opening:
-    """Return what is owned and owed before the first month: cash, hardware at book value, deferred tax on it, deposits.
+    """Return the opening balance: cash, hardware at book value, deferred tax on it, deposits.
 
     Deferred tax = t·(book value − tax basis); it belongs to the site as a whole, as tax does.
     """
@@ -480,7 +480,7 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Openi
 
 
 def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> tuple[Cents, Cents]:
-    """Return what purchases add to taxable income, in cents, shape (cohorts, months), and what a sale of all would add.
+    """Return the purchases' part of taxable income, in cents, shape (cohorts, months), and that of selling everything.
 
     The first are gains on what was retired, less tax depreciation; the second, of what is owned at the month's end, its
     proceeds less the tax basis left.

@@ -1,4 +1,4 @@
-"""The registry of figures: names, formulas and meanings, apart from their arithmetic.
+"""The registry of figures: names, formulas and meanings, without their computation.
 
 The arithmetic of each is one function in :mod:`planner.plan.quantities` or :mod:`planner.finance.present_value`;
 columns, data dictionary and reference take their words from ``figures.csv``, a line for each figure, and need no array
@@ -21,7 +21,7 @@ DRAWS = 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureDescription:
-    """What a measure is, for the files and the docs."""
+    """Name, formula and meaning of a measure, for the files and the docs."""
 
     name: str
     """With its unit as suffix."""
@@ -40,7 +40,7 @@ with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") 
 
 
 def _measures(kind: str) -> tuple[MeasureDescription, ...]:
-    """Return the measures of a kind, in the order of their lines."""
+    """Return the measures of a kind, in registry order."""
     return tuple(
         MeasureDescription(
             name=line["name"],
@@ -56,7 +56,7 @@ def _measures(kind: str) -> tuple[MeasureDescription, ...]:
 
 
 def _placed(column: str) -> tuple[str, ...]:
-    """Return the figures to which a column gives a place, in that order."""
+    """Return the names of the figures that have a rank in a column, in rank order."""
     return tuple(line["name"] for line in sorted(_LINES, key=lambda line: int(line[column] or 0)) if line[column])
 
 

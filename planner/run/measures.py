@@ -1,4 +1,4 @@
-"""The measures of a run: what finance asks for, each a formula over the ledger's sums.
+"""The measures of a run for finance, each a formula over the ledger's sums.
 
 Every measure is defined once, in :mod:`planner.run.measure_names`, from which docs/reference/metrics.md is
 written; docs/explanation/finance.md says what they rest on. One that has no meaning for a run (a margin without a
@@ -22,7 +22,16 @@ from planner.arrays import Floats, Ints
 from planner.finance import ledger as books
 from planner.finance import present_value
 from planner.finance.depreciation import TaxRules, assess_usd, tax_years
-from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, NOT_COST_ACCOUNTS, Account, Dimension, View, usd
+from planner.finance.ledger import (
+    ACCOUNT_CODES,
+    CAPEX_ACCOUNTS,
+    NOT_COST_ACCOUNTS,
+    Account,
+    Category,
+    Dimension,
+    View,
+    usd,
+)
 from planner.finance.present_value import CashFlows, discount_factors, per_million_tokens, running_months
 from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
@@ -37,7 +46,7 @@ Figures = dict[str, float | None]
 
 @per_run
 def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
-    """Return the ledger rows that count on a day of their own, and the months from the start to it."""
+    """Return the ledger rows that have their own date, and the months from the start to it."""
     ledger, plan = result.ledger, result.plan
     (start, *_, end), building = plan.months.edge_coordinates, cohorts.building_of(plan)
     orders = cohorts.order_payments(plan, result.run.log)
@@ -45,7 +54,7 @@ def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
     places = []
 
     def dated(accounts: tuple[Account, ...], coordinates: Floats | float, index: tuple[NDArray[Any], ...] = ()) -> None:
-        """Date the rows of some accounts: all alike, or from a table by the rows' places in it."""
+        """Date the rows of some accounts, all on one day or by lookup in a table."""
         rows = np.flatnonzero(ledger.rows_of(*accounts))
         places.append(rows)
         if rows.size:
@@ -70,7 +79,7 @@ def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
 
 
 def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> CashFlows:
-    """Return a view's gains less losses, each at its time, given the ledger by month and account."""
+    """Return a view's net cash flows with their times, given the ledger by month and account."""
     ledger, edges = result.ledger, result.plan.months.edge_coordinates
     rows, months = dated_rows(result)
     seen = ledger.rows_in(view)[rows]
@@ -84,7 +93,7 @@ def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> Ca
 
 
 def row_factors(result: RunResult) -> Floats:
-    """Return the discount factor of each row of the ledger, by the day on which it counts, shape (rows,)."""
+    """Return the discount factor of each ledger row, by its date, shape (rows,)."""
     capital, edges = result.plan.money.capital, result.plan.months.edge_coordinates
     running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
     factors = running[result.ledger.month_index]
@@ -93,8 +102,38 @@ def row_factors(result: RunResult) -> Floats:
     return factors
 
 
+PL_ACCOUNTS = (
+    *books.COST_OF_SERVING_ACCOUNTS,
+    *books.OPERATING_EXPENSE_ACCOUNTS,
+    *(account for account in Account if account.category is Category.INTEREST),
+)
+"""The cost of the income statements: cost of serving, operating expense and interest."""
+
+
+def reconciliation(result: RunResult) -> dict[str, int]:
+    """Return the lines from P&L cost to net present cost in cents; lines that begin with = are the sums so far.
+
+    Interest on loans is in the income statement and not in the ledger's cost, whose capital charge stands for all
+    capital: so that charge is shown less the interest. Discounting is what is left to net present cost.
+    """
+    ledger, figures = result.ledger, measures(result)
+    pl, charged = int(ledger.account_cents(*PL_ACCOUNTS)), int(result.cost_cents().sum())
+    owned, present = round(100 * (figures["tco_usd"] or 0.0)), round(-100 * (figures["npv_usd"] or 0.0))
+    taxed = int(ledger.account_cents(Account.REVENUE, Account.TAX_CASH, Account.TAX_ON_END_VALUE))
+    return {
+        "P&L cost": pl,
+        "+ capital charge, less loan interest": charged - pl,
+        "= cost incl. capital charge": charged,
+        "+ cash and end value, less depreciation and charge": owned - charged,
+        "= TCO": owned,
+        "+ tax, less revenue": taxed,
+        "+ discounting": present - owned - taxed,
+        "= net present cost": present,
+    }
+
+
 def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> Floats:
-    """Return net present cost by cluster, what belongs to the whole site last, shape (clusters + 1,).
+    """Return net present cost by cluster, with the whole site last, shape (clusters + 1,).
 
     Σ cost·v in the economic view, before income and tax: all that is paid, less what is owned on the last day as if
     sold then, each discounted from its time. Over all columns it is what :class:`Ownership` says at the last month's
@@ -110,7 +149,7 @@ def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """What owning costs up to each month's end, before income, and what tax is due on an income.
+    """Cost of ownership up to each month's end, before income, and the figures for tax on an income.
 
     Shape (months, clusters + 1) where not stated; the last column is the fleet, the whole site's costs included.
     """
@@ -130,7 +169,7 @@ class Ownership:
     tax: TaxRules | None
 
     def tax_pv_usd(self, earned_usd: Floats, column: int = -1) -> float:
-        """Return the present value of tax when so much is earned in each month and all is sold at their end."""
+        """Return the present value of tax on given monthly earnings, with everything sold at the end."""
         if self.tax is None:
             return 0.0
         months = earned_usd.size
@@ -139,11 +178,11 @@ class Ownership:
         return float(due @ self.running_factors[:months] + on_sale * self.end_factors[months - 1])
 
     def value_usd(self, earned_usd: Floats) -> float:
-        """Return the owner's net present value when the fleet earns so much in each month, after tax."""
+        """Return the owner's NPV after tax for given monthly earnings of the fleet."""
         return float(earned_usd @ self.running_factors - self.cost_pv_usd[-1, -1]) - self.tax_pv_usd(earned_usd)
 
     def price_usd(self, quantity: Floats, column: int = -1) -> float | None:
-        """Return the one price of a quantity of shape (months,) at which the value up to its last month is zero."""
+        """Return the constant price of a quantity of shape (months,) at which the NPV to its last month is zero."""
         months = quantity.size
         cost, sold = self.cost_pv_usd[months - 1, column], quantity @ self.running_factors[:months]
         taxed = None if self.tax is None else lambda price: self.tax_pv_usd(price * quantity, column)
@@ -152,7 +191,7 @@ class Ownership:
 
 @per_run
 def ownership(result: RunResult) -> Ownership:
-    """Return what owning costs up to each month's end, by cluster and for the fleet."""
+    """Return the cost of ownership up to each month's end, by cluster and for the fleet."""
     plan, ledger, capital = result.plan, result.ledger, result.plan.money.capital
     edges = plan.months.edge_coordinates - plan.months.edge_coordinates[0]
     rate, rules, shape = capital.discount_rate_per_year, plan.money.market.tax, (edges.size - 1, len(plan.clusters) + 1)
@@ -194,7 +233,7 @@ def ownership(result: RunResult) -> Ownership:
 
 
 def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
-    """Return the levelised cost of a million of a quantity from the start to each month, shape (months, columns).
+    """Return the levelised cost per million of a quantity from the start to each month, shape (months, columns).
 
     The quantity (tokens) has a column for each cluster and then the fleet. What is owned at a month's end counts as if
     the horizon ended there, so the last month of the fleet is the measure of the whole run. Under tax, each cluster is
@@ -207,7 +246,7 @@ def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What a run came to by period and cluster, the fleet last: shape (periods, clusters + 1) unless stated.
+    """Sums of a run by period and cluster, with the fleet last: shape (periods, clusters + 1) unless stated.
 
     Every figure of service and of accrued cost, by month or over the run, is a quantity of these sums.
     """
@@ -288,7 +327,7 @@ def sums_of(result: RunResult) -> Sums:
 
 
 def with_fleet(per_cluster: NDArray[Any], elsewhere: NDArray[Any] | float = 0.0) -> NDArray[Any]:
-    """Append the fleet as a last column: the sum of clusters, and what belongs to none of them."""
+    """Return a table with the fleet as last column: the sum of clusters, and amounts of no cluster."""
     return np.column_stack((per_cluster, per_cluster.sum(axis=1) + elsewhere))
 
 
@@ -308,12 +347,12 @@ class FleetSeries:
 
     @property
     def tokens(self) -> Floats:
-        """Served, rented included."""
+        """Tokens served, including on rented accelerators."""
         return self.sums.served_tokens[:, -1]
 
     @property
     def output_tokens(self) -> Floats:
-        """Generated tokens served, rented included."""
+        """Output tokens served, including on rented accelerators."""
         return self.sums.served_output_tokens[:, -1]
 
     @property
@@ -342,6 +381,7 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
     owner, sums = ownership(result), series.sums.over_run()
     figures: Figures = {
         **{name: _known(accrued) for name, accrued in sums.figures().items()},
+        "pl_cost_usd": float(usd(ledger.account_cents(*PL_ACCOUNTS))),
         "tco_usd": float(series.economic_usd.sum()),
         "npv_usd": series.economic.net_present_value(plan.money.capital.discount_rate_per_year),
         "capex_usd": float(usd(ledger.account_cents(*CAPEX_ACCOUNTS))),
@@ -405,7 +445,7 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
 
 
 def service(result: RunResult) -> Figures:
-    """Return how a plan served over the whole horizon, by the names of :data:`SERVICE`."""
+    """Return the service figures over the whole horizon, by the names of :data:`SERVICE`."""
     sums = sums_of(result).over_run()
     figures = sums.figures() | sums.fleet_figures()
     targeted = slo_figures(result)
@@ -414,7 +454,7 @@ def service(result: RunResult) -> Figures:
 
 def slo_figures(result: RunResult) -> Figures:
     """Return how a run stands to its SLO target; the worst share is None where no request was settled."""
-    verdict = result.verdict()
+    verdict = result.slo_result()
     return {
         "slo_attainment_lowest_fraction": None if verdict.worst is None else verdict.worst.slo_attainment_fraction,
         "slo_shortfall_fraction": verdict.shortfall_fraction,
@@ -423,13 +463,13 @@ def slo_figures(result: RunResult) -> Figures:
 
 
 def _known(figures: Floats) -> float | None:
-    """Return the fleet's figure, the last, or None where there was nothing to divide by."""
+    """Return the fleet's figure, the last one, or None where it is NaN."""
     number = float(figures.flat[-1])
     return None if np.isnan(number) else number
 
 
 def revenue_usd(result: RunResult) -> Floats:
-    """Return what the tokens of each month were sold for, shape (months, clusters + 1), the fleet last; NaN unsold."""
+    """Return the revenue from tokens by month, shape (months, clusters + 1), the fleet last; NaN without a price."""
     cents = -result.ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     sold = cents[:, :, ACCOUNT_CODES[Account.REVENUE]]
     if result.plan.money.market.token_price is None:
@@ -452,7 +492,7 @@ def workload_figures(result: RunResult) -> dict[str, Floats]:
 
 
 def observed(result: RunResult, series: Sequence[Seen]) -> Floats:
-    """Return the series of a run that months which happened can be held against, shape (series, months).
+    """Return the series of a run that can be compared with actuals, shape (series, months).
 
     NaN where there is nothing to divide.
     """

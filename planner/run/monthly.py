@@ -1,4 +1,4 @@
-"""Hours summed into months, and what must hold in every run, checked before anything is written."""
+"""Hours summed into months, and the conservation checks of every run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Monthly:
 
     @property
     def fates_node_h(self) -> dict[str, Floats]:
-        """What became of the node-hours on site, by cause; the parts sum to them."""
+        """Node-hours on site by use or cause of loss; the parts sum to the whole."""
         return fates(
             present=self.present_node_h,
             failed=self.failed_node_h,
@@ -69,7 +69,7 @@ class Monthly:
 
     @property
     def in_service_node_h(self) -> Floats:
-        """Healthy, powered or not."""
+        """Healthy node-hours, powered or not."""
         return in_service(self.present_node_h, self.failed_node_h)
 
 
@@ -101,13 +101,13 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
 
 
 def joined(name: str, parts: Sequence[WindowResult | NodeHours]) -> Floats:
-    """Return a figure of all windows, hours last; that of a single one as it is, for a copy takes its time."""
+    """Return a figure of all windows with hours last, without a copy for a single window."""
     arrays = [getattr(part, name) for part in parts]
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
 
 
 def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
-    """Return the share of each cluster in what the site draws beside IT, shape (months, clusters).
+    """Return each cluster's share of the site's non-IT power, shape (months, clusters).
 
     By IT energy; in a month in which nothing ran by rated power, of which machines at a provider's have none here.
     """
@@ -127,7 +127,7 @@ def check_run(plan: Plan, run: Run, monthly: Monthly) -> None:
 
 
 def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], ledger: Ledger) -> None:
-    """Raise ConservationError unless the ledger holds what was bought, and the cohorts what served.
+    """Raise ConservationError unless the ledger agrees with the deliveries, and the cohorts with the node-hours.
 
     Capex and debts of leases = Σ delivered nodes · their price in the books, by cluster and month of delivery. What was
     delivered before the start was paid then, and is no capex of the horizon. Held against the deliveries of the log,
@@ -154,11 +154,11 @@ def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, .
     if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
         problems.append(f"node-hours of cohorts in service are off by {off.max():.3g}")
     if problems:
-        raise ConservationError("purchases and the books differ: " + "; ".join(problems))
+        raise ConservationError("purchases and book values differ: " + "; ".join(problems))
 
 
 def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
-    """Demanded = served + shed + still waiting, workload by workload; the dark share of an hour, and what came before.
+    """Yield violations of demand = served + shed + waiting, by workload, and of shedding in outages.
 
     Shed ≥ demand × dark share of the hour, for workloads that can neither wait nor be served at a provider's. Nothing
     is asked of a model before its launch, and nothing served.
@@ -190,7 +190,7 @@ def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
 
 
 def _machines(plan: Plan, run: Run) -> Iterator[str]:
-    """In service = delivered − failed + repaired − retired, at the end of the last hour."""
+    """Yield violations of in service = delivered − failed + repaired − retired, at the last hour's end."""
     last = run.node_hours[-1]
     for index, cluster in enumerate(plan.clusters):
         changes = [change for change in run.log.changes if change.cluster == index]
@@ -204,7 +204,7 @@ def _machines(plan: Plan, run: Run) -> Iterator[str]:
 
 
 def _energy(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
-    """KWh = Σ kW·h, IT and facility; no node draws more than at full load, nor less than at rest, parked or capped."""
+    """Yield violations of kWh = Σ kW·h, and of node power between idle and full load."""
     it = sum(float(window.it_kw.sum()) for window in run.windows)
     facility = sum(float(window.facility_kw.sum()) for window in run.windows)
     if abs(monthly.it_kwh.sum() - it) > _RELATIVE * it:

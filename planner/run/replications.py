@@ -1,4 +1,4 @@
-"""How much of a run's figures is chance: the same plan drawn again, and the range its figures then lie in.
+"""Replications of a run: the same plan under other random numbers, and the ranges of its figures.
 
 Inputs stay as stated; what differs between replications is traffic noise, failures, incidents and slips. The interval
 is that of order statistics: of n replications and one more, the further one is as likely to take any place in the
@@ -26,7 +26,7 @@ _BEYOND_FRACTION = 0.05  # left out on either side, where there are replications
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Where a further draw of a figure lies."""
+    """Prediction interval of a figure in a further replication."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replications:
-    """One plan drawn several times."""
+    """The figures of several replications of one plan."""
 
     figures: tuple[Figures, ...]
     """How the plan served and its measures, draw by draw; the first is the run itself."""
@@ -43,46 +43,46 @@ class Replications:
 
     @property
     def number(self) -> int:
-        """How many replications there are, the run itself included."""
+        """Number of replications, including the run itself."""
         return len(self.figures)
 
     @property
     def coverage_fraction(self) -> float:
-        """Probability that a further draw lies within an interval."""
+        """Probability that a further replication lies within an interval."""
         return (self.number + 1 - 2 * _place(self.number)) / (self.number + 1)
 
     @property
     def words(self) -> str:
-        """The coverage in words, for a sentence."""
+        """The coverage of an interval in words, for a sentence."""
         if self.number == DRAWS:
             return "nine of ten replications"
         return f"{self.coverage_fraction:.0%} of replications"
 
     def interval(self, name: str) -> Interval | None:
-        """Return the interval of a figure; None where some draw has no such figure, or there is one draw only."""
+        """Return a figure's interval; None where a replication lacks the figure, or there is only one."""
         return interval_of([figures[name] for figures in self.figures])
 
     def difference(self, name: str, base: Replications) -> Interval | None:
-        """Return the interval of a figure less the same figure of another plan, draw by draw under the same chance."""
+        """Return the interval of a figure less another plan's, paired by replication."""
         pairs = self._beside(name, base)
         return interval_of([a - b if a is not None and b is not None else None for a, b in pairs])
 
     def saving(self, name: str, base: Replications) -> Interval | None:
-        """Return the interval of 1 − figure / the other plan's figure, draw by draw under the same chance."""
+        """Return the interval of 1 − figure / the other plan's figure, paired by replication."""
         return interval_of([1.0 - a / b if a is not None and b else None for a, b in self._beside(name, base)])
 
     def _beside(self, name: str, base: Replications) -> list[tuple[float | None, float | None]]:
-        """Return a figure of this plan and of another, draw by draw."""
+        """Return a figure of this plan and of another, by replication."""
         return [(ours[name], other[name]) for ours, other in zip(self.figures, base.figures, strict=True)]
 
 
 def _place(replications: int) -> int:
-    """Return r: which from the lowest and from the highest bound the interval."""
+    """Return r: the r-th lowest and the r-th highest value bound the interval."""
     return max(1, int((replications + 1) * _BEYOND_FRACTION + 1e-9))
 
 
 def interval_of(values: Sequence[float | None]) -> Interval | None:
-    """Return where a further value lies, from order statistics; None for fewer than two, or where one is missing."""
+    """Return the prediction interval from order statistics; None for fewer than two values, or where one is missing."""
     known = sorted(value for value in values if value is not None)
     if len(known) < 2 or len(known) < len(values):
         return None
@@ -91,17 +91,17 @@ def interval_of(values: Sequence[float | None]) -> Interval | None:
 
 
 def ends_of(interval: Interval | None) -> tuple[float | None, float | None]:
-    """Return both ends of an interval, or nothing twice."""
+    """Return both ends of an interval, or None for both."""
     return (None, None) if interval is None else (interval.low, interval.high)
 
 
 def figures_of(result: RunResult) -> Figures:
-    """Return how a run served, and its measures."""
+    """Return the service figures and the measures of a run."""
     return {**service(result), **measures(result)}
 
 
 def months_of(result: RunResult) -> dict[str, Floats]:
-    """Return what a run cost, served and, where it sells, earned by month, shape (months,) each."""
+    """Return a run's monthly cost, tokens and, where it sells, revenue, shape (months,) each."""
     series = series_of(result)
     months = {"cost_usd": series.accrued_usd, "served_tokens": series.tokens}
     if result.plan.money.market.token_price is not None:
@@ -113,7 +113,7 @@ def months_of(result: RunResult) -> dict[str, Floats]:
 def drawing(
     draw: Callable[[int], RunResult], further: Iterable[int], workers: int | None = None
 ) -> Iterator[Callable[[RunResult], Replications]]:
-    """Begin to draw further replications of a plan; the function that is handed out waits for them.
+    """Start further replications of a plan in forks; the yielded function waits for their results.
 
     It takes the run itself, which is the first draw. Forks of this process share the work, ``workers`` with it, where
     there are cores for them: what is done here before that function is called, is done while they draw.
@@ -136,7 +136,7 @@ def drawing(
 def draw_again(
     result: RunResult, replications: int = DRAWS, progress: Callable[[], None] | None = None, workers: int | None = None
 ) -> Replications:
-    """Run a result's plan again until there are ``replications`` of it; ``progress`` is called after each.
+    """Run further replications of a result's plan, up to ``replications``; ``progress`` is called after each.
 
     A process of the user's own may count or print, so that is run here, one after another.
     """

@@ -1,4 +1,4 @@
-"""One replication from a scenario to a checked result: months, the change log, the ledger, tables as pandas frames."""
+"""One replication from a scenario to a checked result: months, the change log, the ledger, pandas frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from planner.plan import quantities
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
 from planner.plan.plan import Plan
-from planner.plan.slo_target import Verdict, judge
+from planner.plan.slo_target import SloResult, judge
 from planner.run.accounting import overloaded, write_ledger
 from planner.run.cohorts import Cohort, cohorts_of, opening_of
 from planner.run.measure_names import FLEET
@@ -40,7 +40,7 @@ ABSURD_SHED_FRACTION = 0.9
 
 
 def per_run(derive: Callable[[RunResult], Derived]) -> Callable[[RunResult], Derived]:
-    """Keep what is derived of a run as long as the run is.
+    """Cache a function's result for as long as its run exists.
 
     It must not hold the run itself, or neither would ever be let go.
     """
@@ -58,7 +58,7 @@ def per_run(derive: Callable[[RunResult], Derived]) -> Callable[[RunResult], Der
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False, weakref_slot=True)
 class RunResult:
-    """One finished replication: frozen, checked, independent of how it will be shown; its tables are pandas frames."""
+    """One finished replication: immutable, checked, independent of its presentation; its tables are pandas frames."""
 
     scenario: Scenario
     plan: Plan
@@ -76,7 +76,7 @@ class RunResult:
     @property
     @per_run
     def warnings(self) -> tuple[str, ...]:
-        """What is hardly meant: nearly all work shed, odd figures, machines that never served, overloaded crews.
+        """Warnings of a run: nearly all work shed, implausible figures, machines that never served, overloaded crews.
 
         The share shed stands first, since every other figure of such a run is of the little that was served.
         """
@@ -133,10 +133,10 @@ class RunResult:
         return quantities.missed_requests(self.monthly.late_requests, self.shed_requests())
 
     def settled_requests(self) -> Floats:
-        """Return requests served, rented for or shed, shape (months, workloads)."""
+        """Return requests served, served on rented accelerators or shed, shape (months, workloads)."""
         return quantities.settled_requests(self.monthly.served_requests.sum(axis=1), self.monthly.shed_requests)
 
-    def verdict(self) -> Verdict:
+    def slo_result(self) -> SloResult:
         """Return how this replication stands to the scenario's SLO target."""
         return judge(self.missed_requests(), self.settled_requests(), self.plan.slo_target)
 
@@ -152,7 +152,7 @@ class RunResult:
         return f"<RunResult of {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
-        """Show a notebook the fleet month by month."""
+        """Return the fleet's monthly timeline as HTML for a notebook."""
         fleet = self.timeline_monthly().query(f"cluster == '{FLEET}'").drop(columns="cluster").set_index("month")
         return f"<p>{html.escape(repr(self))}</p>{fleet.to_html(float_format='{:,.4g}'.format)}"
 
@@ -182,15 +182,15 @@ class RunResult:
         return with_units(table.assign(**{name: table[name] / 100 for name in LINES}))
 
     def events(self) -> pd.DataFrame:
-        """One row per event, with what it cost in tokens."""
+        """One row per event, with its cost in tokens."""
         return self._frame("events")
 
     def losses(self) -> pd.DataFrame:
-        """Node-hours by month, cluster and cause; the causes sum to the whole."""
+        """Node-hours by month, cluster and cause of loss; the causes sum to the whole."""
         return self._frame("losses")
 
     def slo_misses(self) -> pd.DataFrame:
-        """Why requests were not in time, by month, workload and reason; the reasons sum to 1 − the share in time."""
+        """SLO misses by month, workload and cause; the causes sum to 1 − attainment."""
         return self._frame("slo_misses")
 
     def placement(self) -> pd.DataFrame:
@@ -211,7 +211,7 @@ class RunResult:
 
 
 def with_units(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the units of its columns, as their names state them, in ``attrs["units"]``."""
+    """Return a frame with its columns' units, taken from their names, in ``attrs["units"]``."""
     frame.attrs["units"] = {str(name): unit for name in frame.columns if (unit := unit_of(str(name)))}
     return frame
 
@@ -219,7 +219,7 @@ def with_units(frame: pd.DataFrame) -> pd.DataFrame:
 def simulate(
     scenario: Scenario, seed: int | None = None, replication: int = 0, processes: Sequence[Process] = ()
 ) -> RunResult:
-    """Run a scenario once and return its checked result; ``seed`` takes the place of the scenario's own."""
+    """Run a scenario once and return its checked result; ``seed`` overrides the scenario's own."""
     check_whole(seed=0 if seed is None else seed, replication=replication)
     plan = plan_of(scenario)
     return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
@@ -229,7 +229,7 @@ _last_plan: list[tuple[Scenario, Plan]] = []
 
 
 def plan_of(scenario: Scenario) -> Plan:
-    """Return a scenario's plan; the last one is kept, for a notebook that runs it with one seed after another."""
+    """Return a scenario's plan; the last one is cached for repeated runs in a notebook."""
     for known, plan in tuple(_last_plan):  # a copy: another thread may put its own there
         if known is scenario:
             return plan
@@ -239,7 +239,7 @@ def plan_of(scenario: Scenario) -> Plan:
 
 
 def check_whole(**stated: object) -> None:
-    """Refuse a count or a seed that is not a whole number from 0 on."""
+    """Raise an error for a count or a seed that is not a whole number of at least 0."""
     for name, number in stated.items():
         if not isinstance(number, int | np.integer) or number < 0:
             raise ScenarioError(f"{name} must be a whole number from 0 on, not {number!r}")
@@ -248,7 +248,7 @@ def check_whole(**stated: object) -> None:
 def simulate_plan(
     scenario: Scenario, plan: Plan, seed: int, replication: int = 0, processes: Sequence[Process] = ()
 ) -> RunResult:
-    """Run a compiled scenario once, and processes of the user's with it."""
+    """Run a compiled scenario once, with the user's own processes."""
     run, monthly = run_engine(plan, seed, replication, processes=processes)
     cohorts = cohorts_of(plan, run.log)
     rented = rent_for_shed(plan, run.windows)
@@ -269,7 +269,7 @@ def simulate_plan(
 def run_engine(
     plan: Plan, seed: int, replication: int = 0, window_h: int | None = None, processes: Sequence[Process] = ()
 ) -> tuple[Run, Monthly]:
-    """Run the simulation alone: events, hours, months, and the checks that they add up."""
+    """Run only the simulation: events, hours, months, and the conservation checks."""
     run = run_plan(plan, seed, replication, window_h, processes)
     monthly = sum_months(plan, run)
     check_run(plan, run, monthly)

@@ -1,4 +1,4 @@
-"""Why requests were not in time.
+"""Causes of SLO misses.
 
 **Causes.** A run's hours are evaluated again with one cause after another taken away. Each rung of the ladder takes one
 cause more away than the one before, in the order of :data:`REASONS`, and what is missed less is lost to that cause:
@@ -50,7 +50,7 @@ CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """What each cause took; arrays of shape (reasons, months, workloads)."""
+    """Requests missed by each cause; arrays of shape (reasons, months, workloads)."""
 
     fraction: Floats
     """Of the month's settled requests; over reasons they sum to 1 − the share in time."""
@@ -59,7 +59,7 @@ class Lost:
 
 @per_run
 def lost_requests(result: RunResult) -> Lost:
-    """Return what each cause took of a run's requests."""
+    """Return the requests of a run missed by each cause."""
     plan, rungs = result.plan, _rungs(result)
     missed = np.stack([_missed_by_month(result, late_and_shed) for late_and_shed in rungs])
     missed[4:] = np.where(_outgrown(plan), missed[3], missed[4:])  # missed since no batch meets the objective
@@ -72,7 +72,7 @@ def lost_requests(result: RunResult) -> Lost:
 
 
 def _rungs(result: RunResult) -> list[Floats]:
-    """Return what the run missed, and what with one cause more taken away each time.
+    """Return the requests missed by the run, and with one more cause removed each time.
 
     Requests late and shed, shape (2, workloads, hours) each.
     """
@@ -96,7 +96,7 @@ def _rungs(result: RunResult) -> list[Floats]:
 
 
 def _missed(plan: Plan, inputs: Iterable[WindowInput], changes: Sequence[Callable[[Plan], Plan]]) -> list[Floats]:
-    """Return what windows, one after another, miss under each change of the plan's tables."""
+    """Return the requests missed by consecutive windows under each change of the plan's tables."""
     windows: list[Missed] = []
     before: dict[str, Any] = {}
     for given in inputs:
@@ -115,7 +115,7 @@ def _late_and_shed(windows: Iterable[WindowResult]) -> Floats:
 
 
 def _speed_without_incidents(given: WindowInput) -> dict[tuple[int, int], Floats]:
-    """Return a window's speeds without what open incidents take of them."""
+    """Return a window's speeds without the slowdown by open incidents."""
     speeds = dict(given.speed)
     for pair, slowed in given.incidents.items():
         left = 1.0 - slowed.lost_fraction
@@ -130,14 +130,14 @@ def _as_it_is(plan: Plan) -> Plan:
 
 
 def _without_cap(plan: Plan) -> Plan:
-    """Return a plan whose site, and that of the pools that models share clusters in, may draw any power."""
+    """Return a plan without a power cap, also in its placement pools."""
     if (placement := plan.placement) is not None:
         placement = replace(placement, pools=_without_cap(placement.pools))
     return replace(plan, site=replace(plan.site, cap_kw=None), placement=placement)
 
 
 def _without_bursts(plan: Plan) -> Plan:
-    """Return a plan whose requests come evenly within each hour."""
+    """Return a plan whose requests arrive evenly within each hour."""
     tables = plan.no_burst_tables
     if tables is None:
         return plan
@@ -145,7 +145,7 @@ def _without_bursts(plan: Plan) -> Plan:
 
 
 def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
-    """Return a plan without bursts in which loads beyond a cell are as late as at it, and nothing is refused."""
+    """Return a plan without bursts or rejection, in which load beyond a cell misses as at that cell."""
     even = _without_bursts(plan)
     late = even.late_tables.copy()
     late[..., last_cell:] = late[..., last_cell, None]
@@ -158,7 +158,7 @@ def _idle(plan: Plan) -> Plan:
 
 
 def _missed_by_month(result: RunResult, late_and_shed: Floats) -> Floats:
-    """Return requests late, or shed and not rented for, shape (months, workloads)."""
+    """Return requests late, or shed and not served on rented accelerators, shape (months, workloads)."""
     late, shed = late_and_shed
     horizon = replace(result.run.windows[0], first_hour=0, shed_requests=shed)
     rented, _ = rent_by_hour(result.plan, horizon)
@@ -168,7 +168,7 @@ def _missed_by_month(result: RunResult, late_and_shed: Floats) -> Floats:
 
 
 def _outgrown(plan: Plan) -> Bools:
-    """Say in which months no batch meets a workload's objective on any cluster, shape (months or 1, workloads)."""
+    """Return the months in which no batch meets a workload's SLO on any cluster, shape (months or 1, workloads)."""
     columns = []
     for w, load in enumerate(plan.workloads):
         unserved = np.all(plan.requests_per_node_h[list(load.cluster_order), w] <= 0.0, axis=0)
@@ -177,7 +177,7 @@ def _outgrown(plan: Plan) -> Bools:
 
 
 def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | float]]:
-    """Return the causes that take the largest shares of a workload's requests over the run, each with its worst month.
+    """Return the causes of the largest miss shares by workload over the run, each with its worst month.
 
     Nothing is named that takes less than one request in a hundred thousand.
     """

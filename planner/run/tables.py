@@ -26,7 +26,8 @@ from planner.plan.plan import Placement, Plan
 from planner.run.cohorts import opening_of
 from planner.run.measure_names import FLEET, SITE, TIMELINE
 from planner.run.measures import levelised_to_date, ownership, sums_of, with_fleet, workload_figures
-from planner.run.simulate import RunResult
+from planner.run.measures import reconciliation as reconciled
+from planner.run.simulate import RunResult, per_run
 from planner.run.slo_misses import REASONS, lost_requests
 from planner.units import HOURS_PER_DAY, counted
 
@@ -34,31 +35,26 @@ Columns = dict[str, Any]
 
 
 def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
-    """Return a figure that belongs to the fleet as a whole, its clusters' cells empty."""
+    """Return a column that only the fleet rows have, with the clusters' cells empty."""
     return np.column_stack((np.full((fleet.size, clusters), np.nan), fleet))
 
 
 def timeline_monthly(result: RunResult) -> Columns:
-    """One row per month and cluster, then the fleet; demand, shed and late work belong to the fleet as a whole."""
+    """One row per month and cluster, then the fleet; demand, shed and late work are the fleet's only."""
     plan, sums = result.plan, sums_of(result)
     served, output = sums.served_tokens, sums.served_output_tokens
     backlog = np.cumsum(sums.demand_tokens - sums.shed_tokens - served[:, -1])
-    owner, windows, starts = ownership(result), result.run.windows, plan.month_edges_h[:-1]
+    owner, starts = ownership(result), plan.month_edges_h[:-1]
     cap = np.full(plan.hours, np.inf) if plan.site.cap_kw is None else plan.site.cap_kw
     most_kw = np.maximum.reduceat(cap, starts)
-    # What all work asked for would keep busy, the month's mean and its highest hour; an hour that served nothing says
-    # nothing about what its work would take, and fmax passes over it.
-    busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
-    carried = _tokens_by_hour(result, (window.served_requests.sum(axis=0) for window in windows))
-    refused = _tokens_by_hour(result, (window.shed_requests for window in windows))
-    mean = quantities.needed(*(np.add.reduceat(hourly, starts) for hourly in (busy, carried, refused)))
+    mean, peak = _accelerators_needed(result)
     fleet_alone = sums.fleet_figures() | {
         "backlog_tokens": np.where(np.abs(backlog) < 1e-9 * sums.demand_tokens.sum(), 0.0, backlog),
         "peak_facility_kw": result.monthly.peak_facility_kw,
         "rented_tokens": result.tokens(result.rented.requests).sum(axis=1),
         "facility_power_cap_kw": np.where(np.isfinite(most_kw), most_kw, np.nan),
-        "accelerators_needed": mean / plan.months.period_hours,
-        "peak_accelerators_needed": np.fmax.reduceat(quantities.needed(busy, carried, refused), starts),
+        "accelerators_needed": mean,
+        "peak_accelerators_needed": peak,
     }
     table = {
         **{name: _fleet_alone(figures, len(plan.clusters)) for name, figures in fleet_alone.items()},
@@ -73,8 +69,30 @@ def timeline_monthly(result: RunResult) -> Columns:
     return _rows_by("month", plan.months.labels, "cluster", _clusters_and_fleet(plan), ordered)
 
 
+@per_run
+def _accelerators_needed(result: RunResult) -> tuple[Floats, Floats]:
+    """Return the accelerators that all demand would keep busy: the mean of each month, and its highest hour.
+
+    An hour that served nothing says nothing about what its demand would take, and is passed over.
+    """
+    plan, windows, starts = result.plan, result.run.windows, result.plan.month_edges_h[:-1]
+    busy = np.concatenate([plan.accelerators_per_node @ window.busy_nodes for window in windows])
+    carried = _tokens_by_hour(result, (window.served_requests.sum(axis=0) for window in windows))
+    refused = _tokens_by_hour(result, (window.shed_requests for window in windows))
+    mean = quantities.needed(*(np.add.reduceat(hourly, starts) for hourly in (busy, carried, refused)))
+    return mean / plan.months.period_hours, np.fmax.reduceat(quantities.needed(busy, carried, refused), starts)
+
+
+def peak_headroom(result: RunResult) -> Floats:
+    """Return the share of accelerators in service that the highest hour of each month leaves free, below 0 if short."""
+    in_service = sums_of(result).in_service_h[:, -1] / result.plan.months.period_hours
+    return 1.0 - np.divide(
+        _accelerators_needed(result)[1], in_service, out=np.full_like(in_service, np.nan), where=in_service > 0
+    )
+
+
 def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
-    """Return the tokens of requests by window, hours last; workloads, the axis before them, are added up."""
+    """Return the tokens of requests by window, hours last, summed over workloads."""
     plan = result.plan
     per_request = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
     parts = [
@@ -85,7 +103,7 @@ def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
 
 
 def _rows_by(stamp: str, labels: Sequence[str], kind: str, names: list[str], table: Mapping[str, Any]) -> Columns:
-    """Return a table of arrays of shape (periods, names) as columns, with a row for each period and name."""
+    """Return arrays of shape (periods, names) as columns, with a row for each period and name."""
     columns: Columns = {stamp: [label for label in labels for _ in names], kind: names * len(labels)}
     return columns | {name: figures.ravel() for name, figures in table.items()}
 
@@ -94,11 +112,18 @@ def _clusters_and_fleet(plan: Plan) -> list[str]:
     return [*(cluster.name for cluster in plan.clusters), FLEET]
 
 
-def timeline_workloads(result: RunResult) -> Columns:
-    """One row per month and workload."""
+@per_run
+def workload_sums(result: RunResult) -> dict[str, Floats]:
+    """Return the figures of workloads with their share of machine time and cost, shape (months, workloads) each."""
     table = workload_figures(result)
     del table["served_output_tokens"]
     table["accelerator_h"], table["cost_usd"] = _shares(result, table["served_tokens"], table["demand_tokens"])
+    return table
+
+
+def timeline_workloads(result: RunResult) -> Columns:
+    """One row per month and workload."""
+    table = dict(workload_sums(result))
     table["cost_per_million_tokens_usd"] = per_million_tokens(table["cost_usd"], table["served_tokens"])
     names = [workload.name for workload in result.plan.workloads]
     return _rows_by("month", result.plan.months.labels, "workload", names, table)
@@ -120,7 +145,7 @@ def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> 
 
 
 def _machine_time(result: RunResult) -> Floats:
-    """Return node-hours that what was served takes at full speed, in the layouts in which it was served.
+    """Return the node-hours of served requests at full speed, in the layouts that served them.
 
     Shape (months, clusters, workloads). In hours of overload more is served, late, than what keeps the objective, and
     these sum to more than the hours at work: it is their proportions that share those out.
@@ -134,7 +159,7 @@ def _machine_time(result: RunResult) -> Floats:
 
 
 def losses(result: RunResult) -> Columns:
-    """Node-hours by month and cluster: what was at work, and where the rest went; the parts sum to the whole."""
+    """Node-hours by month and cluster: busy, and lost by cause; the parts sum to the whole."""
     names = [cluster.name for cluster in result.plan.clusters]
     table = {"present_node_h": result.monthly.present_node_h}
     table |= {f"{fate}_node_h": node_h for fate, node_h in result.monthly.fates_node_h.items()}
@@ -160,7 +185,7 @@ def slo_misses(result: RunResult) -> Columns:
 
 
 def placement(result: RunResult) -> Columns:
-    """One row per month, cluster and workload that the cluster can serve: the replicas that its model held there."""
+    """One row per month, cluster and workload that the cluster can serve: its model's replicas there."""
     placed, columns, of, held = _residents(result)
     replicas, months = held.replicas[:, of], len(result.plan.months.labels)
     deployments = [placed.deployments[d] for d in of]
@@ -175,7 +200,7 @@ def placement(result: RunResult) -> Columns:
 
 
 def routing_monthly(result: RunResult) -> Columns:
-    """One row per month, cluster and workload that the cluster can serve: what it served there, and how full it was."""
+    """One row per month, cluster and workload that the cluster can serve: tokens served, and utilisation."""
     monthly, (placed, columns, of, held) = result.monthly, _residents(result)
     pairs, node_h = sorted(placed.deployment_of), held.held_node_h[:, of]
     for place, (c, w) in enumerate(pairs):  # of its own replicas, and of those it uses while it waits
@@ -192,9 +217,9 @@ def routing_monthly(result: RunResult) -> Columns:
 
 
 def _residents(result: RunResult) -> tuple[Placement, Columns, list[int], Residence]:
-    """Return how models are placed, and of each pair of a cluster and a workload that it can serve the first columns.
+    """Return the placement, the first columns of each (cluster, workload) pair, its deployment, and residence.
 
-    Then the deployment of each pair, and what deployments held.
+    Residence is what each deployment held by month.
     """
     plan = result.plan
     if plan.placement is None:
@@ -207,6 +232,12 @@ def _residents(result: RunResult) -> tuple[Placement, Columns, list[int], Reside
     }
     of = [plan.placement.deployment_of[pair] for pair in pairs]
     return plan.placement, columns, of, residence(plan, plan.placement, result.run.windows)
+
+
+def reconciliation(result: RunResult) -> Columns:
+    """How P&L cost, cost incl. capital charge, TCO and net present cost follow from one another."""
+    steps = reconciled(result)
+    return {"line": list(steps), "amount_usd": list(steps.values())}
 
 
 def ledger(result: RunResult) -> Columns:
@@ -223,7 +254,7 @@ def ledger(result: RunResult) -> Columns:
 
 
 def accounts() -> Columns:
-    """One row per account: the chart that ledger and statements are read with, the same for every run."""
+    """One row per account: the chart of accounts of ledger and statements, the same for every run."""
     return {
         "account": [str(account) for account in Account],
         "view": [" ".join(str(view.name).lower() for view in View if view in account.views) for account in Account],
@@ -235,7 +266,7 @@ def accounts() -> Columns:
 
 
 def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
-    """One row per period and cluster, then the site and the fleet; the statements' lines side by side, in cents."""
+    """One row per period and cluster, then the site and the fleet; the lines side by side, in cents."""
     plan = result.plan
     monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts, result.run.log))
     lines = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
@@ -255,7 +286,7 @@ def timeline_hourly(result: RunResult) -> Columns:
 
 
 def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
-    """Sum hours into equal steps, named by the moment at which they begin, written to a unit."""
+    """Return hours summed into equal steps, labelled by their start in a time unit."""
     plan, windows, machines = result.plan, result.run.windows, result.run.node_hours
     starts, clusters = np.arange(0, plan.hours, step_h), len(plan.clusters)
 
@@ -306,7 +337,7 @@ _Events = tuple[list[_Row], Floats]
 
 
 def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
-    """One row per event in time order, with the node-hours it took and the tokens they would have carried.
+    """One row per event in chronological order, with its node-hours and the tokens they would have served.
 
     An event takes the node-hours that ``losses.csv`` counts for its kind, so its rows sum to the columns there; a node
     that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work. Failures
@@ -352,7 +383,7 @@ def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
 
 
 def _stamps(result: RunResult, hours: Floats) -> list[str]:
-    """Return hours since the start as dates and times to the second, empty beyond the run."""
+    """Return hours since the start as timestamps to the second, empty beyond the run."""
     within = hours <= result.plan.hours
     microseconds = np.rint(np.where(within, hours, 0.0) * 3.6e9).astype("timedelta64[us]")
     moments = np.datetime_as_string(np.datetime64(result.plan.start, "us") + microseconds, unit="s")
@@ -361,14 +392,14 @@ def _stamps(result: RunResult, hours: Floats) -> list[str]:
 
 
 def tokens_per_node_h(result: RunResult) -> Floats:
-    """Return the tokens an hour that one node of each cluster carries, months averaged, shape (clusters,)."""
+    """Return the tokens per hour of one node of each cluster, averaged over months, shape (clusters,)."""
     plan = result.plan
     demand, tokens = plan.demand.expected_requests_per_s.mean(axis=1), plan.tokens_per_request.mean(axis=0)
     return quantities.usual_tokens_per_node_h(plan.requests_per_node_h.mean(axis=2), demand, tokens)
 
 
 def _failures(result: RunResult, tokens: Floats) -> _Events:
-    """One row per failure that took accelerators, or time for which a process took a node out."""
+    """One row per outage of accelerators by a failure, or by a process that took a node out."""
     plan, shape = result.plan, len(result.plan.clusters)
     # One that begins after the end is of a group that would have stayed down with its node, had the run gone on.
     outages = [outage for outage in result.run.shop.outages() if outage.start_h < plan.hours]
@@ -389,7 +420,7 @@ def _failures(result: RunResult, tokens: Floats) -> _Events:
 
 
 def _software(result: RunResult, tokens: Floats) -> _Events:
-    """One row per incident and cluster, from its beginning to its fix; a release has no end."""
+    """One row per incident and cluster, from its start to its fix; a release has no end."""
     plan, changes = result.plan, result.run.log.speeds()
     ended = [change for change in changes if _is_end(change)]
     ends = {(change.incident, change.cluster): change.time_h for change in ended}
@@ -433,7 +464,7 @@ def _is_end(change: SpeedChange) -> bool:
 
 
 def _outages(result: RunResult, tokens: Floats) -> _Events:
-    """One row per outage of the site: the healthy nodes that were there, for as long as it was dark."""
+    """One row per outage of the site: the healthy nodes on site, and its duration."""
     plan, log = result.plan, result.run.log
     parts = [quantities.in_service(machines.present, machines.failed) for machines in result.run.node_hours]
     in_service = np.concatenate(parts, axis=1)

@@ -1,1 +1,1 @@
-"""What a user may write: the scenario language, its loader and its error messages."""
+"""The scenario format: its models, its loader and its error messages."""

@@ -1,4 +1,4 @@
-"""Months that happened: a folder of CSV files, and the ``mapping.yaml`` that says what their columns are.
+"""Actuals: a folder of CSV files, and the ``mapping.yaml`` that maps their columns.
 
 Three kinds of file are read: a finance export (account, month, usd), vLLM's Prometheus metrics (time, metric, value and
 labels), and figures under the planner's own names (month, cluster or workload, figures). All that is wrong with a
@@ -47,7 +47,7 @@ _KEYS = ("month", "cluster", "workload")
 
 
 class Seen(NamedTuple):
-    """One series that was seen, and that a run has too."""
+    """One observed series that a run also has."""
 
     kind: Literal["cluster", "workload", "account"]
     of: str
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
 
 
 class _File(Strict):
-    """A CSV file of the folder."""
+    """A CSV file of the actuals folder."""
 
     columns: dict[str, str] = Field(default_factory=dict)
     """The file's headings, each with the planner's name for it. Default none: a heading is its own name."""
@@ -66,7 +66,7 @@ class _File(Strict):
 
 
 class FinanceFile(_File):
-    """An export of the books: one row per account and month, and per cluster where there is such a column."""
+    """An export of the general ledger: one row per account and month, and per cluster where it has that column."""
 
     kind: Literal["finance"]
     """Finance: columns account, month, usd, and cluster where costs are kept by cluster."""
@@ -98,7 +98,7 @@ ActualsFile = Annotated[FinanceFile | MetricsFile | FiguresFile, Field(discrimin
 
 
 class ActualsMapping(Strict):
-    """What the files of a folder of actuals hold."""
+    """The kinds and columns of the files in a folder of actuals."""
 
     files: Annotated[dict[str, ActualsFile], Field(min_length=1, max_length=100)]
     """CSV files by name."""
@@ -113,7 +113,7 @@ class ActualsMapping(Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actuals:
-    """Months that happened, the first of a plan's horizon."""
+    """Observed months, which are the first of a plan's horizon."""
 
     months: tuple[str, ...]
     series: Mapping[Seen, Floats]
@@ -127,7 +127,7 @@ class Actuals:
 
 
 class _Reader:
-    """A folder being read: what was found so far, and what is wrong with it."""
+    """Reads a folder of actuals, collecting figures and problems."""
 
     def __init__(self, folder: Path, scenario: Scenario) -> None:
         self.folder, self.scenario = folder, scenario
@@ -138,11 +138,11 @@ class _Reader:
         self.covered: dict[str, set[str]] = {}
 
     def wrong(self, file: str, line: int | None, message: str, hint: str | None = None) -> None:
-        """Note a problem of a file."""
+        """Add a problem with a file."""
         self.problems.append(Problem(file=str(self.folder / file), line=line, message=message, hint=hint))
 
     def rows(self, name: str, file: _File, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield a file's rows by the planner's names, with their lines; nothing where columns are missing."""
+        """Yield a file's rows by the planner's column names, with line numbers; none where columns are missing."""
         raw = read_bytes(self.folder / name, MAX_FILE_BYTES)
         try:
             text = io.StringIO(raw.decode("utf-8-sig"), newline="")
@@ -170,7 +170,7 @@ class _Reader:
             self.wrong(name, None, f"is not a CSV file: {error}")
 
     def number(self, name: str, line: int, text: str, *, comma: bool) -> float | None:
-        """Return a cell as a number; None, with a problem, where it is none."""
+        """Return a cell as a number; None, with a problem recorded, where it is not one."""
         try:
             number = float(text.replace(".", "").replace(",", ".") if comma else text.replace(",", ""))
         except ValueError:
@@ -181,7 +181,7 @@ class _Reader:
         return number
 
     def month(self, name: str, line: int, text: str) -> str | None:
-        """Return a cell as a month of the horizon; None, with a problem, where it is none."""
+        """Return a cell as a month of the horizon; None, with a problem recorded, where it is not one."""
         if (parts := _MONTH.match(text)) is None:
             self.wrong(name, line, f"{text!r} is no month", "write 2026-03, or a day of it")
             return None
@@ -194,7 +194,7 @@ class _Reader:
         return month
 
     def put(self, seen: Seen, month: str, number: float) -> None:
-        """Take in a figure; what is already there is added to, as accounts that share one of ours are."""
+        """Add a figure to its series and month, summing accounts that map to the same one."""
         months = self.cells.setdefault(seen, {})
         months[month] = months.get(month, 0.0) + number
 
@@ -226,7 +226,7 @@ class _Reader:
             self.put(Seen("account", FLEET, account), month, -usd if is_turned else usd)
 
     def figures(self, name: str, file: FiguresFile) -> None:
-        """Read figures under our own names."""
+        """Read figures under the planner's own names."""
         known: dict[tuple[str, str], int] = {}
         ignored: dict[str, None] = {}
         for line, row in self.rows(name, file, ("month",)):
@@ -256,7 +256,7 @@ class _Reader:
             self.notes.append(f"{name}: not held against the plan: {choices(ignored)}")
 
     def metrics(self, name: str, file: MetricsFile) -> None:
-        """Read vLLM's counters."""
+        """Read vLLM's Prometheus counters."""
         unknown = [w for w in file.workloads.values() if w not in self.scenario.workloads]
         for workload in unknown:
             self.wrong(MAPPING, None, f"unknown workload {workload!r}", nearest(workload, self.scenario.workloads))
@@ -275,7 +275,7 @@ class _Reader:
 
 
 def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
-    """Read a folder of months that happened; raise one ScenarioError with all that is wrong."""
+    """Read a folder of actuals; raise one ScenarioError with all problems."""
     document = read_document(folder / MAPPING)
     mapping = validate(ActualsMapping, document)
     reader = _Reader(folder, scenario)
@@ -307,7 +307,7 @@ def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
     raise_all(reader.problems[:MAX_PROBLEMS])
     booked = {seen.name: sum(cells.values()) for seen, cells in reader.cells.items() if seen.kind == "account"}
     if turned := [name for name in booked if name in (Account.REVENUE, Account.RESALE) and booked[name] > 0]:
-        message = f"{choices(turned)} would be a cost: income is negative in the books as they are read"
+        message = f"{choices(turned)} would be a cost: income is negative in the ledger as it is read"
         hint = "add income: positive to the finance file"
         raise ScenarioError(Problem(file=str(folder / MAPPING), message=message, hint=hint))
     series = {

@@ -1,4 +1,4 @@
-"""Clusters: what is bought, leased or rented, at what price, and when it serves."""
+"""Clusters: machines bought, leased or rented, their prices, and their dates in service."""
 
 import datetime
 from typing import Annotated, Literal
@@ -29,7 +29,7 @@ TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to 
 
 
 class Reserved(Strict):
-    """Machines at a provider's, taken for a term and paid whether used or not; it pays power, space and repairs."""
+    """Machines at a provider, reserved for a term and paid used or not; it pays power, space and repairs."""
 
     kind: Literal["reserved"]
     """Reserved capacity, take or pay."""
@@ -45,7 +45,7 @@ class Reserved(Strict):
 
 
 class OperatingLease(Strict):
-    """Machines leased for a term and kept at the own site: rent in place of capital, all running costs one's own."""
+    """Machines leased for a term and run on the own site: rent instead of capital, with own running costs."""
 
     kind: Literal["operating-lease"]
     """Operating lease, in which the lessee pays all running costs."""
@@ -60,7 +60,7 @@ class OperatingLease(Strict):
 
 
 class FinanceLease(Strict):
-    """Machines leased like a loan on their price: on the books as an asset and a debt, all running costs one's own.
+    """Machines leased like a loan on their price: an asset and a debt on the balance sheet, own running costs.
 
     The monthly payment follows from the cluster's prices, the rate and the buy-out.
     """
@@ -83,7 +83,7 @@ class FinanceLease(Strict):
 
 
 class OnDemand(Strict):
-    """Machines at a provider's, paid by the hour in which they work; it pays power, space and repairs."""
+    """Machines at a provider, paid only for hours in which they work; the provider pays power, space and repairs."""
 
     kind: Literal["on-demand"]
     """Rented by the hour."""
@@ -95,7 +95,7 @@ class OnDemand(Strict):
 
 
 class Spot(Strict):
-    """Machines on demand that the provider may take back, for a lower rent."""
+    """On-demand machines that the provider may reclaim, for a lower rent."""
 
     kind: Literal["spot"]
     """Rented by the hour until someone pays more."""
@@ -116,7 +116,7 @@ ON_SITE = (OperatingLease, FinanceLease)
 
 
 class OrderPayment(Strict):
-    """A deposit, or a milestone of an order: a share of its price that is paid on another day than that of delivery."""
+    """A deposit or milestone of an order: a share of its price paid on another day than delivery."""
 
     fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.01, 1, "a share")]
     """Share of the price, of each shipment alike."""
@@ -128,7 +128,7 @@ class OrderPayment(Strict):
 
 
 class Order(Strict):
-    """A purchase order: what arrives late, in parts, and not always sound."""
+    """A purchase order: its lead time, late or split deliveries, and nodes that fail acceptance."""
 
     placed: datetime.date
     """Day the order is placed; may lie before the start."""
@@ -154,7 +154,7 @@ class Order(Strict):
 
 
 class Owned(Strict):
-    """Machines owned before the start: paid long ago, on the books at what is left of their cost."""
+    """Machines owned before the start, with their original cost and book value."""
 
     bought: datetime.date
     """Day they were delivered and paid, before the start: age, warranty, resale and tax depreciation count from it."""
@@ -174,7 +174,7 @@ class Owned(Strict):
 
 
 class VolumeDiscount(Strict):
-    """A discount from a number of accelerators on."""
+    """A volume discount from a number of accelerators on."""
 
     from_accelerators: Annotated[
         int, Field(ge=1, le=10_000_000), Plausible(1, 200000, "the largest clusters announced")
@@ -185,7 +185,7 @@ class VolumeDiscount(Strict):
 
 
 class PriceQuote(Strict):
-    """A vendor's offer: a price, volume discounts, and the order dates it holds for."""
+    """A vendor's quote: a price, volume discounts, and the order dates for which it is valid."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     """Whose offer it is."""
@@ -202,7 +202,7 @@ class PriceQuote(Strict):
 
 
 class ResalePoint(Strict):
-    """What a used server (accelerators and host) fetches at one age; between ages it falls evenly in ratio."""
+    """Resale value of a used server (accelerators and host) at one age; between ages it falls at a constant ratio."""
 
     age_months: Annotated[float, Field(gt=0, le=600), Plausible(1, 120, "assumption")]
     """Months since it was delivered."""
@@ -211,7 +211,7 @@ class ResalePoint(Strict):
 
 
 class ComponentBooks(Strict):
-    """How the books write off one kind of part of a cluster."""
+    """Depreciation of one kind of component of a cluster."""
 
     depreciation_months: (
         Annotated[int, Field(ge=1, le=240), Plausible(12, 120, "prior book_life, and ten years for networks")] | None
@@ -222,7 +222,7 @@ class ComponentBooks(Strict):
 
 
 class Components(Strict):
-    """Books by kind of part, each a purchase cohort of its own."""
+    """Depreciation by kind of component, each a purchase cohort of its own."""
 
     accelerators: ComponentBooks = ComponentBooks()
     """Of the accelerators. Default: as the cluster, of which they are most."""
@@ -235,7 +235,7 @@ class Components(Strict):
 
 
 class MeasuredAt(Strict):
-    """The lengths of the requests under which a throughput was measured or claimed."""
+    """The request lengths at which a throughput was measured or claimed."""
 
     input_tokens: Annotated[Positive, Plausible(1, 2000000, "one token to the longest contexts sold")]
     """Prompt tokens of a request."""

@@ -1,4 +1,4 @@
-"""What only shows when the parts of a scenario are held against each other and against the catalogue."""
+"""Consistency checks between the parts of a scenario, and against the catalogue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from planner.yaml_io import KeyPath
 
 
 def check_scenario(scenario: Scenario) -> None:
-    """Raise one ScenarioError listing every contradiction."""
+    """Raise one ScenarioError that lists every contradiction."""
     catalog, site, software = scenario.load_catalog(), scenario.site, scenario.software
     end = add_months(scenario.start, scenario.horizon_months)
     problems: list[Problem] = []
@@ -100,7 +100,7 @@ MOST_BYTES = 2e9
 
 
 def expected_bytes(scenario: Scenario) -> float:
-    """Return about how many bytes a run takes: 10⁸ and its hourly arrays.
+    """Return the approximate memory of a run in bytes: 10⁸ plus its hourly arrays.
 
     Fitted to the measured peaks of runs of 8 × 8 × 36 months (141 MB) and 24 × 24 × 60 months (781 MB).
     """
@@ -108,7 +108,7 @@ def expected_bytes(scenario: Scenario) -> float:
 
 
 def hourly_bytes(scenario: Scenario) -> int:
-    """Return about how many bytes a run's hours take: 16·h·(w·c + 8·c + 3·w), h hours, w workloads, c clusters.
+    """Return the approximate bytes of a run's hours: 16·h·(w·c + 8·c + 3·w) for hours, workloads and clusters.
 
     Requests by workload and cluster, some of each alone, and as much again while tables are written.
     """
@@ -188,14 +188,14 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, re
 
 
 def _check_known(path: KeyPath, what: str, name: str | None, known: Mapping[str, object], report: Report) -> bool:
-    """Say whether a name is stated and the catalogue knows it; report one that it does not know."""
+    """Return whether a name is stated and in the catalogue; report an unknown one."""
     if name is not None and name not in known:
         report(path, f"unknown {what} {name!r}", nearest(name, known) or f"the catalogue has {choices(known)}")
     return name in known
 
 
 def _reported(build: Callable[[], object], path: KeyPath, report: Report, *, as_one: bool = False) -> None:
-    """Report what is wrong with something that is read or made: each problem, or the message as a whole."""
+    """Report the problems raised by a function, one by one or as a single message."""
     try:
         build()
     except ScenarioError as error:
@@ -205,7 +205,7 @@ def _reported(build: Callable[[], object], path: KeyPath, report: Report, *, as_
 
 def _check_references(scenario: Scenario, report: Report) -> None:
     """Check every place that names a cluster."""
-    known = scenario.clusters
+    known = {**scenario.clusters, **(scenario.document.content.get("clusters") or {})}  # those left out as wrong too
 
     def named(path: KeyPath, name: str) -> None:
         if name not in known:
@@ -232,7 +232,7 @@ def _check_references(scenario: Scenario, report: Report) -> None:
 
 
 def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, report: Report) -> None:
-    """Check what may be chosen: of names told apart, on days within the horizon and before a cluster retires."""
+    """Check the sizing section: distinct names, and dates within the horizon and before retirement."""
     for index, day in enumerate(choose.decision_dates):
         path: KeyPath = ("sizing", "decision_dates", index)
         if not add_months(scenario.start, 1) <= day < end:
@@ -289,7 +289,7 @@ each with what its number is multiplied by, the likeliest first."""
 
 
 def implausible(scenario: Scenario) -> list[Problem]:
-    """Return every number of a scenario that lies outside its plausible range, with the likely slip."""
+    """Return every number of a scenario outside its plausible range, with the likely mistake."""
     catalog = scenario.load_catalog()
     prices = dict(_odd_prices(scenario, catalog))
     problems = []
@@ -307,7 +307,7 @@ _LEAST_PAID = 0.1  # of the catalogue's price of a server: less is not what mach
 
 
 def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath, tuple[str, str | None]]]:
-    """Yield prices of an accelerator that are none of that part, and costs of machines owned that are none of all."""
+    """Yield accelerator prices far from the catalogue's, and costs of owned machines that are implausible."""
     for name, cluster in scenario.clusters.items():
         part = catalog.accelerator(cluster.accelerator)
         listed, place, key = part.accelerator_price_usd, ("clusters", name), "accelerator_price_usd"
@@ -337,7 +337,7 @@ def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath,
 
 
 def far_off(path: KeyPath, number: float, mark: Plausible, catalog: Catalog) -> tuple[str, str | None] | None:
-    """Return what to say of a number outside its plausible range, and which slip it looks like; None inside it."""
+    """Return a message on a number outside its plausible range, with the likely mistake; None inside it."""
     low, high = mark.range(catalog)
     if number == 0 or low <= number <= high:
         return None
@@ -370,7 +370,7 @@ def mark_at(scenario: Scenario, path: KeyPath) -> Plausible | None:
 
 
 def _numbers(content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, float, Plausible]]:
-    """Yield the place, number and plausible range of every number stated or left at its default."""
+    """Yield key path, number and plausible range of every number, stated or default."""
     if isinstance(content, BaseModel):
         for key, name, mark in _fields(type(content)):
             value = getattr(content, name)
@@ -394,7 +394,7 @@ def _numbers(content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, float, Plau
 
 @functools.cache
 def _fields(model: type[BaseModel]) -> tuple[tuple[str, str, Plausible | None], ...]:
-    """Return what a user writes, what the model calls it and its plausible range, for each field of a model."""
+    """Return a model's fields: the key a user writes, its name in the model, and its plausible range."""
     fields = []
     for name, field in model.model_fields.items():
         marks = (mark for mark in (*field.metadata, *_inner(field.annotation)) if isinstance(mark, Plausible))
@@ -403,7 +403,7 @@ def _fields(model: type[BaseModel]) -> tuple[tuple[str, str, Plausible | None], 
 
 
 def _inner(annotation: Any) -> Iterator[Any]:
-    """Yield what is written into the parts of a union, where pydantic leaves it."""
+    """Yield the metadata inside a union's members, which pydantic does not lift."""
     for part in typing.get_args(annotation):
         if typing.get_origin(part) is typing.Annotated:
             yield from typing.get_args(part)[1:]

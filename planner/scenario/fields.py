@@ -1,4 +1,4 @@
-"""Names and number ranges that the parts of a scenario share."""
+"""Names and number ranges shared by the parts of a scenario."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ PRIOR_STRETCH = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Plausible:
-    """Where a field's number usually lies, and who says so: outside, a slip is likelier than the figure.
+    """The plausible range of a field, with its source; a number outside it is probably a mistake.
 
     What a field *allows* is wider, since a plan may be meant to be odd. Zero is always plausible where the field
     allows it: it switches something off, and no slip of unit leads to it.
@@ -64,14 +64,14 @@ RESERVED = {"fleet": "the whole in every table", "site": "what belongs to no clu
 
 
 def _check_name(name: str) -> str:
-    """Accept names that are safe as a file name, a spreadsheet cell and a dotted path."""
+    """Return a name that is safe as a file name, a spreadsheet cell and a dotted path, or raise an error."""
     if not _NAME.match(name) or ".." in name:
         raise ValueError("a name is 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit")
     return name
 
 
 def _no_dot(name: str) -> str:
-    """Refuse a dot inside a workload or cluster name: it would split in ``--set`` paths."""
+    """Return a workload or cluster name without a dot, which would split in ``--set`` paths, or raise an error."""
     if "." in name:
         raise ValueError("a workload or cluster name has no '.', since dots separate keys in --set")
     if name in RESERVED:
@@ -84,7 +84,7 @@ EntryName = Annotated[Name, AfterValidator(_no_dot)]
 
 
 class PerThousand(Strict):
-    """People or parts that grow with the accelerators on site, in whole ones."""
+    """A whole number of people or spare parts that grows with the accelerators on site."""
 
     per_1000_accelerators: Annotated[NonNegative, Plausible(0.02, 50, "assumption")]
     """Engineers, crews or spares for every thousand accelerators."""
@@ -93,7 +93,7 @@ class PerThousand(Strict):
 
 
 def _shape(stated: object) -> str:
-    """Tell a number from a rate, so that a mistake in either is reported as one."""
+    """Return whether a number or a rate was written, so that errors refer to the right one."""
     return "rate" if isinstance(stated, dict | BaseModel) else "count"
 
 

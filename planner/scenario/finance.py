@@ -1,4 +1,4 @@
-"""Money: depreciation, the price of capital, people, tax, and the prices a plan is held against."""
+"""Finance: depreciation, cost of capital, people, tax, and market prices for comparison."""
 
 from typing import Annotated, Literal
 
@@ -35,7 +35,7 @@ class TokenPrice(Strict):
 
 
 class Rental(Strict):
-    """What an accelerator costs by the hour elsewhere."""
+    """Hourly rent of an accelerator on the market."""
 
     usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
     """Rent of one accelerator for an hour on the first day."""
@@ -46,7 +46,7 @@ class Rental(Strict):
 
 
 class BurstRental(Strict):
-    """Accelerators rented by the hour for work that would be shed."""
+    """Accelerators rented by the hour for work that would otherwise be shed."""
 
     usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
     """Rent of one accelerator for an hour."""
@@ -55,7 +55,7 @@ class BurstRental(Strict):
 
 
 class Tax(Strict):
-    """Income tax, with tax depreciation apart from the books: five-year MACRS, half-year convention."""
+    """Income tax, with tax depreciation separate from book depreciation: five-year MACRS, half-year convention."""
 
     rate_fraction: Annotated[BelowOne, Plausible(0.05, 0.5, "prior tax_rate 0.21 to 0.27; countries from 9 to 35%")]
     """Combined income tax rate; 0.25 is the US federal 21% and a state's."""
@@ -67,7 +67,7 @@ class Tax(Strict):
 
 
 class Loan(Strict):
-    """A loan on purchases: drawn as they are delivered, paid back month by month."""
+    """A loan on purchases: drawn on delivery, repaid monthly."""
 
     share_of_purchases_fraction: Annotated[Fraction, Plausible.prior("loan_to_value")]
     """Share of each purchase that is lent; 0.5 to 0.8 is offered on new accelerators."""
@@ -94,7 +94,7 @@ class Loan(Strict):
 
 
 class Finance(Strict):
-    """How purchases turn into monthly cost, and what the plan is held against."""
+    """Depreciation, cost of capital, tax and prices of a plan."""
 
     currency: Literal["USD"] = "USD"
     """Currency of every price. Default USD: the only one; convert other prices at one rate of your own."""
@@ -179,7 +179,7 @@ class Finance(Strict):
     tax: Tax | None = None
     """Income tax. Default: before tax, as published cost figures are."""
     loan: Loan | None = None
-    """A loan on purchases, for the statements; no measure of cost or value moves with it. Default: none."""
+    """A loan on purchases, for the statements; of all measures only P&L cost moves with it. Default: none."""
 
     @model_validator(mode="after")
     def _loan_and_losses(self) -> "Finance":
@@ -193,8 +193,8 @@ class Finance(Strict):
     def _no_book_value(cls, end_value: object) -> object:
         if end_value == "book":
             raise ValueError(
-                "book value is no longer an end value, since it made cash measures move with the books; write market "
-                "(resale value by age, the default) or none"
+                "book value is no longer an end value, since cash measures then move with accounting policy; write "
+                "market (resale value by age, the default) or none"
             )
         return end_value
 

@@ -1,4 +1,4 @@
-"""Reading a scenario.
+"""Loading a scenario from files, with layers and overrides.
 
 Precedence, from weakest to strongest, key by key:
 
@@ -33,7 +33,7 @@ Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 
 
 def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
-    """Read and check a scenario: a path, a dict, or a scenario to lay more over.
+    """Read and check a scenario from a path, a dict, or a scenario to extend.
 
     ``overrides`` are ``dotted.path=value`` strings as ``--set`` takes them. Files that a dict names are relative to the
     current folder; overrides of a loaded scenario come after those it was loaded with.
@@ -51,18 +51,18 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
 
 
 def kind_of(document: Document) -> Literal["scenario", "study"]:
-    """Return what a file is: a study names scenarios; whatever states machines or traffic itself is a scenario."""
+    """Return whether a file is a study, which names scenarios, or a scenario, which states machines or traffic."""
     keys = set(document.content) if isinstance(document.content, dict) else set()
     return "study" if "scenarios" in keys and not keys & {"workloads", "clusters", "extends"} else "scenario"
 
 
 def document_of(path: Path) -> Document:
-    """Read a scenario file over the chain of files it extends, unchecked."""
+    """Read a scenario file merged over the files it extends, unchecked."""
     return _over_base(read_document(path), path, ())
 
 
 def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
-    """Lay overrides over merged content, then validate it and everything that only shows across fields."""
+    """Apply overrides to merged content, then validate it, also across fields."""
     document.before, document.overrides = document.copy(), tuple(overrides)
     for number, override in enumerate(overrides, start=1):  # dotted.path=value, the value being YAML: [1, 2], {a: 1}
         origin = f"--set #{number}"
@@ -112,7 +112,7 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
 
 
 def with_vendors(scenario: Scenario) -> Scenario:
-    """Write the catalogue's figures of every vendor under those the user states, so that studies can vary them."""
+    """Return the scenario with the catalogue's vendor figures filled in, so that studies can vary them."""
     vendors, reliability, software = scenario.load_catalog().vendors, scenario.reliability, scenario.software
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
@@ -129,7 +129,7 @@ def with_vendors(scenario: Scenario) -> Scenario:
 
 
 def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Document:
-    """Lay what was read from ``path`` over the chain of files it extends."""
+    """Return the content of ``path`` merged over the files it extends."""
     written = document.content.get("extends") if isinstance(document.content, dict) else None
     if written is None:
         return document
@@ -165,7 +165,7 @@ def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Docume
 
 
 def merge(base: Document, layer: Document) -> None:
-    """Lay one document over another in place: mappings merge, the rest replaces, null removes."""
+    """Merge one document over another in place: mappings merge, other values replace, null removes."""
     gone: dict[KeyPath, bool] = {}
     base.content = _merged(base.content, layer.content, (), gone)
     stand = [path for path in base.locations if not any(path[:end] in gone for end in range(len(path) + 1))]
@@ -174,7 +174,7 @@ def merge(base: Document, layer: Document) -> None:
 
 
 def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) -> Any:
-    """Return ``above`` over ``below``; note in ``gone`` what no longer stands, and whether a null took it away."""
+    """Return ``above`` over ``below``; record replaced paths in ``gone``, and whether a null removed them."""
     if not isinstance(above, dict) or not isinstance(below, dict):
         gone[path] = False
     if not isinstance(above, dict):
@@ -190,7 +190,7 @@ def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) ->
 
 
 def layer_of(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return overrides as a file that extends the scenario would state them: later over earlier, and null kept."""
+    """Return overrides as a mapping, as an extending file would state them; later ones win, and nulls stay."""
 
     def over(below: Any, above: Any) -> Any:
         if not (isinstance(below, dict) and isinstance(above, dict)):
@@ -208,7 +208,7 @@ def layer_of(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _walk(content: Any, path: KeyPath) -> Any:
-    """Follow keys through mappings; None where the path does not exist yet."""
+    """Return the value at a path of keys; None where the path does not exist yet."""
     for key in path:
         if not isinstance(content, dict):
             return content

@@ -1,4 +1,4 @@
-"""vLLM's Prometheus counters over months: what each month served, and how soon, from samples of running totals.
+"""vLLM's Prometheus counters by month: tokens served and SLO attainment, from samples of running totals.
 
 A counter only rises; where it falls, its process was started anew and counts from zero. The increase between two
 samples belongs to the month of the earlier one: Prometheus's ``increase`` over the month, without extrapolation.
@@ -33,7 +33,7 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class MonthlyMetrics:
-    """What counters came to."""
+    """Monthly figures from counters, with problems and notes."""
 
     figures: dict[Key, float] = field(default_factory=dict)
     problems: list[tuple[int | None, str, str | None]] = field(default_factory=list)
@@ -47,7 +47,7 @@ def monthly_metrics(
     workloads: Mapping[str, str],
     objectives: Mapping[str, tuple[float, float]],
 ) -> MonthlyMetrics:
-    """Return tokens and requests in time by month from rows of time, metric, value and labels.
+    """Return tokens and SLO attainment by month from rows of time, metric, value and labels.
 
     ``objectives`` are each workload's seconds to the first token and between tokens.
     """
@@ -107,12 +107,12 @@ def monthly_metrics(
             if known := [share for share in shares if share is not None]:
                 metrics.figures[workload, "slo_attainment_fraction", month] = min(known)
     if any(figure == "slo_attainment_fraction" for _, figure, _ in metrics.figures):
-        metrics.notes.append("the share in time is at most this: requests refused are not among vLLM's")
+        metrics.notes.append("SLO attainment is at most this: requests refused are not among vLLM's")
     return metrics
 
 
 def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:
-    """Return the share of a histogram at or below a limit, even within a bucket; None where it is empty.
+    """Return the share of a histogram at or below a limit, interpolated within its bucket; None if empty.
 
     Buckets are cumulative: ``le`` counts all that took at most so long.
     """
@@ -129,7 +129,7 @@ def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:
 
 
 def _time(text: str) -> datetime.datetime:
-    """Return a moment as UTC without a zone; raise ValueError where it is none."""
+    """Return a timestamp as UTC without a zone; raise ValueError where it is invalid."""
     try:
         moment = datetime.datetime.fromtimestamp(float(text), datetime.UTC)
     except (ValueError, OverflowError, OSError):

@@ -21,7 +21,7 @@ from planner.yaml_io import Document, KeyPath, parse_scalar
 
 
 class FailureDomain(Strict):
-    """What fails as one and takes all nodes behind it: a rack, a switch, a power feed, a cooling loop."""
+    """A unit that fails as a whole and takes all its nodes down: a rack, a switch, a power feed, a cooling loop."""
 
     nodes: Annotated[int, Field(ge=1, le=1_000_000), Plausible(1, 256, "assumption")] | None = None
     """Nodes behind each, neighbours by number within their cluster. Default: the catalogue's (rack_nodes and so on)."""
@@ -34,7 +34,7 @@ class FailureDomain(Strict):
 
 
 class Maintenance(Strict):
-    """Planned work on single nodes, done in windows that open at even intervals."""
+    """Planned maintenance of single nodes, in windows at regular intervals."""
 
     per_1000_node_days: Annotated[NonNegative, Plausible.prior("planned_interruption_rate")] | None = None
     """Nodes that come up for work, per thousand and day. Default: the catalogue's planned_interruption_rate."""
@@ -45,7 +45,7 @@ class Maintenance(Strict):
 
 
 class Firmware(Strict):
-    """Rollouts of firmware that drain every node once."""
+    """Firmware rollouts that drain every node once."""
 
     rollouts_per_year: Annotated[Positive, Plausible.prior("firmware_rollouts")] | None = None
     """Rollouts a year, at even intervals. Default: the catalogue's firmware_rollouts."""
@@ -58,7 +58,7 @@ Spares = Annotated[int, Field(ge=0, le=1_000_000), Plausible(1, 10_000, "assumpt
 
 
 class Reliability(Strict):
-    """How often nodes fail, how long repairs take, how many crews and spares there are."""
+    """Failure rates, repair times, repair crews and spares."""
 
     failure_multiplier: Annotated[
         NonNegative, Plausible(0.1, 10, "prior node_failure_rate_nvidia, 0.6 to 2.2 times its base, and more")
@@ -109,7 +109,7 @@ class Reliability(Strict):
     catalogue's spare_pool where neither is stated."""
 
     def left_open(self) -> dict[KeyPath, str]:
-        """Return the prior of the catalogue that stands for each figure of a domain or of planned work left open."""
+        """Return the catalogue prior used for each figure of failure domains or planned work not stated."""
         sections: list[tuple[KeyPath, BaseModel | None, dict[str, str]]] = [
             (("maintenance",), self.maintenance, _MAINTENANCE),
             (("firmware",), self.firmware, _FIRMWARE),
@@ -132,7 +132,7 @@ _FIRMWARE = {"rollouts_per_year": "firmware_rollouts", "length_h": "firmware_upd
 
 
 class ClusterChoice(Strict):
-    """A cluster whose nodes and dates are open; all else (part, engine, prices, order, contract) is the cluster's.
+    """A cluster whose nodes and dates are to be sized; everything else is as the cluster states.
 
     To choose between buying, leasing and reserving a part, name a cluster for each way.
     """
@@ -158,7 +158,7 @@ OneOfDays = Annotated[tuple[datetime.date, ...], Field(min_length=1, max_length=
 
 
 class Sizing(Strict):
-    """What ``planner size`` may choose, and within what; no other command reads it."""
+    """What ``planner size`` may buy and retire, and its limits; no other command reads it."""
 
     clusters: Annotated[dict[EntryName, ClusterChoice], Field(max_length=32, default_factory=dict)]
     """Clusters of the scenario whose nodes and dates are open. What the scenario states of them is one plan among
@@ -189,7 +189,7 @@ OneTeam = Annotated[NonNegative, Plausible(0.1, 2000, "assumption"), Tag("count"
 
 
 class SoftwareStep(Strict):
-    """One technique, kernel or policy that changes speed from a release on."""
+    """A technique, kernel or policy that changes speed from a release on."""
 
     date: datetime.date
     """Day of the release; a staged policy takes it eight weeks later, a pinned one never."""
@@ -204,7 +204,7 @@ class SoftwareStep(Strict):
 
 
 class Software(Strict):
-    """How software is upgraded and mended."""
+    """How software is upgraded and its incidents are fixed."""
 
     incident_multiplier: Incidents = 1.0
     """Factor on the rate of every incident; 0 switches them off. Default 1: the catalogue's rates."""
@@ -247,7 +247,7 @@ class Software(Strict):
 
 
 class Rule(Strict):
-    """When something has held for some months, buy, rent or retire nodes.
+    """A rule that buys, rents or retires nodes once a condition has lasted some months.
 
     Nodes of a cluster on demand or spot are rented: a rule on one lets work overflow to rented capacity, after a lead
     time and up to a ceiling.
@@ -278,12 +278,12 @@ class Rule(Strict):
 
     @property
     def enlarges(self) -> bool:
-        """Whether it buys or rents; one that watches for little use retires or gives back."""
+        """Whether it buys or rents nodes; a rule on low utilisation retires or returns them."""
         return self.when != "utilisation_below"
 
 
 class Expansion(Strict):
-    """A monthly review.
+    """The monthly review of expansion rules.
 
     It buys only what the site can power: all nodes at full load within site.facility_power_cap_kw in the hottest hour,
     and their nameplate within the last of site.power_blocks.
@@ -304,7 +304,7 @@ class Expansion(Strict):
 
 
 class CatalogChoice(Strict):
-    """Which figures the scenario takes on trust."""
+    """The catalogue's assumption set and overlay that the scenario uses."""
 
     assumptions: Literal["measured", "articles-2024"] = "measured"
     """Named assumption set. Default measured: datasheets and public measurements."""
@@ -313,7 +313,7 @@ class CatalogChoice(Strict):
 
 
 class SloTarget(Strict):
-    """What is promised to those who send requests.
+    """The SLO attainment that a plan must reach, over which period and scope, and with what confidence.
 
     Tables, rankings and advice put what keeps it first, by cost; then what does not, by how far it falls short.
     """
@@ -327,18 +327,18 @@ class SloTarget(Strict):
     scope: Literal["workload", "fleet"] = "workload"
     """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
     small one."""
-    confidence: Annotated[float, Field(gt=0, le=1), Plausible(0.5, 1, "assumption")] = 0.9
-    """Least share of replications in which it is kept, above 0 and at most 1. Default 0.9: nine in ten
-    (assumption)."""
+    confidence: Annotated[float, Field(gt=0, lt=1), Plausible(0.5, 0.999, "assumption")] = 0.9
+    """Least share of replications that meet it, above 0 and below 1: no number of replications proves certainty.
+    Default 0.9: nine in ten (assumption)."""
 
     @property
     def is_per_month(self) -> bool:
-        """Met in every month; otherwise over the whole horizon, in which a good month makes up for a bad one."""
+        """Whether it must be met in every month; otherwise over the whole horizon."""
         return self.per == "month"
 
     @property
     def is_per_workload(self) -> bool:
-        """Met for every workload; otherwise for the requests of all of them together."""
+        """Whether it must be met for every workload; otherwise for all requests together."""
         return self.scope == "workload"
 
 
@@ -399,11 +399,11 @@ class Scenario(Strict):
 
     @property
     def document(self) -> Document:
-        """What the user wrote, merged, with the place of each value."""
+        """The user's merged content, with the location of each value."""
         return self._document
 
     def with_(self, changes: Mapping[str, Any] | None = None, **sections: Any) -> "Scenario":
-        """Return the scenario with some values changed, as ``--set`` changes them.
+        """Return the scenario with some values changed, as ``--set`` does.
 
         ``plan.with_({"clusters.h200.nodes": 80})`` names paths, ``plan.with_(horizon_months=12)`` keys of the first
         level. A mapping is laid over what is there, and None takes a key away.
@@ -412,24 +412,24 @@ class Scenario(Strict):
         return self.laid_over([f"{path}={_flow(value)}" for path, value in stated.items()])
 
     def laid_over(self, overrides: Sequence[str]) -> "Scenario":
-        """Return the scenario with ``--set`` strings laid over it, after those it was loaded with."""
+        """Return the scenario with ``--set`` strings applied, after those it was loaded with."""
         if self._read is None or self._document.before is None:
             raise ScenarioError(f"{self.name} was not loaded, so nothing can be laid over it; load it from a dict")
         return self._read(self._document.before.copy(), (*self._document.overrides, *overrides))
 
     def load_calibration(self) -> CalibrationFile:
-        """Read the calibration of the throughput model that this scenario chose."""
+        """Return the calibration of the throughput model that this scenario uses."""
         if self.calibration is None:
             return shipped_file()
         path, content = self._document.file_at(("calibration",), self.calibration)
         return calibration_from(content, str(path))
 
     def states(self, section: str) -> bool:
-        """Say whether the user wrote a section, in part at least, or left all of it at its defaults."""
+        """Return whether the user wrote any part of a section."""
         return any(path[:1] == (section,) for path in self._document.locations)
 
     def load_catalog(self) -> Catalog:
-        """Read the catalogue this scenario chose."""
+        """Return the catalogue that this scenario uses."""
         overlay = None
         if self.catalog.overlay is not None:
             path, content = self._document.file_at(("catalog", "overlay"), self.catalog.overlay)
@@ -438,7 +438,7 @@ class Scenario(Strict):
 
 
 def _flow(value: Any) -> str:
-    """Write a value on one line of YAML, as ``--set`` takes it."""
+    """Return a value as one line of YAML, as ``--set`` takes it."""
     value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(str(key))}: {_flow(part)}" for key, part in value.items()) + "}"

@@ -19,7 +19,7 @@ WRITTEN_BY = "planner schema"
 
 
 def scenario_schema() -> dict[str, Any]:
-    """Return the schema: a whole scenario, or, in a file that extends another, any part of one with nulls to remove."""
+    """Return the schema of a whole scenario, or of part of one, with nulls, in a file that extends another."""
     definitions = _definitions()
     return {
         "$schema": _DIALECT,
@@ -35,7 +35,7 @@ def scenario_schema() -> dict[str, Any]:
 
 
 def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
-    """Return the schema of a study; ``headlines`` are the outputs that may decide."""
+    """Return the schema of a study; ``headlines`` are the outputs allowed as objective."""
     study = Study.model_json_schema(by_alias=True)
     definitions = study.pop("$defs")
     _offer(definitions["Prior"], "prior", load_catalog().priors)
@@ -47,7 +47,7 @@ def study_schema(headlines: Sequence[str]) -> dict[str, Any]:
 
 
 def _definitions() -> dict[str, Any]:
-    """Return the parts of a scenario, each whole and each as a change."""
+    """Return the schemas of a scenario's parts, each as a whole and as a change."""
     schema = Scenario.model_json_schema(by_alias=True)
     definitions: dict[str, Any] = {**schema.pop("$defs", {}), _SCENARIO: schema}
     catalog = load_catalog()
@@ -74,7 +74,7 @@ def _definitions() -> dict[str, Any]:
 
 
 def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None:
-    """Let an editor complete a field by the catalogue's names, and accept those of a user's overlay beside them."""
+    """Add the catalogue's names to a field as completions, still allowing those of a user's overlay."""
     text = definition["properties"][field]
     kept = {key: text[key] for key in ("description", "default", "title") if key in text}
     optional = [part for part in text.get("anyOf", ()) if part == {"type": "null"}]
@@ -82,7 +82,7 @@ def _offer(definition: dict[str, Any], field: str, names: Iterable[str]) -> None
 
 
 def _loosened(schema: Any) -> Any:
-    """Return a schema in which nothing is required, null removes, and references lead to schemas like it."""
+    """Return a schema with nothing required and null allowed, whose references point to such schemas."""
     if isinstance(schema, list):
         return [_loosened(part) for part in schema]
     if not isinstance(schema, dict):
@@ -108,6 +108,6 @@ def _loosened(schema: Any) -> Any:
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Allow null, keeping the documentation where an editor looks for it."""
+    """Return the schema with null allowed, with the documentation at the top level for editors."""
     kept: dict[str, Any] = {key: schema[key] for key in ("description", "default", "title") if key in schema}
     return {**kept, "anyOf": [schema, {"type": "null"}]}

@@ -1,4 +1,4 @@
-"""The site: electricity, cooling, space, power that is capped, cut or comes in blocks, and who installs machines."""
+"""The site: electricity, cooling, space, power caps, outages and power blocks, and commissioning crews."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PriceWindow(Strict):
 
 
 class Electricity(Strict):
-    """A supply contract, in place of the catalogue's flat tariff."""
+    """A supply contract, instead of the catalogue's flat tariff."""
 
     windows: Annotated[tuple[PriceWindow, ...], Field(max_length=100)] = ()
     """Prices by month, weekday and hour; together they cover every hour once. Default: the flat price."""
@@ -71,7 +71,7 @@ class Electricity(Strict):
 
 
 class PowerBlock(Strict):
-    """Power that the utility hands over on a date."""
+    """A block of power that the utility energises on a date."""
 
     date: datetime.date
     """Day it is energised."""
@@ -80,7 +80,7 @@ class PowerBlock(Strict):
 
 
 class Curtailment(Strict):
-    """A stretch of days in which the utility wants part of the load back."""
+    """A period of days in which the utility requires a lower load."""
 
     date: datetime.date
     """First day."""
@@ -93,7 +93,7 @@ class Curtailment(Strict):
 
 
 class Building(Strict):
-    """A building that the site owns, in place of rent for space."""
+    """A building that the site owns, instead of rent for space."""
 
     cost_usd: Annotated[Positive, Plausible(1e5, 5e10, "assumption: a room to the largest campuses")]
     """What it cost, shell, power and cooling; land apart."""
@@ -110,7 +110,7 @@ class Building(Strict):
 
 
 class IdlePowerDown(Strict):
-    """Idle nodes are switched off, and on again when work comes."""
+    """Power-down of idle nodes, which wake again for work."""
 
     headroom_fraction: Annotated[float, Field(ge=0, le=10), Plausible(0.05, 2, "assumption")] = 0.25
     """Nodes kept on beyond those at work, over those. Default 0.25: most hours bring less than a quarter more
@@ -125,7 +125,7 @@ class IdlePowerDown(Strict):
 
 
 class Site(Strict):
-    """Where the machines stand."""
+    """The site of the machines: power, cooling, space and commissioning."""
 
     tariff: str = "us-average"
     """Electricity tariff, by its catalogue name. Default us-average: the middle of the listed states."""
@@ -200,13 +200,13 @@ def _tiers(of: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:
 
 
 def standing_price(cluster: Cluster, list_price_usd: float) -> Quote:
-    """Return the price of a cluster's accelerators where no dated offer holds."""
+    """Return the price of a cluster's accelerators where no dated quote is valid."""
     discounted_usd = list_price_usd * (1.0 - cluster.discount_fraction)
     return Quote(name="list price", list_price_usd=discounted_usd, tiers=_tiers(cluster.volume_discounts))
 
 
 def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
-    """Return the offers a cluster names."""
+    """Return the dated quotes of a cluster."""
     return tuple(
         Quote(
             name=offer.name,
@@ -221,12 +221,12 @@ def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
 
 
 def window_zone(site: Site, tariff: CatalogTariff) -> str | None:
-    """Return the clock by which time-of-use windows are read: the one stated, or else that of the tariff's place."""
+    """Return the time zone of time-of-use windows: the one stated, or that of the tariff's location."""
     return site.electricity.timezone or (tariff.timezone.value if tariff.timezone is not None else None)
 
 
 def tariff_of(site: Site, flat_usd_per_kwh: float) -> EnergyTariff:
-    """Return the site's supply contract; the flat price stands where no windows are given."""
+    """Return the site's electricity tariff; the flat price applies where no windows are given."""
     contract = site.electricity
     windows = tuple(
         TariffWindow(

@@ -1,4 +1,4 @@
-"""The study: scenarios held against each other while what is uncertain about them varies.
+"""The study: scenarios to compare, and the distributions of their uncertain inputs.
 
 A study file names scenarios and, under ``uncertain``, the fields that are not known, each by its dotted path with a
 distribution. Distributions stand here and nowhere else: a scenario file states one future, and the same scenario can
@@ -29,7 +29,7 @@ Sampling = Literal["sobol", "lhs", "plain"]
 
 
 class _Draw(Strict):
-    """What every distribution may say."""
+    """Options that every distribution has."""
 
     times_stated: bool = False
     """Whether the draw multiplies what the scenario states, instead of standing in its place. Default false: a draw is
@@ -70,7 +70,7 @@ class Pert(_Hump):
 
 
 class Uniform(_Draw):
-    """Every value between two ends is as likely."""
+    """A uniform distribution between two ends."""
 
     kind: Literal["uniform"]
     """Uniform."""
@@ -152,7 +152,7 @@ class Prior(_Cut):
 
 
 class Discrete(_Draw):
-    """One of a few values: numbers, dates or words."""
+    """A distribution over a few values: numbers, dates or words."""
 
     kind: Literal["discrete"]
     """Discrete."""
@@ -169,7 +169,7 @@ class Discrete(_Draw):
 
 
 class Empirical(_Draw):
-    """Values observed, read from a CSV file."""
+    """A distribution of observed values, read from a CSV file."""
 
     kind: Literal["empirical"]
     """Empirical."""
@@ -186,7 +186,7 @@ Distribution = Annotated[
 
 
 class Correlation(Strict):
-    """Two inputs that move together."""
+    """A rank correlation between two inputs."""
 
     between: Annotated[tuple[str, ...], Field(min_length=2, max_length=2)]
     """Two paths, as under uncertain; throughput errors are called throughput_error.<accelerator>.<engine>.<model>."""
@@ -195,7 +195,7 @@ class Correlation(Strict):
 
 
 class StudyScenario(Strict):
-    """A scenario file, and what this study changes in it."""
+    """A scenario file, and the changes that the study makes to it."""
 
     extends: str
     """Scenario file; relative to the study file."""
@@ -204,7 +204,7 @@ class StudyScenario(Strict):
 
 
 class Study(Strict):
-    """Scenarios to compare, and what is uncertain about them."""
+    """Scenarios to compare, and their uncertain inputs."""
 
     name: Name
     """Name of the study; also of its output folder."""
@@ -238,21 +238,21 @@ class Study(Strict):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is drawn, and from which priors, in a study that nobody wrote."""
+        """The inputs drawn and their priors, for a study generated from a scenario."""
         return self._notes
 
     @property
     def document(self) -> Document:
-        """What the user wrote, with the place of each value."""
+        """The user's content, with the location of each value."""
         return self._document
 
     def problem(self, path: KeyPath, message: str, hint: str | None = None) -> Problem:
-        """Return a problem with the place of a value in the study file."""
+        """Return a problem with the location of a value in the study file."""
         return self._document.problem(path, message, hint)
 
 
 def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict[str, Scenario]]:
-    """Read a study and its scenarios; ``overrides`` are laid over every scenario as ``--set`` lays them over one."""
+    """Return a study and its scenarios; ``overrides`` apply to every scenario as ``--set`` does to one."""
     document = read_document(path)
     notes: tuple[str, ...] = ()
     written = document.content.keys() if isinstance(document.content, dict) else set()
@@ -285,7 +285,7 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
 
 
 def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
-    """Return the study of a scenario for which nobody wrote one, and what it draws in words: priors for all it uses.
+    """Return a generated study that draws a scenario's inputs from their priors, and its notes.
 
     What a scenario states is known, what it leaves to a default is drawn from the default's prior, and what is never
     known (traffic, failures, incidents, resale) is drawn as a factor on whatever is stated. What is zero is not used.
@@ -329,14 +329,14 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
 
 
 def _at(path: Sequence[str], content: Any, absent: object = None) -> Any:
-    """Return what stands at a path, or what stands for nothing."""
+    """Return the value at a path, or ``absent``."""
     for key in path:
         content = content.get(key, absent) if isinstance(content, dict) else absent
     return content
 
 
 def _scenario(study: Study, name: str, path: Path, overrides: tuple[str, ...]) -> Scenario:
-    """Return one scenario of a study: its file, what the study sets, what the command line sets."""
+    """Return one scenario of a study: its file with the study's changes and the command line's."""
     if not path.is_file():
         raise ScenarioError(study.problem(("scenarios", name, "extends"), f"no such file: {path}"))
     base, places = document_of(path), study.document.locations

@@ -1,4 +1,4 @@
-"""Workloads: what traffic arrives, how it grows, what it may wait for."""
+"""Workloads: traffic, its growth, its lengths and its service-level objectives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
 
 
 class Compound(Strict):
-    """Growth by the same factor every year."""
+    """Compound growth at a constant yearly rate."""
 
     kind: Literal["compound"]
     """Compound growth."""
@@ -53,7 +53,7 @@ class SCurve(Strict):
 
 
 class Step(Strict):
-    """A jump on a date."""
+    """A jump of traffic on a date."""
 
     date: datetime.date
     """When it takes hold."""
@@ -62,7 +62,7 @@ class Step(Strict):
 
 
 class GrowthSteps(Strict):
-    """Traffic that jumps on dates."""
+    """Growth by jumps on dates."""
 
     kind: Literal["steps"]
     """Steps on dates."""
@@ -83,7 +83,7 @@ Growth = Annotated[Compound | Flat | SCurve | GrowthSteps | GrowthTable, Field(d
 
 
 class Season(Strict):
-    """A yearly wave."""
+    """A yearly seasonal wave."""
 
     amplitude_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0, 0.9, "assumption")]
     """Height of the peak over the yearly mean."""
@@ -92,7 +92,7 @@ class Season(Strict):
 
 
 class Holiday(Strict):
-    """A day unlike others."""
+    """A holiday with its own traffic factor."""
 
     date: datetime.date
     """Local date."""
@@ -101,7 +101,7 @@ class Holiday(Strict):
 
 
 class LoadProfile(Strict):
-    """How the hours of a day, the days of a week and the seasons differ."""
+    """Traffic by hour of day, day of week and season."""
 
     timezone: str = "UTC"
     """IANA time zone of the users. Default UTC: where no zone is named, none is assumed."""
@@ -124,7 +124,7 @@ class LoadProfile(Strict):
 
 
 class Length(Strict):
-    """A distribution of lengths in tokens: a lognormal by mean and p95, or any by quantiles."""
+    """A distribution of request lengths in tokens: a lognormal by mean and p95, or any by quantiles."""
 
     stated_mean: (
         Annotated[float, Field(gt=0, le=1e8), Plausible(1, 2000000, "one token to the longest contexts sold")] | None
@@ -173,14 +173,14 @@ class Length(Strict):
         return hash((self.stated_mean, self.p95, tuple(self.quantiles.items())))
 
     def within(self, longest_tokens: float) -> Length:
-        """Return quantiles with a longest length, where they state none; a lognormal as it is."""
+        """Return quantiles with a longest length where they state none; a lognormal unchanged."""
         if not self.quantiles or any(float(share) == 1.0 for share in self.quantiles):
             return self
         return self.model_copy(update={"quantiles": {**self.quantiles, "1": float(longest_tokens)}})
 
     @property
     def distribution(self) -> LengthDistribution:
-        """How long requests are."""
+        """The distribution of lengths."""
         if self.stated_mean is None:
             return LengthDistribution.from_quantiles({float(share): t for share, t in self.quantiles.items()})
         return LengthDistribution.from_mean_p95(self.stated_mean, self.p95 or 3.0 * self.stated_mean)
@@ -199,7 +199,7 @@ def _is_number(text: str) -> bool:
 
 
 class TokenLengths(Strict):
-    """Lengths of what a request brings and takes."""
+    """Prompt and output lengths of a request."""
 
     input: Length
     """Prompt length, cached part included."""
@@ -210,7 +210,7 @@ class TokenLengths(Strict):
 
 
 class Noise(Strict):
-    """How far an hour strays from its shape."""
+    """Random deviation of an hour from its load profile."""
 
     sigma: Annotated[
         float, Field(ge=0, le=2), Plausible(0, 1, "the workload classes have 0.04 to 0.31; beyond, assumption")
@@ -223,7 +223,7 @@ class Noise(Strict):
 
 
 class Spike(Strict):
-    """A launch or news event."""
+    """A traffic spike at a launch or news event."""
 
     date: datetime.date
     """Day it begins."""
@@ -234,7 +234,7 @@ class Spike(Strict):
 
 
 class Tenant(Strict):
-    """A large customer whose traffic is there or not."""
+    """A large customer whose traffic is on or off."""
 
     name: EntryName
     """Name of the customer; names its random stream."""
@@ -247,7 +247,7 @@ class Tenant(Strict):
 
 
 class Objective(Strict):
-    """What users are promised."""
+    """The latency SLO of a workload: TTFT, TPOT and percentile."""
 
     ttft_s: Annotated[Positive, Plausible(0.05, 300, "code completion to batch")] = 2.0
     """Time to first token. Default 2.0: MLPerf's server objective for a 70B model."""
@@ -341,12 +341,12 @@ class Workload(Strict):
 
     @property
     def bursts(self) -> Bursts:
-        """How much its requests vary from minute to minute, at the mean rate of day one."""
+        """Variation of its requests from minute to minute, at the mean rate of day one."""
         rate, index = max(self.requests_per_s, _LEAST_REQUESTS_PER_S), self.burst_index_of_dispersion
         return Bursts(requests_per_s=rate, index_of_dispersion=index, scaling=self.burst_scaling)
 
     def busiest_requests_per_s(self, horizon_months: int) -> float:
-        """Return a rate that no hour of the forecast passes; infinity where growth is read from a table."""
+        """Return an upper bound on the forecast's hourly rates; infinity for growth from a table."""
         shape, profile = self.load_profile, self.load_profile.weekly_profile
         peak = shape.peak_to_mean if profile is None else max(profile) * len(profile) / sum(profile)
         peak *= 1.0 + (shape.season.amplitude_fraction if shape.season else 0.0)
@@ -378,7 +378,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
 
 
 def lay_presets_under(document: Document) -> None:
-    """Fill in, for each workload that names a preset, what the user did not state."""
+    """Fill in the fields that the user did not state, for each workload that names a preset."""
     workloads = document.content.get("workloads") if isinstance(document.content, dict) else None
     if not isinstance(workloads, dict):
         return
@@ -415,7 +415,7 @@ def lay_presets_under(document: Document) -> None:
 
 
 def _stated_at(stated: Any, path: KeyPath) -> Any:
-    """Return what the user states at a path, None for nothing."""
+    """Return the user's value at a path, None where there is none."""
     for key in path:
         stated = stated.get(key) if isinstance(stated, dict) else None
     return stated

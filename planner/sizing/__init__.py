@@ -1,1 +1,1 @@
-"""Sizing: the cheapest purchases and retirements that meet the SLO target, found and confirmed by simulation."""
+"""Sizing: the cheapest purchases and retirements that meet the SLO target, confirmed by simulation."""

@@ -1,4 +1,4 @@
-"""The choices of a sizing: what may be bought and retired, and the scenario that a choice of them makes.
+"""The decisions of a sizing: allowed purchases and retirements, and the scenario of a candidate plan.
 
 A choice is a tuple of whole numbers: the nodes of each purchase, then for each retirement the place of its day, 0 where
 the cluster stays. Purchases are in the order of their figures, so that neither names nor places in the file matter.
@@ -37,7 +37,7 @@ _FEW_NODES = 8  # bought of each offer where figures of one node are taken from 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurchaseChoice:
-    """Nodes of one cluster that may be bought on one day."""
+    """Nodes of one cluster that may be bought on one date."""
 
     cluster: str
     """As the scenario calls it."""
@@ -51,7 +51,7 @@ class PurchaseChoice:
 
 
 class Retirement(NamedTuple):
-    """A cluster that may leave service."""
+    """A cluster that may be retired, and the allowed dates."""
 
     cluster: str
     dates: tuple[datetime.date, ...]
@@ -59,7 +59,7 @@ class Retirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """All that may be chosen about a scenario."""
+    """All allowed purchases and retirements of a scenario."""
 
     base: Stated
     """The scenario with every purchase in it, a few nodes each, as the uncertain inputs of a study see it."""
@@ -78,27 +78,27 @@ class Choices:
 
     @property
     def accelerators(self) -> tuple[str, ...]:
-        """The parts that may be bought."""
+        """The accelerators that may be bought."""
         return tuple(sorted({purchase.accelerator for purchase in self.purchases}))
 
     @property
     def group_of(self) -> Ints:
-        """For each purchase, the place of its cluster among those open, shape (purchases,)."""
+        """Index of each purchase's cluster among the clusters to size, shape (purchases,)."""
         names = list(dict.fromkeys(purchase.cluster for purchase in self.purchases))
         return np.array([names.index(purchase.cluster) for purchase in self.purchases], dtype=np.intp)
 
     def nodes_allowed(self) -> tuple[Floats, Floats]:
-        """Return the least and the most nodes of each group of purchases, shape (groups,) each."""
+        """Return the fewest and the most nodes of each group of purchases, shape (groups,) each."""
         choose = self.choose
         limits = [choose.clusters[name] for name in dict.fromkeys(purchase.cluster for purchase in self.purchases)]
         return np.array([limit.min_nodes for limit in limits]), np.array([limit.max_nodes for limit in limits])
 
     def place(self, name: str) -> int:
-        """Return the place of a cluster in the compiled plan."""
+        """Return the index of a cluster in the compiled plan."""
         return [cluster.name for cluster in self.plan.clusters].index(name)
 
     def reference(self, day: int = 0) -> Counts:
-        """Return the choice whose run tells a node's figures: some of every purchase, as many as get the best price.
+        """Return the candidate that is run to measure a node's figures: some nodes of every purchase.
 
         ``day`` is the place of the day on which retirements leave.
         """
@@ -109,12 +109,12 @@ class Choices:
         return (*few, *(min(day, len(retirement.dates)) for retirement in self.retirements))
 
     def capital_usd(self, counts: Counts) -> float:
-        """Return what the purchases cost at the prices stated, volume discounts included."""
+        """Return the price of a candidate's purchases, volume discounts included."""
         bought = enumerate(counts[: len(self.purchases)])
         return sum(count * sum(self.node_prices_usd(place, count)) for place, count in bought if count)
 
     def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, ...]:
-        """Return what is paid at once for one node of a purchase of so many: accelerators, host, network, storage.
+        """Return the prices of one node in a purchase of ``nodes``: accelerators, host, network, storage.
 
         Nothing for what is rented or leased.
         """
@@ -124,7 +124,7 @@ class Choices:
         return (self.accelerators_usd(purchase, nodes), *cluster.prices_usd[1:])
 
     def accelerators_usd(self, purchase: int, nodes: int) -> float:
-        """Return what the accelerators of one node cost in a purchase of so many, leased or not; 0 where rented."""
+        """Return the price of one node's accelerators in a purchase of ``nodes``; 0 where rented."""
         cluster = self.plan.clusters[self.place(self.purchases[purchase].name)]
         if cluster.price_book is None:
             return 0.0
@@ -133,7 +133,7 @@ class Choices:
         return unit_usd * cluster.accelerators_per_node
 
     def tiers(self, purchase: int) -> tuple[int, ...]:
-        """Return the numbers of nodes from which a purchase has another discount, rising."""
+        """Return the numbers of nodes at which a purchase reaches another volume discount, rising."""
         cluster = self.scenario.clusters[self.purchases[purchase].name]
         each_node = self.plan.clusters[self.place(self.purchases[purchase].name)].accelerators_per_node
         offers = (cluster.volume_discounts, *(quote.volume_discounts for quote in cluster.quotes))
@@ -144,11 +144,11 @@ class Choices:
         return np.array([sum(self.kw_at(counts, at_h).values()) for at_h in self.moments_h()])
 
     def moments_h(self) -> list[float]:
-        """Return when nodes are due, in hours from the start: power is highest just then."""
+        """Return the hours at which nodes are due, when power on site peaks."""
         return sorted({max(due_h(cluster), 0.0) for cluster in self.plan.clusters})
 
     def kw_at(self, counts: Counts, at_h: float) -> dict[str, float]:
-        """Return nameplate IT power on site at a moment, by cluster; none for what stands at a provider's."""
+        """Return nameplate IT power on site at a time, by cluster, without hosted clusters."""
         bought = {purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)}
         leaves_h = {
             retirement.cluster: (retirement.dates[place - 1] - self.scenario.start).days * 24.0
@@ -162,7 +162,7 @@ class Choices:
         }
 
     def within_limits(self, counts: Counts) -> bool:
-        """Say whether a choice stays within nodes, budget and power, and buys or leaves anything at all."""
+        """Return whether a candidate is within nodes, budget and power, and has any machine at all."""
         choose = self.choose
         bought = np.array(counts[: len(self.purchases)])
         if self.purchases:
@@ -179,7 +179,7 @@ class Choices:
         return bool(bought.sum()) or not set(self.scenario.clusters) <= {purchase.name for purchase in self.purchases}
 
     def content(self, counts: Counts) -> dict[str, Any]:
-        """Return the content of the scenario under a choice: what is not bought is not in it."""
+        """Return the scenario content of a candidate, without clusters that are not bought."""
         content = dict(self.base.content)
         clusters = dict(content["clusters"])
         for purchase, nodes in zip(self.purchases, counts, strict=False):
@@ -194,11 +194,11 @@ class Choices:
         return _named(content | {"clusters": clusters}, {name: [name] for name in clusters})
 
     def stated(self, counts: Counts) -> Stated:
-        """Return the scenario under a choice, ready to be changed by a study's inputs."""
+        """Return the scenario of a candidate, ready for changes by a study's inputs."""
         return dataclasses.replace(self.base, content=self.content(counts))
 
     def reach(self, counts: Counts) -> NDArray[np.int64]:
-        """Return nodes bought of each cluster up to each date, then the days of retirements, later being more."""
+        """Return the nodes bought of each cluster up to each date, then retirement dates; more is never worse."""
         bought, groups = len(self.purchases), self.group_of
         nodes, dates = np.array(counts[:bought], dtype=np.int64), [purchase.date for purchase in self.purchases]
         reached = [
@@ -210,15 +210,15 @@ class Choices:
         return np.array([*reached, *stays], dtype=np.int64)
 
     def bundles(self) -> list[tuple[int, ...]]:
-        """Return the purchases that a step of a search may change together: each alone."""
+        """Return the purchases that one search step may change together: each alone."""
         return [(place,) for place in range(len(self.purchases))]
 
     def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
-        """Say whether nodes of some purchases may be exchanged for nodes of others: always."""
+        """Return whether nodes of some purchases may be exchanged for nodes of others: any two that differ."""
         return out != into
 
     def family(self, counts: Counts) -> str:
-        """Return of which kind a choice is: all of one part, or mixed.
+        """Return the kind of a candidate: all of one accelerator, or mixed.
 
         What is paid by the hour beside machines of one's own makes no mix of them: it is of a kind only where nothing
         else is.
@@ -229,7 +229,7 @@ class Choices:
         return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
 
     def of_part(self, part: str) -> list[bool]:
-        """Say which purchases a plan of one part alone may take: its own, and beside them any paid by the hour."""
+        """Return which purchases a plan of one accelerator may use: its own, and any paid by the hour."""
         is_own = [purchase.accelerator == part for purchase in self.purchases]
         by_the_hour = [self._is_paid_by_the_hour(purchase) for purchase in self.purchases]
         both = list(zip(is_own, by_the_hour, strict=True))
@@ -239,7 +239,7 @@ class Choices:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
 
     def words(self, counts: Counts) -> str:
-        """Return a choice as one would say it."""
+        """Return a candidate plan in words."""
         said = []
         for purchase, nodes in zip(self.purchases, counts, strict=False):
             if nodes:
@@ -251,12 +251,12 @@ class Choices:
 
 
 def due_h(cluster: ClusterPlan) -> float:
-    """Return when a cluster's first nodes are due, as stated."""
+    """Return the hour at which a cluster's first nodes are due, as stated."""
     return cluster.order.placed_h + cluster.order.lead_h if cluster.order else cluster.online_h or 0.0
 
 
 def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
-    """Return what may be chosen about a scenario, of some parts alone where they are named."""
+    """Return the allowed purchases and retirements of a scenario, optionally of some accelerators only."""
     choose = scenario.sizing
     if choose is None:
         hint = "for example choose: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], max_nodes: 200}}}"
@@ -299,7 +299,7 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
 
 
 def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice, ...]:
-    """Return every cluster and day on which it may be bought, in the order of their figures."""
+    """Return every purchasable cluster and date, in column order."""
     assert scenario.sizing is not None
     made = []
     for name, choice in scenario.sizing.clusters.items():
@@ -320,7 +320,7 @@ def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice
 
 
 def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, Any]:
-    """Return content in which every list of clusters names those there are, what was split by all its parts."""
+    """Return content in which every list of clusters names the clusters that a split cluster became."""
 
     def spread(listed: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(part for name in listed for part in names.get(name, ())))
@@ -338,7 +338,7 @@ def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, An
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """Choices of which the later depend on what is seen at a review.
+    """Decisions of which the later ones depend on what is observed at a review.
 
     A policy is a tuple like a choice: nodes of the purchases before the review, then, level by level of what may be
     seen there, those of the purchases from then on, then the days of retirements. It makes a choice for each level.
@@ -364,28 +364,28 @@ class Policies:
 
     @property
     def retirements(self) -> tuple[Retirement, ...]:
-        """Clusters that may leave, whatever is seen."""
+        """Clusters that may be retired, whatever is observed."""
         return self.plain.retirements
 
     def place(self, name: str) -> int:
-        """Return the place of a cluster in the compiled plan."""
+        """Return the index of a cluster in the compiled plan."""
         return self.plain.place(name)
 
     def tiers(self, purchase: int) -> tuple[int, ...]:
-        """Return the numbers of nodes from which a purchase has another discount, rising."""
+        """Return the numbers of nodes at which a purchase reaches another volume discount, rising."""
         return self.plain.tiers([plain.name for plain in self.plain.purchases].index(self.purchases[purchase].name))
 
     def places(self, level: int) -> list[int]:
-        """Return, for each purchase of the plain choices, its place in a policy at a level."""
+        """Return, for each purchase of the plain choices, its index in a policy at an observed level."""
         later = {place: len(self.now) + level * len(self.later) + at for at, place in enumerate(self.later)}
         return [later[place] if place in later else self.now.index(place) for place in range(len(self.plain.purchases))]
 
     def at(self, policy: Counts, level: int) -> Counts:
-        """Return the choice that a policy makes at a level."""
+        """Return the candidate that a policy selects at an observed level."""
         return (*(policy[place] for place in self.places(level)), *policy[len(self.purchases) :])
 
     def same(self, counts: Counts) -> Counts:
-        """Return the policy that makes one choice whatever is seen."""
+        """Return the policy that makes the same purchases whatever is observed."""
         chosen = [0] * len(self.purchases)
         for level in range(self.levels):
             for nodes, place in zip(counts, self.places(level), strict=False):
@@ -393,29 +393,29 @@ class Policies:
         return (*chosen, *counts[len(self.plain.purchases) :])
 
     def within_limits(self, policy: Counts) -> bool:
-        """Say whether the choice at every level stays within nodes, budget and power."""
+        """Return whether the candidate at every level is within nodes, budget and power."""
         return all(self.plain.within_limits(self.at(policy, level)) for level in range(self.levels))
 
     def reach(self, policy: Counts) -> NDArray[np.int64]:
-        """Return what :meth:`Choices.reach` does, level by level."""
+        """Return :meth:`Choices.reach` for every level."""
         return np.concatenate([self.plain.reach(self.at(policy, level)) for level in range(self.levels)])
 
     def bundles(self) -> list[tuple[int, ...]]:
-        """Return the purchases that a step of a search may change together: each alone, or a later one at all."""
+        """Return the purchases that one search step may change together: each alone, or a later one at all levels."""
         alone = [(place,) for place in range(len(self.purchases))]
         count = len(self.later)
         together = [tuple(range(len(self.now) + at, len(self.purchases), count)) for at in range(count)]
         return alone + (together if self.levels > 1 else [])
 
     def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
-        """Say whether nodes may be exchanged: at the same levels, or, of what comes before the review, at all."""
+        """Return whether nodes may be exchanged: at the same levels, or with purchases before the review."""
         reached = [{self.purchases[place].level for place in bundle} for bundle in (out, into)]
         return reached[0] == reached[1] or any(
             one == {None} and (len(other) == self.levels) for one, other in (reached, reached[::-1])
         )
 
     def words(self, policy: Counts) -> str:
-        """Return a policy as one would say it."""
+        """Return a policy in words."""
         every, days = dataclasses.replace(self.plain, purchases=self.purchases), policy[len(self.purchases) :]
         said = []
         for level in (None, *range(self.levels)):  # what comes before the review, with the days; then by level

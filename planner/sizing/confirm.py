@@ -1,4 +1,4 @@
-"""The answer of a search on fresh replications, mended where too few of them meet the SLO target."""
+"""Confirmation of a search's result on fresh replications, with repair where too few meet the SLO target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_CONFIRMED = 2  # of those: so many are confirmed
 
 
 class Effort(NamedTuple):
-    """How hard to search."""
+    """Numbers of replications and the time limit of a search."""
 
     replications: int = 48
     """Replications that every choice of the search meets."""
@@ -33,28 +33,26 @@ class Effort(NamedTuple):
 
 
 class Confirmation(NamedTuple):
-    """The answer on replications that no part of the search has seen."""
+    """The result on replications that the search has not used."""
 
     outcome: Judged
     first: int
     """Number of the first of them."""
     kept: int
-    low: float
-    """Lower end of the 95% interval of the probability that the SLO target is met (Clopper and Pearson 1934)."""
-    high: float
+    """Of them meet the SLO target."""
 
     @property
     def replications(self) -> int:
-        """How many there are."""
+        """Number of fresh replications."""
         return self.outcome.worst.size
 
     def keeps(self, search: Search) -> bool:
-        """Say whether as many meet the SLO target as it asks for."""
+        """Return whether enough replications meet the SLO target."""
         return self.outcome.keeps(search.attainment, search.trial.slo_target.confidence)
 
 
 def answered(main: Search, rivals: Mapping[str, Search], effort: Effort) -> Confirmation:
-    """Confirm the answer; what is cheaper and holds as much takes its place where it is confirmed itself.
+    """Return the confirmed result; a cheaper plan that is confirmed as well replaces it.
 
     An answer that was mended is held to more replications than those among which it was found. So are then the rivals,
     and whatever was found on the way, which a search that went on from the one plan need not have met.
@@ -82,7 +80,7 @@ def answered(main: Search, rivals: Mapping[str, Search], effort: Effort) -> Conf
 
 
 def _cheaper(main: Search, rivals: Mapping[str, Search], every: range) -> list[Counts]:
-    """Return the cheapest plans known that cost less than the answer, and hold in all that this was held to."""
+    """Return the cheapest known plans that cost less than the result and meet the SLO target as it does."""
     assert main.best is not None
     known = dict.fromkeys([*main.archive.complete(every), *(rival.best for rival in rivals.values() if rival.best)])
     plans = {counts: judged(counts, main.outcomes(counts, every)) for counts in (main.best, *known)}
@@ -99,7 +97,7 @@ def _cheaper(main: Search, rivals: Mapping[str, Search], every: range) -> list[C
 
 
 def confirmed(search: Search, effort: Effort) -> Confirmation:
-    """Run the answer on fresh replications; where too few meet the SLO target, mend it with those and take others."""
+    """Confirm the result on fresh replications; enlarge it and repeat where too few meet the SLO target."""
     first = effort.replications
     for last in [False] * (_MOST_ROUNDS - 1) + [True]:
         assert search.best is not None
@@ -123,7 +121,7 @@ def confirmed(search: Search, effort: Effort) -> Confirmation:
 
 
 def _settled(search: Search, counts: Counts) -> Counts:
-    """Return a choice from which nothing can be taken, begun with one that is mended.
+    """Return a candidate that cannot be reduced further, starting from an enlarged one.
 
     The steps of a search are judged by the hardest replications alone, as the choices before found them. So what it
     ends with is run in all, and mended where it breaks too many: which are hard may change from one to the next.
@@ -146,10 +144,5 @@ def _settled(search: Search, counts: Counts) -> Counts:
 
 def _confirm(search: Search, counts: Counts, fresh: range) -> Confirmation:
     """Run a choice on fresh replications."""
-    from scipy.stats import beta  # noqa: PLC0415 - takes most of a second, which only a sizing should wait for
-
     outcome = judged(counts, search.outcomes(counts, fresh))
-    kept, count = int(outcome.kept(search.attainment).sum()), len(fresh)
-    low = float(beta.ppf(0.025, kept, count - kept + 1)) if kept else 0.0
-    high = float(beta.ppf(0.975, kept + 1, count - kept)) if kept < count else 1.0
-    return Confirmation(outcome=outcome, first=fresh.start, kept=kept, low=low, high=high)
+    return Confirmation(outcome=outcome, first=fresh.start, kept=int(outcome.kept(search.attainment).sum()))

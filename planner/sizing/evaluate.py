@@ -1,4 +1,4 @@
-"""One choice in one replication: what it costs and how it meets the SLO target; here or in worker processes.
+"""Cost and SLO attainment of a candidate plan in one replication, here or in worker processes.
 
 A replication is a row of a study's design (drawn inputs and a chance), or, without a study, a chance alone. Every
 choice meets the same replications, so that two of them differ by what is bought and not by luck. Over several of them a
@@ -46,7 +46,7 @@ _DRAWN_POOLING = 1.01  # what pooling gives moves a little with the inputs that 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingOutcome:
-    """What a choice comes to in one replication."""
+    """Cost and SLO attainment of a candidate plan in one replication."""
 
     cost: float
     """What is minimised: dollars, or dollars per million tokens."""
@@ -63,13 +63,13 @@ class SizingOutcome:
 
     @property
     def worst(self) -> float:
-        """The least share in time that the SLO target is about; 1 where nothing was asked for."""
+        """The lowest SLO attainment under the target; 1 where there was no demand."""
         return 1.0 if np.isnan(self.shares).all() else float(np.nanmin(self.shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """All that a worker needs to know, sent to it once."""
+    """Everything a worker needs to evaluate candidates, sent to it once."""
 
     choices: Choices
     objective: Objective
@@ -80,7 +80,7 @@ class Trial:
     slo_target: SloTarget
 
     def values(self, replication: int) -> Floats:
-        """Return the inputs' values of a replication."""
+        """Return the inputs' values in a replication."""
         if self.design is None:
             return np.zeros(0)
         points, _ = self.design.rows(replication, replication + 1)
@@ -88,10 +88,10 @@ class Trial:
 
 
 class Evaluator:
-    """Runs choices in this process, keeping what their plans share."""
+    """Runs candidate plans in this process, caching what their plans share."""
 
     def __init__(self, trial: Trial) -> None:
-        """Take a trial; the tables are spaced about the scenario with every purchase in it, always alike."""
+        """Take a trial; compile the scenario with every purchase first, so that tables are the same in all workers."""
         keep_memory()
         self.trial = trial
         self._reuse = Reuse(trial.choices.scenario)
@@ -100,7 +100,7 @@ class Evaluator:
         self._pooling: dict[Counts, Floats] = {}
 
     def pooling(self, counts: Counts) -> Floats:
-        """Return what a node sustains in the largest clusters over that in a choice, shape (clusters, workloads).
+        """Return a node's capacity in the largest clusters over that in a candidate, shape (clusters, workloads).
 
         Routers before larger clusters keep more in time; a little is added for inputs that replications draw.
         """
@@ -114,7 +114,7 @@ class Evaluator:
         return self._pooling[counts]
 
     def simulate(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
-        """Run a choice once."""
+        """Run a candidate plan once."""
         trial = self.trial
         if not len(trial.inputs) and not changes:  # the plan is the same in every replication
             if counts not in self._plans:
@@ -124,13 +124,13 @@ class Evaluator:
         return simulate_plan(*self._compiled(counts, replication, changes or {}), trial.seed, replication)
 
     def unrouted(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
-        """Run a choice for what does not hang on routing: whole replicas and a power cap, which cost time, left out."""
+        """Run a candidate without replica placement and power cap, for figures that routing does not affect."""
         scenario, plan = self._compiled(counts, replication, changes or {})
         free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
     def _compiled(self, counts: Counts, replication: int, changes: Changes) -> tuple[Any, Plan]:
-        """Return the scenario and the plan of a choice under a replication's inputs."""
+        """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
         base = trial.choices.stated(counts)
         clusters = dict(base.content["clusters"])
@@ -150,7 +150,7 @@ class Evaluator:
         return scenario, build_plan(scenario, self._reuse, factors)
 
     def outcome(self, counts: Counts, replication: int, changes: Changes | None = None) -> SizingOutcome:
-        """Run a choice once and say what it comes to; one whose workloads nothing can serve meets no SLO target."""
+        """Run a candidate once and return its outcome; an infeasible one misses every SLO target."""
         try:
             result = self.simulate(counts, replication, changes)
         except ScenarioError:  # a model that fits none of the parts bought
@@ -182,26 +182,26 @@ class Evaluator:
 
 
 class Workers(Crew[Evaluator]):
-    """Those who run choices, and how many runs they have made."""
+    """Workers that run candidate plans, and the number of runs made."""
 
     def __init__(self, trial: Trial, count: int, scheduler: str | None = None) -> None:
-        """Start as many processes as are wanted; with one, the work is done here."""
+        """Start ``count`` worker processes; with one, the work is done here."""
         super().__init__(Evaluator, trial, count, scheduler)
         self.runs = 0
 
     def all(
         self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, runs: bool = True
     ) -> list[Result]:
-        """Call a function of an evaluator and further arguments for each of some; results in their order."""
+        """Return the results of a function of an evaluator for each set of arguments, in order."""
         self.runs += runs * len(arguments)
         return list(self.map(work, arguments))
 
 
 class SizeWork(LinesWork):
-    """The folder of a sizing: a line for each run that is done, until there is an answer."""
+    """The folder of a sizing: one line per finished run, until the result is written."""
 
     def __init__(self, folder: Path, scenario: Scenario, trial: Trial) -> None:
-        """Point at a folder; nothing is read or written yet."""
+        """Set the folder; nothing is read or written yet."""
         who = {
             **scenario_identity({scenario.name: scenario}),
             "inputs": inputs_identity(trial.inputs, trial.design),
@@ -212,7 +212,7 @@ class SizeWork(LinesWork):
         super().__init__(folder, "sizing", who)
 
     def outcomes(self) -> dict[Run, SizingOutcome]:
-        """Return the runs that were done before."""
+        """Return the outcomes stored by an interrupted sizing."""
         done: dict[Run, SizingOutcome] = {}
         for counts, replication, line in self.lines:
             arrays = {name: np.array(part, dtype=np.float64) for name, part in line.items() if isinstance(part, list)}
@@ -220,27 +220,27 @@ class SizeWork(LinesWork):
         return done
 
     def add(self, run: Run, outcome: SizingOutcome) -> None:
-        """Keep a run."""
+        """Store a run's outcome."""
         figures = dataclasses.asdict(outcome).items()
         plain = {name: part.tolist() if isinstance(part, np.ndarray) else part for name, part in figures}
         self.write([list(run[0]), run[1], plain])
 
 
 class Archive:
-    """Every outcome so far, by choice and replication; what is asked for twice is run once.
+    """All outcomes so far, by candidate and replication; each is run only once.
 
     What a sizing that was stopped has kept counts as known, and as run, only once it is asked for: so one that goes on
     takes the turns that an undisturbed one takes, and tells the same.
     """
 
     def __init__(self, workers: Workers, work: SizeWork | None = None) -> None:
-        """Take those who run what is not known yet, and the folder that keeps it."""
+        """Take the workers for missing runs, and the folder that stores them."""
         self.workers, self.work = workers, work
         self.known: dict[Run, SizingOutcome] = {}
         self._kept = {} if work is None else work.outcomes()
 
     def outcomes(self, runs: Sequence[Run]) -> list[SizingOutcome]:
-        """Return what choices come to in replications."""
+        """Return the outcomes of candidates in replications, running the missing ones."""
         wanted = [run for run in dict.fromkeys(runs) if run not in self.known]
         missing = [run for run in wanted if run not in self._kept]
         self.workers.runs += len(wanted) - len(missing)
@@ -252,36 +252,36 @@ class Archive:
         return [self.known[run] for run in runs]
 
     def knows(self, counts: Counts, replications: Sequence[int]) -> bool:
-        """Say whether a choice has been run in all of some replications."""
+        """Return whether a candidate has been run in all of some replications."""
         return all((counts, replication) in self.known for replication in replications)
 
     def complete(self, replications: Sequence[int]) -> list[Counts]:
-        """Return every choice that has been run in all of some replications."""
+        """Return every candidate that has been run in all of some replications."""
         tried = dict.fromkeys(counts for counts, _ in self.known)
         return [counts for counts in tried if self.knows(counts, replications)]
 
 
 class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands
-    """The time that was given is over."""
+    """Raised when the search's time limit is reached."""
 
 
 @dataclass(slots=True)
 class Clock:
-    """How long the search may take, and whom to tell."""
+    """The time limit of a search, and where it reports progress."""
 
     minutes: float = math.inf
     say: Callable[[str], None] = lambda _: None
     started_s: float = dataclasses.field(default_factory=time.monotonic)
 
     def check(self) -> None:
-        """Raise TimeUp where the time is over."""
+        """Raise TimeUp where the time limit is reached."""
         if time.monotonic() - self.started_s > 60.0 * self.minutes:
             raise TimeUp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A choice over several replications."""
+    """A candidate plan's figures over several replications."""
 
     counts: Counts
     cost: float
@@ -296,26 +296,26 @@ class Judged:
     """Mean over the replications, shape (months,)."""
 
     def kept(self, attainment: float) -> Bools:
-        """Say which replications keep a promised share, shape (replications,)."""
+        """Return which replications reach an SLO attainment, shape (replications,)."""
         return np.asarray(self.worst > attainment - LEAST_SHORTFALL)
 
     def keeps(self, attainment: float, confidence: float) -> bool:
-        """Say whether as many replications keep a promised share as is asked for."""
+        """Return whether enough replications reach an SLO attainment."""
         return bool(self.kept(attainment).sum() >= math.ceil(confidence * self.worst.size - 1e-9))
 
     def service(self, confidence: float) -> float:
-        """Return the share in time that so many replications reach: their ⌈p·n⌉-th best."""
+        """Return the SLO attainment reached with a confidence p: the ⌈p·n⌉-th best of n replications."""
         enough = max(1, math.ceil(confidence * self.worst.size - 1e-9))
         return float(np.sort(self.worst)[::-1][enough - 1])
 
 
 def gap_fraction(cost: float, bound: float) -> float:
-    """Return how much less than a cost a plan could cost at most, as a share of it; 0 where it costs nothing."""
+    """Return the optimality gap, (cost − bound) / cost, at least 0; 0 where the cost is zero."""
     return max(0.0, cost - bound) / abs(cost) if cost else 0.0
 
 
 def judged(counts: Counts, outcomes: Sequence[SizingOutcome]) -> Judged:
-    """Return a choice over its outcomes."""
+    """Return a candidate's figures over its outcomes."""
     return Judged(
         counts=counts,
         cost=float(np.mean([outcome.cost for outcome in outcomes])),

@@ -1,4 +1,4 @@
-"""Why this plan: the month that breaks with one node fewer, what binds in each month, what the last nine costs.
+"""Explanation of a sizing: the effect of one node fewer, binding constraints, and the cost of a higher SLO.
 
 Or, of a sizing without a solution: which constraint stands in the way, and by how much it would have to give.
 """
@@ -26,7 +26,7 @@ FRONTIER_SCALES = (0.8, 0.9, 0.95, 1.05, 1.1)
 
 
 class Fewer(NamedTuple):
-    """The answer with one node of a purchase taken away."""
+    """The result with one node of a purchase removed."""
 
     purchase: int
     slo_met_fraction: float
@@ -39,11 +39,11 @@ class Fewer(NamedTuple):
     """Month that breaks first in the replication where one node decides; None where it still meets the SLO target."""
     workload: int | None
     attainment: float
-    """Share in time there."""
+    """SLO attainment there."""
 
 
 class Narrow(NamedTuple):
-    """What a precision narrower than the usual contributes to one cluster of the answer."""
+    """The contribution of a narrower precision than the default to one cluster of the result."""
 
     cluster: str
     precision: str
@@ -54,7 +54,7 @@ class Narrow(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What stands behind an answer."""
+    """The evidence for a sizing's result."""
 
     fewer: tuple[Fewer, ...]
     frontier: tuple[Judged, ...]
@@ -65,10 +65,10 @@ class Explanation(NamedTuple):
 
 
 def explain(search: Search, plan: Judged, replications: int) -> Explanation:
-    """Explain an answer over the replications of its search.
+    """Return the explanation of a result, over the replications of its search.
 
-    One that was not confirmed was mended, and the answer is held to the replications that showed it too. What was run
-    in those is judged by them; and what only seems cheaper, since it was not, is left out.
+    A result that was not confirmed was enlarged, and is then held to the replications that refuted it as well. Plans
+    run in those are judged by them; plans that only seem cheaper, since they were not run there, are left out.
     """
     every = range(replications)
     search.clock.say("asking why not less, and what more would cost")
@@ -92,7 +92,7 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
 
 
 def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fewer:
-    """Take one node away, and look where the SLO target is missed that was kept."""
+    """Return the effect of removing one node: where the SLO target is then missed, and the saving."""
     counts = tuple(nodes - (at == place) for at, nodes in enumerate(plan.counts))
     if not any(counts):
         return Fewer(
@@ -112,20 +112,20 @@ def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fe
 
 
 def _known(search: Search, answer: Judged, every: Sequence[int]) -> list[Judged]:
-    """Return every choice that was run in all replications of the search, but those that only seem to keep it."""
+    """Return every candidate run in all replications of the search, except falsely cheap ones."""
     plans = [judged(counts, search.outcomes(counts, every)) for counts in search.archive.complete(every)]
     judged_in_all = (_in_all(search, plan) for plan in plans)
     return [plan for plan in judged_in_all if plan.cost >= answer.cost or not _only_seems(search, plan)]
 
 
 def _only_seems(search: Search, plan: Judged) -> bool:
-    """Say whether a choice meets the SLO target where it was run, and not where the answer is held to it as well."""
+    """Return whether a candidate meets the SLO target only in the fewer replications it was run in."""
     seems = plan.worst.size < len(search.order) and plan.keeps(search.attainment, search.trial.slo_target.confidence)
     return seems and not search.holds(plan.counts, fully=True)
 
 
 def _in_all(search: Search, plan: Judged) -> Judged:
-    """Return a choice with its service in all to which the answer is held, if it was run there; costs stay as found."""
+    """Return a candidate with its attainment over all replications of the result, if run there; costs unchanged."""
     further = search.order if plan.worst.size < len(search.order) else ()
     if not further or not search.archive.knows(plan.counts, further):
         return plan
@@ -134,7 +134,7 @@ def _in_all(search: Search, plan: Judged) -> Judged:
 
 
 def frontier(plans: Sequence[Judged], search: Search, answer: Counts) -> tuple[Judged, ...]:
-    """Return the answer, and the plans that none beats in cost, service and probability to meet the SLO target.
+    """Return the result, and the plans not dominated in cost, attainment and probability of meeting the SLO.
 
     A plan that was run in fewer replications may have been lucky in them, and seem to beat the answer.
     """
@@ -153,7 +153,7 @@ def frontier(plans: Sequence[Judged], search: Search, answer: Counts) -> tuple[J
 
 
 def _narrow(search: Search, plan: Judged, every: Sequence[int]) -> tuple[Narrow, ...]:
-    """Let each cluster that serves in a narrower precision serve as the workloads state instead."""
+    """Return the effect of serving each narrow-precision cluster in the workloads' own precision instead."""
     choices = search.trial.choices
     catalog = choices.scenario.load_catalog()
     usual = catalog.precisions[catalog.precision_with("default")].weight_bytes.value
@@ -182,7 +182,7 @@ _ALL = frozenset({"nodes", "budget", "power"})
 
 
 def what_to_relax(trial: Trial, surveys: Sequence[Survey], prices: Prices) -> str:
-    """Say why nothing meets the SLO target, from the replication that decides.
+    """Return why no plan meets the SLO target, and which limits to relax, from the decisive replication.
 
     Figures are those of the relaxation, so they are the least that would do: no node fails in them.
     """
@@ -203,7 +203,7 @@ def what_to_relax(trial: Trial, surveys: Sequence[Survey], prices: Prices) -> st
 
 
 def nearest_miss(search: Search) -> str:
-    """Say how near the best within the limits comes, where the relaxation allows a plan and the simulation none."""
+    """Return how close the best plan within the limits comes to the SLO target, where none meets it."""
     slo_target, choices = search.trial.slo_target, search.trial.choices
     every = range(len(search.surveyed.surveys))
     tried: dict[Counts, list[float]] = {}
@@ -219,13 +219,13 @@ def nearest_miss(search: Search) -> str:
     room = "" if any(choices.within_limits(counts) for counts in more) else ", and limits allow no node more"
     return (
         f"nothing that may be chosen was found to meet the SLO target: {choices.words(nearest)} comes nearest, with "
-        f"{service:.2%} in time in {slo_target.confidence:.0%} of replications{worst}{room}; SLO target no "
+        f"{service:.2%} attained in {slo_target.confidence:.0%} of replications{worst}{room}; SLO target no "
         "more than that, or allow more nodes, earlier dates, budget or power"
     )
 
 
 def _least(program: Relaxation, limits: frozenset[str], of: str) -> float | None:
-    """Return the least of a limit with which the others can be kept; None where they cannot."""
+    """Return the least value of a limit at which the other limits are feasible; None where they are not."""
     size = program.variables + 1  # the last variable is the limit
     cost = np.zeros(size)
     cost[-1] = 1.0
@@ -249,7 +249,7 @@ def _below(coefficients: Floats, size: int, times: float, existing: float) -> Co
 
 
 def _when(program: Relaxation) -> str:
-    """Say what no purchase can mend: outages of the site, or months before anything can be there."""
+    """Return which SLO misses no purchase can avoid: site outages, or months before the first delivery."""
     survey, slo_target, plan = program.survey, program.trial.slo_target, program.choices.plan
     labels = plan.months.labels
     asked, lit = survey.demand.sum(axis=1), survey.lit_demand.sum(axis=1)

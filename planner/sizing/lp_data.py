@@ -1,4 +1,4 @@
-"""What one replication asks for and what a node gives and costs in it: the figures behind the relaxation.
+"""Data of the linear relaxation: one replication's demand, and a node's capacity and cost in it.
 
 They are read off one run of the scenario with a few nodes of every purchase. Demand, deliveries, releases of software
 and prices do not depend on what is bought; what does (failures, incidents, late requests, routing) is left out, always
@@ -42,7 +42,7 @@ _LEAST_IDLE = 0.9  # share of nodes that draw idle power, at least: the rest is 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """One replication; clusters are those of the scenario with every purchase in it."""
+    """One replication's figures; clusters are those of the scenario with every purchase."""
 
     hours: Floats
     """In each bin of each month, shape (months, bins)."""
@@ -147,7 +147,7 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
 
 
 def cost_of_a_dollar(evaluator: Evaluator, counts: Counts) -> Floats:
-    """Return what a dollar on the price of a node's accelerators adds to its present cost, shape (clusters,).
+    """Return the present cost of one dollar on the price of a node's accelerators, shape (clusters,).
 
     As volume discounts tell it, with which and without which a choice is run; 0 where it has none.
     """
@@ -166,14 +166,14 @@ def cost_of_a_dollar(evaluator: Evaluator, counts: Counts) -> Floats:
 
 
 def _standing_usd(result: RunResult) -> Floats:
-    """Return the present cost of each cluster that no load moves: what hours at work cost is none of it."""
+    """Return the present cost of each cluster that does not depend on load."""
     by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])
     fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), WITH_HOURS))
     return np.where(by_the_hour, unrented, fixed)
 
 
 def _lit(result: RunResult) -> Floats:
-    """Return the share of each hour in which requests can be served, shape (workloads, hours): not in a site outage.
+    """Return the share of each hour without a site outage, shape (workloads, hours).
 
     What can wait, or may be served on a provider's machines, is not lost to one.
     """
@@ -190,7 +190,7 @@ def _lit(result: RunResult) -> Floats:
 
 
 def _rates(result: RunResult) -> Floats:
-    """Return the most requests a node serves in an hour of each month: no incident open, the best release of it."""
+    """Return the most requests per node and hour in each month: without incidents, on the best release."""
     plan = result.plan
     months = len(plan.month_edges_h) - 1
     level = np.zeros((len(plan.clusters), len(plan.workloads), months))
@@ -208,7 +208,7 @@ def _rates(result: RunResult) -> Floats:
 
 
 def _within_slo(plan: Plan) -> tuple[Floats, Floats]:
-    """Return loads over capacity, and the share of requests in time at each, shape (clusters, workloads, loads)."""
+    """Return loads over capacity, and the SLO attainment at each, shape (clusters, workloads, loads)."""
     loads = load_grid(plan.late_tables.shape[2] - 1)
     missed = plan.late_tables + plan.refused_tables
     for (c, w), by_rate in plan.burst_tables.items():
@@ -224,7 +224,7 @@ def _within_slo(plan: Plan) -> tuple[Floats, Floats]:
 
 
 def slo_capacity(plan: Plan) -> Floats:
-    """Return the most requests in time over capacity: the maximum of load · share in time, shape (clusters, workloads).
+    """Return the highest goodput over capacity: the maximum of load · attainment, shape (clusters, workloads).
 
     A cluster that is offered more than it sustains at its percentile serves more in time, though a smaller share.
     """
@@ -233,7 +233,7 @@ def slo_capacity(plan: Plan) -> Floats:
 
 
 def mean_load(share: Floats, slo_attainment_fraction: float) -> Floats:
-    """Return the highest mean load at which a share is in time, whatever the hours' own, shape (workloads,).
+    """Return the highest mean load at which an SLO attainment is possible, for any spread, shape (workloads,).
 
     With g(L) the concave envelope of load · share in time, by Jensen no spread of loads with mean L has more in time
     than g(L), so L is at most where g(L) = q·L.
@@ -261,7 +261,7 @@ def _hull(x: Floats, y: Floats) -> list[int]:
 
 
 def averaged(of: Survey, slo_attainment_fraction: float) -> Survey:
-    """Return a survey with each month's hours in one bin, and what a node serves at the highest mean load."""
+    """Return a survey with each month in one bin, and a node's capacity at the highest mean load."""
 
     def first(figures: Floats) -> Floats:
         padded = np.zeros_like(figures)
@@ -298,13 +298,13 @@ def _speeds(result: RunResult) -> Floats:
 
 
 def running_factors(plan: Plan) -> Floats:
-    """Return what a dollar of running cost in each month is worth on the first day, shape (months,)."""
+    """Return the present value of a dollar of running cost in each month, shape (months,)."""
     capital, edges = plan.money.capital, plan.months.edge_coordinates
     return discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
 
 
 def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return a node's energy without load, what an hour at work adds at least, and months' discount factors.
+    """Return a node's energy cost without load, the least cost of a busy hour, and monthly discount factors.
 
     At a provider's there is none of the first, and of the second the rent where it is paid for hours at work alone.
     A node draws P(u) ≥ P(0) + s·u with s = min (P(u) − P(0)) / u, and the meter 1 + (PUE − 1)·(1 − f) times as much,
@@ -337,7 +337,7 @@ def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What the mean replication charges, by column of the program: purchases, then the days of each retirement."""
+    """Mean prices by column of the program: purchases, then the dates of each retirement."""
 
     column: Floats
     """Cost of one node, or of leaving on a day, shape (columns,)."""
@@ -352,12 +352,12 @@ class Prices:
 
 
 def weights_of(trial: Trial, surveys: Sequence[Sequence[Survey]]) -> list[float]:
-    """Return what a dollar counts in each replication: one, or one by its tokens where those are to be cheap."""
+    """Return the weight of a dollar in each replication: 1, or 1 / tokens for the levelised cost."""
     return [1.0 / max(survey[0].tokens, 1e-9) if trial.objective == "levelised" else 1.0 for survey in surveys]
 
 
 def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool) -> Prices:
-    """Return mean prices over replications, each surveyed by variant; those of a bound leave out what luck decides."""
+    """Return mean prices over replications by variant; a bound leaves out costs that vary by replication."""
     choices, objective = trial.choices, trial.objective
     weights = weights_of(trial, surveys)
     names = [cluster.name for cluster in choices.plan.clusters]
@@ -391,14 +391,14 @@ def prices_of(trial: Trial, surveys: Sequence[Sequence[Survey]], *, bound: bool)
 
 
 def with_work(trial: Trial, prices: Prices, of: Survey, share: float) -> Prices:
-    """Return a bound's prices for one replication in which a share of what its work costs is paid."""
+    """Return a bound's prices for one replication, with a share of its load-dependent cost."""
     share *= weights_of(trial, [[of]])[0]
     fixed = prices.fixed - prices.least_work
     return dataclasses.replace(prices, work=share * of.busy_usd, rents=share, fixed=fixed, least_work=0.0)
 
 
 def _least_energy(trial: Trial, surveys: Sequence[Sequence[Survey]]) -> float:
-    """Return what serving as much as is promised costs in energy at least, in the mean over replications."""
+    """Return the least energy cost of meeting the SLO target, averaged over replications."""
     slo_target = trial.slo_target
     is_told_apart = slo_target.is_per_workload and slo_target.is_per_month
     if not is_told_apart or trial.choices.plan.money.market.burst is not None:
@@ -414,7 +414,7 @@ def _least_energy(trial: Trial, surveys: Sequence[Sequence[Survey]]) -> float:
 
 
 def staffed_usd(plan: Plan, there: Floats) -> float:
-    """Return the present cost of people with some nodes of each cluster, shape (clusters, months).
+    """Return the present cost of staff for the given nodes of each cluster, shape (clusters, months).
 
     They are those of a survey's ``people_usd``: as many as the accelerators there in each month need, whole people.
     """
@@ -432,5 +432,5 @@ def staffed_usd(plan: Plan, there: Floats) -> float:
 
 
 def _numbers(headcount: Headcount, accelerators: Floats) -> Floats:
-    """Return how many people there are in each month, shape (months,)."""
+    """Return the headcount in each month, shape (months,)."""
     return np.array([headcount.number(count) for count in accelerators.sum(axis=0).tolist()], dtype=np.float64)

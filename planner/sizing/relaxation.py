@@ -1,4 +1,4 @@
-"""The sizing as a linear program: a bound that no plan can beat, a start for the search, and what makes it impossible.
+"""The sizing as a linear program: a lower bound on cost, a start for the search, and reasons for infeasibility.
 
 Variables are nodes N of each purchase, one of several days z for each retirement, and mean nodes x at work by group of
 clusters, workload, month and bin of hours. For one replication, with H hours, D requests and rate r:
@@ -48,7 +48,7 @@ _MOST_SOLVING_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintRows:
-    """Rows of a program: least ≤ Σ value·variable ≤ most, entry by entry."""
+    """Constraint rows in sparse form: least ≤ Σ value·variable ≤ most."""
 
     row: Places
     column: Places
@@ -61,7 +61,7 @@ class ConstraintRows:
 def rows_of(
     row: Places, column: Places, value: Floats, *, least: Floats | float = -np.inf, most: Floats | float = np.inf
 ) -> ConstraintRows:
-    """Return rows that are bounded on one side, or on both; a number bounds them all."""
+    """Return rows bounded on one side, or on both; a single number bounds them all."""
     low, high = np.broadcast_arrays(np.atleast_1d(least), most)
     return ConstraintRows(row=row, column=column, value=value, least=low, most=high)
 
@@ -69,7 +69,7 @@ def rows_of(
 def minimised(
     cost: Floats, rows: Sequence[ConstraintRows], integral: Places, upper: Floats
 ) -> tuple[Floats, float] | None:
-    """Return the variables of least cost, from 0 on, and a bound on that cost; None where there are none."""
+    """Return the variables ≥ 0 of least cost, and a lower bound on it; None where infeasible."""
     starts = np.cumsum([0, *(block.least.size for block in rows)])
     places = np.concatenate([block.row + start for block, start in zip(rows, starts[:-1], strict=True)])
     columns, values = np.concatenate([block.column for block in rows]), np.concatenate([block.value for block in rows])
@@ -102,13 +102,13 @@ _RAISED = 1.12  # what is added to a margin that was short where none is known t
 
 
 class Relaxation:
-    """The program of one replication; ``surveys`` holds it by variant: no retirement, each on its first day, ..."""
+    """The linear program of one replication, with its surveys by retirement date, none first."""
 
     def __init__(
         self, trial: Trial, surveys: Sequence[Survey], prices: Prices, margin: Floats | float = 1.0, *,
         working: bool = False,
     ) -> None:  # fmt: skip
-        """Lay the program out; ``margin``, of each month or of all, multiplies demand.
+        """Build the program; ``margin``, of each month or of all, multiplies demand.
 
         ``working`` counts failures and incidents, so that what comes of it is no bound.
         """
@@ -155,12 +155,12 @@ class Relaxation:
         self.variables = self.columns + self.served.size + len(self.last) * survey.hours.size
 
     def constraints(self, limits: frozenset[str] = frozenset({"nodes", "budget", "power"})) -> list[ConstraintRows]:
-        """Return all rows of the program, those of some limits left out where they are not named."""
+        """Return all constraint rows, without those of limits that are not named."""
         served = [*self._demand(), *self._slo_target(), *self._in_turn()]
         return [self._machines(), self._power_blocks(), *served, *self._chosen(limits)]
 
     def _in_turn(self) -> list[ConstraintRows]:
-        """Where a workload is served, those that go before it have what they take at their objective.
+        """Return the rows of priority: higher priorities are served before lower ones on each cluster.
 
         A cluster on which whole replicas count may be short of one of them, so as much is taken off.
         """
@@ -189,7 +189,7 @@ class Relaxation:
         return made
 
     def _machines(self) -> ConstraintRows:
-        """Work takes nodes that are there."""
+        """Return the rows that limit work to the nodes in service."""
         choices, shape, groups = self.choices, self.survey.hours.shape, self.suppliers
         # The nodes there of each column's unit, shape (groups, months, bins, columns), and what always is.
         there, always = np.zeros((len(self.groups), *shape, self.columns)), np.zeros((len(self.groups), *shape))
@@ -218,7 +218,7 @@ class Relaxation:
         return rows_of(np.concatenate([row, at]), columns, values, most=always.ravel())
 
     def _power_blocks(self) -> ConstraintRows:
-        """Nodes at work have been energised, where power comes in blocks."""
+        """Return the rows that limit busy nodes to the power of energised blocks."""
         site, edges = self.choices.plan.site, self.choices.plan.month_edges_h
         in_group = np.flatnonzero(self.group < len(self.groups))
         first = np.array([members[0] for members in self.groups])
@@ -231,7 +231,7 @@ class Relaxation:
         return rows_of(row, self.columns + in_group, kw[first[self.group[in_group]]], most=limit.ravel())
 
     def _demand(self) -> list[ConstraintRows]:
-        """Nobody serves more than is asked for."""
+        """Return the rows that limit service to demand."""
         loads, survey = self.choices.plan.workloads, self.survey
         waits = np.array([load.deadline_h > 0 for load in loads])[self.load]
         count = len(loads)
@@ -247,11 +247,11 @@ class Relaxation:
         ]
 
     def _shares(self, row: Places, work: Places, requests: Floats) -> tuple[Places, Places, Floats]:
-        """Return the entries of what is served of some requests, as a share of them."""
+        """Return the matrix entries of served work as a share of the given requests."""
         return row, self.columns + work, self.served[work] / np.maximum(requests, _NO_REQUESTS)[row]
 
     def _slo_target(self) -> list[ConstraintRows]:
-        """Enough is served, by month and workload or all together."""
+        """Return the rows of the SLO target, by month and workload or over all."""
         slo_target, survey = self.trial.slo_target, self.survey
         owed = (survey.demand.sum(axis=1) - survey.tail) * (slo_target.attainment - 2.0 * LEAST_SHORTFALL)
         owed *= self.margin
@@ -263,7 +263,7 @@ class Relaxation:
         return [rows_of(*self._shares(row, np.arange(row.size), rows), least=least)]
 
     def _chosen(self, limits: frozenset[str]) -> list[ConstraintRows]:
-        """Nodes within what may be bought, one day for each retirement, within budget and power."""
+        """Return the rows of limits on nodes, retirement dates, budget and power."""
         choices, made = self.choices, list[ConstraintRows]()
         bought = len(choices.purchases)
         for which, start in enumerate(self.offsets[:-1]):
@@ -283,13 +283,13 @@ class Relaxation:
         return made
 
     def capital(self) -> Floats:
-        """Return the least that a node of each purchase costs, shape (purchases,)."""
+        """Return the least price of a node of each purchase, shape (purchases,)."""
         _, most = self.choices.nodes_allowed()
         prices = self.choices.node_prices_usd
         return np.array([sum(prices(place, int(most[group]))) for place, group in enumerate(self.choices.group_of)])
 
     def power_rows(self) -> list[tuple[Floats, float]]:
-        """Return, for each moment at which something comes, kilowatts on site by column, and of what always is."""
+        """Return the kilowatts on site by column, and those always on site, at each delivery."""
         choices = self.choices
         names = [purchase.name for purchase in choices.purchases]
         leaving = [retirement.cluster for retirement in choices.retirements]
@@ -319,7 +319,7 @@ class Relaxation:
         return np.concatenate([self.prices.column, work * self.hours, shares])
 
     def upper(self, allowed: Sequence[bool] | None = None) -> Floats:
-        """Return the most of each variable; the least is 0."""
+        """Return the upper bound of each variable; the lower bound is 0."""
         upper = np.full(self.variables, np.inf)
         upper[len(self.choices.purchases) : self.columns] = 1.0
         upper[self.columns + self.served.size :] = 1.0
@@ -329,7 +329,7 @@ class Relaxation:
 
 
 def _ahead(plan: Plan, rates: Floats) -> list[tuple[int, int]]:
-    """Return pairs of workloads that cannot wait, the first of which goes before the second wherever that is served.
+    """Return pairs of urgent workloads of which the first has priority wherever the second is served.
 
     ``rates`` has shape (groups, workloads, months, bins).
     """
@@ -343,7 +343,7 @@ def _ahead(plan: Plan, rates: Floats) -> list[tuple[int, int]]:
 
 
 def margins_between(margin: Floats, short_at: Floats, enough_at: Floats) -> Floats:
-    """Return the margins to try next, each between one that was short and one that was enough, as far as these are."""
+    """Return the next demand margins to try, between those too small and those large enough."""
     known = (short_at > 0) & np.isfinite(enough_at)
     middle = np.sqrt(short_at * np.where(known, enough_at, 1.0))
     apart = enough_at > _MARGIN_STEP * short_at
@@ -356,7 +356,7 @@ _ROUNDING = 1e-7  # of a solver's bound
 
 
 class Relaxed(NamedTuple):
-    """The least that a program allows."""
+    """The optimum of a relaxation."""
 
     cost: float
     """As the objective counts it."""
@@ -366,7 +366,7 @@ class Relaxed(NamedTuple):
     """Place of each retirement's day."""
 
     def counts(self) -> Counts:
-        """Return the choice, nodes rounded up."""
+        """Return the optimum as a candidate, with nodes rounded up."""
         return (*(math.ceil(nodes - 1e-6) for nodes in self.nodes), *self.retired)
 
 
@@ -389,7 +389,7 @@ def solve_together(
     allowed: Sequence[bool] | None = None,
     shared: Shared | None = None,
 ) -> Relaxed | None:
-    """Return the choice of least cost that meets the SLO target in each of some replications; None where none does.
+    """Return the cheapest candidate that meets the SLO target in each of some replications, or None.
 
     All share the nodes, or those that ``shared`` says; each has its own work, whose cost is the mean over them.
     """

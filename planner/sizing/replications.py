@@ -1,4 +1,4 @@
-"""The replications of a search: their figures, what each costs at least, and which of them decide."""
+"""The replications of a search: their figures, their lower bounds on cost, and the decisive ones."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _HARD = 8  # replications beyond those whose bound may decide whose busiest hour
 
 
 def allowed_misses(replications: int, share: float) -> int:
-    """Return how many of some replications may miss the SLO target: ⌊(1 − p)·n⌋."""
+    """Return how many of n replications may miss the SLO target: ⌊(1 − p)·n⌋."""
     return replications - math.ceil(share * replications - 1e-9)
 
 
 class Surveyed:
-    """Every replication's figures, and the least that its relaxation costs."""
+    """The figures of every replication, and the lower bound on its cost."""
 
     def __init__(self, trial: Trial, workers: Workers, replications: int) -> None:
-        """Survey the replications, with nodes enough that no hour of their runs has to be planned anew."""
+        """Survey the replications, with enough nodes that no hour is short of capacity."""
         choices = trial.choices
         self.trial, self.workers = trial, workers
         variants = 1 + max((len(retirement.dates) for retirement in choices.retirements), default=0)
@@ -76,19 +76,19 @@ class Surveyed:
 
     @property
     def choices(self) -> Choices | Policies:
-        """What may be chosen."""
+        """The allowed purchases and retirements."""
         return self.trial.choices
 
     def run_of(self, counts: Counts, replication: int) -> Run:
-        """Return the run that tells what a choice comes to in a replication."""
+        """Return the run that gives a candidate's outcome in a replication."""
         return counts, replication
 
     def designed(self, hardest: Sequence[int], sparing: int) -> list[int]:
-        """Return the replications for which a start is designed: the hardest of those that must meet the SLO target."""
+        """Return the replications that a start is designed for: the hardest that must meet the SLO target."""
         return list(hardest[sparing : sparing + _DESIGNED])
 
     def relaxed(self, design: Sequence[int], margin: Floats, allowed: Sequence[bool]) -> Relaxed | None:
-        """Return the cheapest choice that meets the SLO target in some replications with margins on monthly demand.
+        """Return the cheapest candidate for some replications with margins on monthly demand, or None.
 
         Whole nodes take several times the time of parts of them, and matter where there are few.
         """
@@ -104,11 +104,11 @@ class Surveyed:
         return solve_together(programs, integral=True, allowed=allowed)
 
     def programs(self, design: Sequence[int], margin: Floats) -> list[Relaxation]:
-        """Return the programs of some replications, failures and incidents counted."""
+        """Return the linear programs of some replications, with failures and incidents."""
         return [Relaxation(self.trial, self.surveys[at], self.prices, margin, working=True) for at in design]
 
     def worth(self, purchase: int, replication: int) -> float:
-        """Return what a node serves of the mean traffic of the last month, in its proportions."""
+        """Return a node's worth: the inverse of the node-hours that the last month's demand takes on such nodes."""
         first = self.surveys[replication][0]
         place = self.choices.place(self.choices.purchases[purchase].name)
         asked, rates = first.demand[-1].sum(axis=0), first.rates[place, :, -1]
@@ -117,7 +117,7 @@ class Surveyed:
         return 0.0 if not np.isfinite(needed) or needed <= 0 else float(1.0 / needed)
 
     def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:
-        """Return the least that each replication costs with some purchases alone, infinity where nothing will do.
+        """Return each replication's lower bound on cost with some purchases, infinity where infeasible.
 
         A bound is that of each month's mean load, and, where that is high, of its busiest hours as well: what decides
         is the order statistic of a few hard ones, so the others need not be known as well.
@@ -138,12 +138,12 @@ class Surveyed:
     def _solved(
         self, programs: Sequence[tuple[list[Survey], Prices]], allowed: Sequence[bool], *, working: bool = False
     ) -> Floats:
-        """Return the least cost of each of some replications at its prices."""
+        """Return the least cost of each of some replications at its own prices."""
         calls = [(variants, prices, self.trial.slo_target, tuple(allowed), working) for variants, prices in programs]
         return np.array(self.workers.all(least_cost, calls, runs=False))
 
     def least_with_rent(self, allowed: Sequence[bool]) -> float:
-        """Return the least that a choice costs in the mean with the rent of hours at work; 0 where there is none.
+        """Return a lower bound on the mean cost with rent of busy hours; 0 where nothing is rented.
 
         With c the cost of a choice but for work and v that of its work in a replication, the mean of c + v·k/n over k
         or more of n replications in which it meets the SLO target is no more than what it costs in the mean over all;
@@ -158,14 +158,14 @@ class Surveyed:
         return float(np.sort(self._solved(priced, allowed))[:kept].mean())
 
     def predicted(self, counts: Sequence[float]) -> float:
-        """Return about what a choice costs: its nodes as the relaxation counts them, and what is no figure of a node.
+        """Return a candidate's predicted cost: nodes as in the relaxation, rent, discounts and staff.
 
-        That is rent of hours at work, volume discounts that are not reached, and people who come whole.
+        Rent is that of busy hours; discounts are those not reached; staff come in whole people.
         """
         return self.standing(counts) + self.lumps(tuple(counts)) + (self._hourly(tuple(counts)) if self.rents else 0.0)
 
     def predicted_in(self, counts: Counts, replication: int) -> float:
-        """Return about what a choice costs in one replication, at its own prices."""
+        """Return a candidate's predicted cost in one replication, at its own prices."""
         variants = self.surveys[replication]
         if replication not in self._priced:
             self._priced[replication] = prices_of(self.trial, [variants], bound=False)
@@ -176,9 +176,9 @@ class Surveyed:
         return cost
 
     def dearer_by(self, one: Counts, other: Counts, known: Mapping[Run, SizingOutcome]) -> float:
-        """Return what a choice costs more than another, as both were run: predicted, and what predictions leave out.
+        """Return how much more a candidate costs than another: predicted, corrected by their runs.
 
-        That is energy of work, carbon, people who come whole, credits; it is taken from the replications in which both
+        The correction covers energy by load, carbon, whole staff and credits, from the replications in which both
         are known. What is left of a run's cost over its own prediction hardly differs between replications, where
         costs do by the prices that each draws.
         """
@@ -189,7 +189,7 @@ class Surveyed:
         return dearer + (float(np.mean([of_one - of_other for of_one, of_other in beyond])) if beyond else 0.0)
 
     def lumps(self, counts: tuple[float, ...]) -> float:
-        """Return what is no figure of a node in a choice: discounts that it does not reach, and whole people."""
+        """Return a candidate's costs that are not per node: discounts not reached, and whole staff."""
         if counts not in self._lumped:
             usd, weight = self.trial.choices.accelerators_usd, float(np.mean(weights_of(self.trial, self.surveys)))
             undiscounted = sum(
@@ -205,7 +205,7 @@ class Surveyed:
         return self._lumped[counts]
 
     def _hourly(self, counts: tuple[float, ...]) -> float:
-        """Return the rent of hours at work: of what machines that are paid anyway leave, bin by bin of all hours.
+        """Return the rent of busy hours: of the load beyond machines that are paid anyway.
 
         Those are filled as far as their waits allow; the mean over some replications is taken, as the objective has it.
         """
@@ -218,7 +218,7 @@ class Surveyed:
         return self._rent[counts]
 
     def _there(self, variants: Sequence[Survey], counts: tuple[float, ...]) -> Floats:
-        """Return each cluster's node-hours in a choice, none once it is retired, shape (clusters, months, bins)."""
+        """Return each cluster's node-hours in a candidate until it retires, shape (clusters, months, bins)."""
         choices = self.trial.choices
         present = variants[0].present.copy()
         nodes = np.array([cluster.nodes for cluster in choices.plan.clusters], dtype=np.float64)
@@ -230,7 +230,7 @@ class Surveyed:
         return np.asarray(nodes[:, None, None] * present * variants[0].hours)
 
     def _rent_usd(self, of: Survey, there: Floats) -> float:
-        """Return the rent in one replication with some node-hours of each cluster, shape (clusters, months, bins).
+        """Return the rent in one replication with given node-hours, shape (clusters, months, bins).
 
         What can wait goes to any hour of its month that the rest leaves idle, and rents for what is then left over.
         """
@@ -261,11 +261,11 @@ class Surveyed:
         return rent_usd + float((used_h * burst.usd_per_accelerator_h * lp_data.running_factors(plan)).sum())
 
     def standing(self, counts: Sequence[float]) -> float:
-        """Return what the nodes of a choice cost, as the relaxation counts it, whether or not they work."""
+        """Return the cost of a candidate's nodes as in the relaxation, busy or idle."""
         return self._nodes_and_days(counts, self.prices.fixed, self.prices.column)
 
     def _nodes_and_days(self, counts: Sequence[float], cost: float, column: Floats) -> float:
-        """Add what nodes and the days of retirements cost, the last columns being those of days."""
+        """Return a cost plus that of nodes and of retirement dates, which are the last columns."""
         retirements = self.trial.choices.retirements
         place = bought = column.size - sum(1 + len(retirement.dates) for retirement in retirements)
         cost += float(np.dot(counts[:bought], column[:bought]))
@@ -276,7 +276,7 @@ class Surveyed:
 
 
 def _taken(of: Survey, there: Floats, which: Bools) -> Floats:
-    """Return the node-hours that some workloads' demand takes of some clusters' nodes together, shape (months, bins).
+    """Return the node-hours that workloads' demand takes of the given nodes together, shape (months, bins).
 
     Infinity where a workload finds none that serves it.
     """
@@ -295,7 +295,7 @@ def least_cost(
     allowed: Sequence[bool],
     working: bool,
 ) -> float:
-    """Return the least that one replication costs with some purchases alone, infinity where nothing will do."""
+    """Return the lower bound on one replication's cost with some purchases, infinity where infeasible."""
     trial = dataclasses.replace(evaluator.trial, slo_target=slo)
     solved = solve_together([Relaxation(trial, surveys, prices, working=working)], integral=False, allowed=allowed)
     return math.inf if solved is None else solved.cost

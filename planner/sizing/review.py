@@ -1,4 +1,4 @@
-"""Now or later: what it is worth to decide on later purchases at a review, by demand and deliveries seen until then.
+"""Now or later: the value of deciding on later purchases at a review, by demand and deliveries seen by then.
 
 Two stages, by simulation on common random numbers. The replications fall into a few levels of what is seen at the
 review; a policy fixes what is bought before it, and for each level what is bought from then on, and must keep the same
@@ -34,7 +34,7 @@ _DESIGNED = 2  # replications of each level that the start is to serve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """What may be seen at a review, in a few levels: deliveries as promised or late, and within each by demand."""
+    """The levels of what is observed at a review: deliveries on schedule or late, and demand within each."""
 
     months: int
     """Whole months before the review."""
@@ -43,23 +43,23 @@ class Levels:
     """Forecasts that part the levels, rising: of replications without a late delivery, then of those with one."""
 
     def of(self, outcome: SizingOutcome, due: Sequence[str]) -> int:
-        """Return the level that a replication shows."""
+        """Return the level that is observed in a replication."""
         late = len(self.cuts) - 1 if self.is_late(outcome, due) else 0
         before = sum(len(cuts) + 1 for cuts in self.cuts[:late])
         return before + int(np.searchsorted(self.cuts[late], forecast(outcome.tokens, self.months), side="right"))
 
     def is_late(self, outcome: SizingOutcome, due: Sequence[str]) -> bool:
-        """Say whether something that was due before the review is not there yet."""
+        """Return whether a delivery due before the review is late."""
         return any(outcome.delivered_h.get(name, np.inf) > self.review_h for name in due)
 
     @property
     def count(self) -> int:
-        """How many levels there are."""
+        """Number of levels."""
         return sum(len(cuts) + 1 for cuts in self.cuts)
 
 
 def forecast(tokens: Floats, months: int) -> float:
-    """Return the demand of the last month as one would forecast it after some months, at the growth seen until then.
+    """Return the last month's demand as forecast after some months, at the growth seen by then.
 
     With D₀ and D₁ the mean tokens a month of the first and the last quarter seen, m months apart, and n months to go:
     D₁·(D₁ / D₀)^(n/m).
@@ -72,7 +72,7 @@ def forecast(tokens: Floats, months: int) -> float:
 
 
 def levels_of(outcomes: Sequence[SizingOutcome], due: Sequence[str], months: int, review_h: float) -> Levels:
-    """Part replications into levels of equal number; late ones apart where they are neither few nor nearly all."""
+    """Return levels with equal numbers of replications, with late deliveries separate where there are enough."""
     fewest = max(1.0, _FEWEST * len(outcomes))
     all_alike = Levels(months=months, review_h=review_h, cuts=((),))
     late = np.array([all_alike.is_late(outcome, due) for outcome in outcomes])
@@ -91,7 +91,7 @@ class Reviewed(Surveyed):
     """The replications of a search among policies."""
 
     def __init__(self, surveyed: Surveyed, archive: Archive, fixed: Counts, review: datetime.date) -> None:
-        """Part the replications by what they show at the review, as the run of a choice tells it."""
+        """Assign each replication its level at the review, from the run of a fixed candidate."""
         vars(self).update(vars(surveyed))  # all that was surveyed is the same; what is bought differs
         self._rent = {}
         self.archive, self.fixed = archive, fixed
@@ -120,15 +120,15 @@ class Reviewed(Surveyed):
 
     @property
     def choices(self) -> Policies:
-        """What may be chosen."""
+        """The policies to choose from."""
         return self.policies
 
     def level(self, replication: int) -> int:
-        """Return what a replication shows."""
+        """Return the level observed in a replication."""
         return self.levels.of(self.archive.outcomes([(self.fixed, replication)])[0], self.due)
 
     def run_of(self, counts: Counts, replication: int) -> Run:
-        """Return the run of the choice that a policy makes on what the replication shows."""
+        """Return the run of the candidate that a policy selects in the replication."""
         return self.policies.at(counts, self.level(replication)), replication
 
     def designed(self, hardest: Sequence[int], sparing: int) -> list[int]:
@@ -153,25 +153,25 @@ class Reviewed(Surveyed):
         return solve_together(programs, integral=True, shared=shared)
 
     def least_costs(self, allowed: Sequence[bool], *, working: bool = False) -> Floats:  # noqa: ARG002 - none is told
-        """Return zeros: no bound of a policy is worked out, and no policy costs less than nothing."""
+        """Return zeros, since no lower bound is computed for policies."""
         return np.zeros(len(self.surveys))
 
     def least_with_rent(self, allowed: Sequence[bool]) -> float:  # noqa: ARG002 - none is told
-        """Return 0, as :meth:`least_costs`."""
+        """Return 0, since no lower bound is computed for policies."""
         return 0.0
 
     def lumps(self, counts: tuple[float, ...]) -> float:
-        """Return what is no figure of a node in a policy, in the mean over the levels."""
+        """Return a policy's costs that are not per node, averaged over the levels."""
         made = [self.policies.at(tuple(map(int, counts)), level) for level in range(len(self.shares))]
         return sum(share * super(Reviewed, self).lumps(one) for one, share in zip(made, self.shares, strict=True))
 
     def standing(self, counts: Sequence[float]) -> float:
-        """Return what the nodes of a policy cost in the mean, as the relaxation counts it."""
+        """Return the mean cost of a policy's nodes, as in the relaxation."""
         return self._nodes_and_days(counts, self.prices.fixed, self.column)
 
 
 class ReviewLevel(NamedTuple):
-    """One level of what may be seen, and what is bought on it."""
+    """One observed level, and the purchases made at it."""
 
     share: float
     """Of the replications that the search met."""
@@ -184,7 +184,7 @@ class ReviewLevel(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """A way to decide, over replications that no search has seen."""
+    """A decision rule and its outcome over fresh replications."""
 
     name: str
     words: str
@@ -195,7 +195,7 @@ class Alternative(NamedTuple):
 
 
 class PurchaseReview(NamedTuple):
-    """What a review is worth."""
+    """The value of a review."""
 
     date: datetime.date
     levels: tuple[ReviewLevel, ...]
@@ -209,7 +209,7 @@ Confirm = Callable[[Search], int]
 
 
 def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: range) -> PurchaseReview:
-    """Hold a policy with a review against plans without one, and against one without the next part.
+    """Compare a policy with a review to plans without one, and to one without the next accelerator.
 
     ``fresh`` are the replications on which the answer of the main search was confirmed.
     """
@@ -254,7 +254,7 @@ def review_of(main: Search, review: datetime.date, confirm: Confirm, fresh: rang
 
 
 def policy_search(main: Search, fixed: Counts, review: datetime.date, allowed: Callable[[str], bool]) -> Search:
-    """Search among policies, from the relaxation's and from one that buys the same whatever is seen."""
+    """Search among policies, starting from the relaxation's and from the one without a review."""
     reviewed = Reviewed(main.surveyed, main.archive, fixed, review)
     parts = [allowed(purchase.accelerator) for purchase in reviewed.policies.purchases]
     search = Search(reviewed, main.archive, main.clock, parts, like=main)
@@ -273,7 +273,7 @@ def _with_answer(search: Search) -> Search | None:
 
 
 def _levels(policy: Search) -> tuple[ReviewLevel, ...]:
-    """Return the levels of a policy, with what is bought on each."""
+    """Return the levels of a policy, with the purchases at each."""
     reviewed = policy.surveyed
     assert isinstance(reviewed, Reviewed)
     assert policy.best is not None

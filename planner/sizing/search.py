@@ -1,4 +1,4 @@
-"""The search by simulation: from the relaxation's start down to a plan from which nothing can be taken.
+"""The search by simulation: from the relaxation's start down to a plan that cannot be reduced.
 
 Below stand where it may go from a choice in small steps, the search itself, and choices at the limits, where nothing
 else begins it, or near its end, held against it as they are run.
@@ -32,12 +32,12 @@ _MOST_RENTING = 2_000  # the same where hours are rented, which takes millisecon
 
 
 def moved(counts: Counts, changes: dict[int, int]) -> Counts:
-    """Return a choice with some more or fewer nodes at some places."""
+    """Return a candidate with nodes added or removed at some indices."""
     return tuple(count + changes.get(place, 0) for place, count in enumerate(counts))
 
 
 def carried_on(before: Counts, after: Counts, may: Callable[[Counts], bool]) -> Counts:
-    """Return a step that took nodes away, taken again as often as may be: ever twice as often, then half as often.
+    """Return the candidate after repeating a reducing step as often as allowed, by doubling, then halving.
 
     Where few nodes break what many keep, that ends where single steps would. Other steps are taken once: what comes in
     place of what is worth another look each time.
@@ -68,13 +68,13 @@ RIVAL_TRIES = 4  # the same where only a comparison is wanted
 
 
 class Search:
-    """A search among some purchases, over the replications that were surveyed."""
+    """A search among some purchases, over the surveyed replications."""
 
     def __init__(
         self, surveyed: Surveyed, archive: Archive, clock: Clock, allowed: Sequence[bool], *,
         tries: int = _MOST_TRIED, like: Search | None = None,
     ) -> None:  # fmt: skip
-        """Rank the replications by what they cost at least; ``tries`` choices in a row may fail at one step.
+        """Rank the replications by their lower bounds; ``tries`` candidates in a row may fail at one step.
 
         A search ``like`` another takes over what that one has learned of which replications are hard.
         """
@@ -102,18 +102,18 @@ class Search:
         """Margins on demand at which the search began, by stretch of months, and what that was predicted to cost."""
 
     def promising(self, attainment: float) -> Search:
-        """Return the same search for another promised share, with fewer tries."""
+        """Return the same search for another SLO attainment, with fewer tries."""
         slo_target = self.trial.slo_target.model_copy(update={"attainment": attainment})
         other = copy.copy(self.surveyed)  # the surveys do not depend on what is promised
         other.trial = dataclasses.replace(self.trial, slo_target=slo_target)
         return Search(other, self.archive, self.clock, self.allowed, tries=RIVAL_TRIES, like=self)
 
     def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[SizingOutcome]:
-        """Return what a choice comes to in some replications."""
+        """Return a candidate's outcomes in some replications."""
         return self.archive.outcomes([self.surveyed.run_of(counts, replication) for replication in replications])
 
     def holds(self, counts: Counts, *, fully: bool = False) -> bool:
-        """Say whether a choice meets the SLO target in enough replications, hardest first."""
+        """Return whether a candidate meets the SLO target in enough replications, hardest first."""
         if self.is_refuted(counts):
             return False
         # Harder ones than those that the best so far is the last to keep break with it, so they are not asked here.
@@ -140,11 +140,11 @@ class Search:
         return True
 
     def is_refuted(self, counts: Counts) -> bool:
-        """Say whether too many replications miss the SLO target with a choice, as those show that were run."""
+        """Return whether known runs already show too many missed SLO targets for a candidate."""
         return len(self._inferred(counts)) > self.allowed_misses
 
     def _inferred(self, counts: Counts) -> set[int]:
-        """Return the replications that need not be run: one with no less at any date missed the SLO target."""
+        """Return the replications known to be missed, because a candidate with no less capacity missed them."""
         reach = self.choices.reach(counts)
         return {
             replication
@@ -153,7 +153,7 @@ class Search:
         }
 
     def _kept(self, counts: Counts, replications: Sequence[int]) -> dict[int, bool]:
-        """Run a choice in some replications, and say in which it meets the SLO target; those it breaks are noted."""
+        """Run a candidate in some replications; return in which it meets the SLO target, and record misses."""
         outcomes = zip(replications, self.outcomes(counts, replications), strict=True)
         kept = {replication: outcome.worst > self.attainment - LEAST_SHORTFALL for replication, outcome in outcomes}
         for replication, kept_one in kept.items():
@@ -162,7 +162,7 @@ class Search:
         return kept
 
     def run(self, start: Counts | None = None) -> Counts | None:
-        """Return the best choice found, which meets the SLO target in these replications; None where none was.
+        """Return the cheapest candidate of the search that meets the SLO target, or None.
 
         It begins with a choice that is known to keep it, or with one that the relaxation makes.
         """
@@ -182,7 +182,7 @@ class Search:
         return self.best
 
     def _least(self, held: Counts) -> Counts:
-        """Return the cheapest choice that meets the SLO target, where few enough cost less that each can be tried.
+        """Return the cheapest candidate that meets the SLO target, by trying all cheaper ones where they are few.
 
         None costs less than the bound, which counts energy of work besides; rent is not predicted as well.
         """
@@ -193,17 +193,17 @@ class Search:
         return min([held, *itertools.islice(kept, _MOST_LEAST)], key=lambda counts: self.dearer_by(counts, held))
 
     def _cheaper(self, one: Counts, other: Counts) -> bool:
-        """Say whether a choice costs less than another, or has fewer nodes at the same cost."""
+        """Return whether a candidate costs less than another, or has fewer nodes at the same cost."""
         dearer, nodes = self.dearer_by(one, other), [sum(of[: len(self.choices.purchases)]) for of in (one, other)]
         same = _SAME * abs(self.surveyed.predicted(other))
         return dearer < -same or (dearer <= same and nodes[0] < nodes[1])
 
     def dearer_by(self, one: Counts, other: Counts) -> float:
-        """Return what a choice costs more than another, as far as both were run."""
+        """Return how much more a candidate costs than another, from known runs and predictions."""
         return self.surveyed.dearer_by(one, other, self.archive.known)
 
     def learn(self, counts: Counts) -> None:
-        """Rank the replications by what a choice keeps in each: better than by what the relaxation thought.
+        """Rank the replications by a candidate's simulated attainment in each.
 
         Those that twice as much would not mend, such as long outages, come first: they are the ones to be spared.
         """
@@ -217,7 +217,7 @@ class Search:
         self.order.sort(key=lambda replication: (replication not in hopeless, worst.get(replication, 1.0)))
 
     def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
-        """Take in further replications; with a margin, fewer may miss the SLO target, by half a standard error."""
+        """Add replications; with a margin, fewer of them may miss the SLO target, by half a standard error."""
         self.order += [replication for replication in replications if replication not in self.order]
         share, count = self.trial.slo_target.confidence, len(self.order)
         fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
@@ -229,7 +229,7 @@ class Search:
         self.order, self.allowed_misses = list(other.order), other.allowed_misses
 
     def _start(self) -> Counts | None:
-        """Return the relaxation's choice at the least margins on demand at which the simulation meets the SLO target.
+        """Return the relaxation's candidate at the smallest demand margins that meet the SLO target in simulation.
 
         Each stretch of months between two deliveries has a margin of its own, halved between one at which it was short
         and one at which nothing was: what the relaxation leaves out does not weigh alike on all.
@@ -259,13 +259,13 @@ class Search:
         return held if held is not None or last is None else self.mend(last)  # what limits forbid is mended by nodes
 
     def _stretches(self) -> Ints:
-        """Return for each month the deliveries before its end, counted from 0."""
+        """Return each month's period between deliveries, counted from 0."""
         plan = self.trial.choices.plan
         moments = np.searchsorted(self.trial.choices.moments_h(), plan.month_edges_h[1:])
         return np.asarray(np.unique(moments, return_inverse=True)[1], dtype=np.intp)
 
     def _short(self, counts: Counts, stretches: Ints) -> Bools:
-        """Say in which stretches a choice misses the SLO target where it must not, in the replications run."""
+        """Return the periods in which a candidate misses the SLO target in replications that must meet it."""
         runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.allowed_misses :])
         must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
         short = np.zeros(1 + stretches.max(), dtype=np.bool_)
@@ -277,14 +277,14 @@ class Search:
         return short
 
     def _relaxed(self, margin: Floats, allowed: Sequence[bool] | None = None) -> Counts | None:
-        """Return the relaxation's choice for the replications that decide, with a margin on each month's demand."""
+        """Return the relaxation's candidate for the decisive replications, with a margin on monthly demand."""
         self.clock.check()
         relaxed = self.surveyed.relaxed(self.design, margin, self.allowed if allowed is None else allowed)
         made = None if relaxed is None else relaxed.counts()
         return made if made is not None and self.choices.within_limits(made) else None
 
     def mend(self, counts: Counts) -> Counts | None:
-        """Return one with a little more that meets the SLO target; None where limits forbid it.
+        """Return a slightly larger candidate that meets the SLO target; None where limits forbid it.
 
         Where a stretch of months is short, more is bought for it: of what comes last before it, which costs least.
         """
@@ -302,7 +302,7 @@ class Search:
         return mended
 
     def _ever_wider(self, counts: Counts) -> Iterator[Counts]:
-        """Yield a choice, then ever more for the stretches in which the last was short as it was run, within limits."""
+        """Yield a candidate, then larger ones for the periods in which the last was short, within limits."""
         stretches, share = self._stretches(), _MENDED_BY
         while True:
             yield counts
@@ -312,7 +312,7 @@ class Search:
             counts, share = wider, share * _MENDED_FASTER
 
     def _widened(self, counts: Counts, short: Bools, share: float) -> Counts:
-        """Return a choice with a share more nodes for each stretch that is short, by the purchase that does so best.
+        """Return a candidate with a share more nodes for each short period, by the cheapest suitable purchase.
 
         Of a part that is there, and one that limits allow: what a vendor allots no more of, the next best part serves.
         """
@@ -337,7 +337,7 @@ class Search:
         return counts
 
     def descend(self, counts: Counts) -> Counts:
-        """Take away, move later and swap, in ever smaller steps, while the SLO target is met."""
+        """Return a cheaper candidate: remove, delay and exchange nodes in ever smaller steps."""
         bought = counts[: len(self.choices.purchases)]
         step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 64))))
         while step:
@@ -356,14 +356,14 @@ class Search:
         return counts
 
     def _improves(self, counts: Counts, other: Counts) -> bool:
-        """Say whether another choice is allowed, meets the SLO target and is better than one, as both were run.
+        """Return whether another candidate is within limits, meets the SLO target and costs less.
 
         What a prediction leaves out may turn it: a plan of which one more engineer has to be paid, say.
         """
         return self.choices.within_limits(other) and self.holds(other) and self._cheaper(other, counts)
 
     def leap(self, counts: Counts) -> Counts:
-        """Return a cheaper choice without one of the purchases of a choice; the same where none meets the SLO target.
+        """Return a cheaper candidate that drops one purchase entirely; the same where none meets the SLO target.
 
         The relaxation says what stands in for it, at margins lower than the search has come to; what is short then is
         mended as long as that costs less. No small step leads from a part that stays to one that is sold after a year
@@ -384,7 +384,7 @@ class Search:
         return counts
 
     def _tell(self) -> float:
-        """Say what the best so far costs, about; return how far it is from the bound."""
+        """Report the best candidate's approximate cost; return its gap to the bound."""
         assert self.best is not None
         cost = self.surveyed.predicted(self.best)
         gap = gap_fraction(cost, self.bound)
@@ -395,16 +395,16 @@ class Search:
         return gap
 
     def price(self, bundle: Sequence[int]) -> float:
-        """Return what a node of each of some purchases costs."""
+        """Return the cost of one node of each of some purchases."""
         none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
         return self.surveyed.predicted(moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
 
     def worth(self, bundle: Sequence[int]) -> float:
-        """Return what a node of some purchases is worth to the replication that decides."""
+        """Return the worth of a node of some purchases in the decisive replication (:meth:`Surveyed.worth`)."""
         return self.surveyed.worth(bundle[0], self.decisive)
 
     def near(self, counts: Counts, step: int) -> Iterator[Counts]:
-        """Yield cheaper choices near one: with less, then with other parts or dates, those that save most first."""
+        """Yield cheaper candidates nearby: fewer nodes, other accelerators or dates; largest saving first."""
         bundles, before = self.choices.bundles(), self.surveyed.predicted(counts)
         slack = 1e-9 * abs(before)
         most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
@@ -430,7 +430,7 @@ class Search:
                     yield other
 
     def below(self, counts: Counts) -> list[Counts] | None:
-        """Return every allowed choice that costs less than one; None where there are many."""
+        """Return every allowed candidate that costs less than one; None where there are many."""
         bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
         standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
         open_to = self.trial.choices.choose.clusters
@@ -451,14 +451,14 @@ class Search:
         return None
 
     def up_to_a_discount(self, counts: Counts) -> Iterator[Counts]:
-        """Yield a choice with as many more nodes of each purchase in it as get another discount on all of them."""
+        """Yield candidates with enough more nodes of one purchase to reach its next volume discount."""
         for place in range(len(self.choices.purchases)):
             for nodes in self.choices.tiers(place) if counts[place] else ():
                 if nodes > counts[place]:
                     yield moved(counts, {place: nodes - counts[place]})
 
     def retired(self, counts: Counts) -> Iterator[Counts]:
-        """Yield a choice with each retirement on each other day."""
+        """Yield candidates with one retirement on another date."""
         bought = len(self.choices.purchases)
         for place, retirement in enumerate(self.choices.retirements):
             for day in range(1 + len(retirement.dates)):
@@ -475,7 +475,7 @@ _LEAST_AS_RUN = 1e-6  # of the cost: less is no difference
 
 
 def searched(search: Search, tries: int) -> Counts | None:
-    """Run a search among plans; where limits leave the relaxation no margin, from the most that they allow.
+    """Return a search's best candidate; start from the largest allowed one where the relaxation has no margin.
 
     That is far from its best, so that as many tries are taken from there, at least.
     """
@@ -488,7 +488,7 @@ def searched(search: Search, tries: int) -> Counts | None:
 
 
 def fullest(choices: Choices, allowed: Sequence[bool]) -> Iterator[Counts]:
-    """Yield the choices that have as much as limits allow of one purchase, then of each other; nothing is retired.
+    """Yield the candidates with the most of one purchase within limits, then of the others, without retirements.
 
     Then those that have a part of that of the one, and as much of the others: where a budget allows much of a part that
     serves little, or little of one that serves much, what does may lie between.
@@ -516,12 +516,12 @@ def fullest(choices: Choices, allowed: Sequence[bool]) -> Iterator[Counts]:
 
 
 def _with(choices: Choices, nodes: list[int], place: int, more: int) -> Counts:
-    """Return the choice of some nodes and a few more of one purchase."""
+    """Return a candidate with a few more nodes of one purchase."""
     return moved((*nodes, *(0 for _ in choices.retirements)), {place: more})
 
 
 def cheaper_as_run(search: Search, counts: Counts) -> Counts:
-    """Return a choice near one that meets the SLO target and costs less as it is run, or itself.
+    """Return a nearby candidate that meets the SLO target and costs less in simulation, or the same one.
 
     A search goes by predictions. These leave out what is no figure of a node, such as energy of work and people who
     come whole; and where hours at work are rented they are off by some hundredths, since who works when is a matter of
@@ -543,7 +543,7 @@ def cheaper_as_run(search: Search, counts: Counts) -> Counts:
 
 
 def _neighbours(search: Search, counts: Counts) -> set[Counts]:
-    """Return the choices near one that limits allow and that nothing which was run refutes.
+    """Return the nearby candidates that are within limits and not refuted by a known run.
 
     They have one node more or less, or one exchanged; all of a purchase left out, or as much of another in its place;
     nodes up to a discount; or a retirement on another day.

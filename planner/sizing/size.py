@@ -1,4 +1,4 @@
-"""A sizing from its scenario to its answer: survey, bound, search, families, confirmation on fresh replications."""
+"""A sizing from its scenario to its result: survey, bound, search, families, confirmation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import CapacityError
+from planner.plan.slo_target import Verdict
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario, SloTarget
 from planner.scenario.study import load_study
@@ -31,7 +32,7 @@ _MOST_CHANGE = 4.0  # of a price, as a share of it: beyond it none is in prospec
 
 
 class Family(NamedTuple):
-    """The best plan of one kind: all of one part, or mixed."""
+    """The best plan of one kind: all of one accelerator, or mixed."""
 
     name: str
     plan: Judged | None
@@ -43,7 +44,7 @@ class Family(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """A sizing, finished."""
+    """The result of a finished sizing."""
 
     scenario: Scenario
     """As stated."""
@@ -63,16 +64,21 @@ class Sized:
 
     @property
     def choices(self) -> Choices:
-        """What could be chosen."""
+        """The allowed purchases and retirements."""
         return self.trial.choices
 
     @property
     def slo_target(self) -> SloTarget:
-        """What is kept."""
+        """The SLO target of the sizing."""
         return self.trial.slo_target
 
+    @property
+    def verdict(self) -> Verdict:
+        """Of the fresh replications."""
+        return Verdict(self.confirmation.kept, self.confirmation.replications, self.slo_target.confidence)
+
     def as_stated(self) -> RunResult:
-        """Run the answer once with all inputs as stated: what ``planner run`` makes of plan.yaml."""
+        """Return one run of the result with all inputs as stated, as ``planner run plan.yaml`` gives."""
         stated = dataclasses.replace(
             self.trial, inputs=UncertainInputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
         )
@@ -80,19 +86,19 @@ class Sized:
 
     @property
     def gap(self) -> float:
-        """How much less than the answer a plan could cost at most, as a share of it."""
+        """Optimality gap: how far the lower bound is below the result's cost, as a share of the cost."""
         return evaluate.gap_fraction(self.plan.cost, self.bound)
 
     @property
     def family(self) -> str:
-        """Of which kind the answer is."""
+        """Kind of the result: all of one accelerator, or mixed."""
         return self.choices.family(self.plan.counts)
 
 
 def trial_of(
     scenario: Scenario, parts: Sequence[str], study: Path | None, objective: Objective, seed: int | None
 ) -> Trial:
-    """Return what is tried: choices, and the inputs that a study calls uncertain."""
+    """Return the trial of a sizing: its choices, and a study's uncertain inputs."""
     choices = choices_of(scenario, parts)
     slo_target = scenario.slo_target
     if study is None:
@@ -111,7 +117,7 @@ def trial_of(
 
 
 def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: SizeWork | None = None) -> Sized:
-    """Find the cheapest choice that meets the SLO target, and confirm it; raise CapacityError where there is none.
+    """Return the cheapest plan that meets the SLO target, confirmed; raise CapacityError where there is none.
 
     ``work`` keeps runs as they come: with those of a sizing that was stopped, the search is soon where it was.
     """
@@ -159,7 +165,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
 
 
 def _search(main: Search, rivals: dict[str, Search]) -> None:
-    """Search among all plans, and among those of each part alone, whose best may be the best of all."""
+    """Search among all plans, and among those of each accelerator alone, and take the cheapest."""
     searched(main, main.tries)
     _families(main, rivals)
     cheapest = _cheapest({"": main, **rivals}, main)
@@ -170,7 +176,7 @@ def _search(main: Search, rivals: dict[str, Search]) -> None:
 
 
 def _families(main: Search, rivals: dict[str, Search]) -> None:
-    """Search for the best plan of each part alone; what is found stands in ``rivals`` at once.
+    """Search for the best plan of each accelerator alone; results are added to ``rivals`` as they appear.
 
     One that its bound keeps from being the answer is told by the start of a search, which is near its best.
     """
@@ -188,7 +194,7 @@ def _families(main: Search, rivals: dict[str, Search]) -> None:
 
 
 def _mixed(main: Search, rivals: dict[str, Search]) -> None:
-    """Search for the best plan of several parts where the answer is of one: from it, with a node of another part."""
+    """Search for the best mixed plan where the result has one accelerator, starting from it plus one other node."""
     choices = main.trial.choices
     if main.best is None or len(choices.accelerators) < 2 or choices.family(main.best) == MIXED:
         return
@@ -207,14 +213,14 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
 
 
 def _cheapest(rivals: Mapping[str, Search], main: Search) -> Counts | None:
-    """Return the best of some searches that costs least as it was run."""
+    """Return the cheapest best candidate of some searches, by simulated cost."""
     every = range(len(main.surveyed.surveys))
     plans = [rival.best for rival in rivals.values() if rival.best is not None]
     return min(plans, key=lambda counts: judged(counts, main.outcomes(counts, every)).cost, default=None)
 
 
 def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
-    """Return the best plan of a kind, and by how much prices would have to change for it to win."""
+    """Return the best plan of a kind, and the price changes at which it would be the cheapest."""
     if rival.best is None:
         return Family(name=name, plan=None, bound=rival.bound, price_changes={})
     outcome = judged(rival.best, main.outcomes(rival.best, range(len(main.surveyed.surveys))))
@@ -224,7 +230,7 @@ def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
 
 
 def price_change(main: Search, rival: Judged, plan: Judged, part: str) -> float | None:
-    """Return the change of a part's price at which a rival costs as much as the answer; None where none does.
+    """Return the price change of an accelerator at which a rival costs the same as the result, or None.
 
     Cost is linear in the price of accelerators, so one run of each at another price gives the slope.
     """
@@ -237,7 +243,7 @@ _NEARBY = 0.9  # of the price: any other would give the same slope
 
 
 def _slope(main: Search, counts: Counts, part: str) -> float:
-    """Return what a doubling of a part's price would add to the cost of a choice, in the first replications."""
+    """Return the cost that doubling an accelerator's price adds to a candidate, over the first replications."""
     choices, few = main.trial.choices, range(min(4, len(main.surveyed.surveys)))
     taken = [one for one, nodes in zip(choices.purchases, counts, strict=False) if nodes and one.accelerator == part]
     names = [one.name for one in taken if choices.plan.clusters[choices.place(one.name)].rent is None]
@@ -249,7 +255,7 @@ def _slope(main: Search, counts: Counts, part: str) -> float:
 
 
 def cost_at_price(evaluator: Evaluator, counts: Counts, replication: int, names: Sequence[str], factor: float) -> float:
-    """Return what a choice costs in a replication where accelerators of some clusters cost a factor as much."""
+    """Return a candidate's cost in a replication where some clusters' accelerator prices are multiplied."""
     clusters = evaluator.simulate(counts, replication).scenario.clusters
     changes: evaluate.Changes = {}
     catalog = evaluator.trial.choices.scenario.load_catalog()

@@ -1,4 +1,4 @@
-"""A finished Monte Carlo study, read back: percentiles, bands, decisions, drivers; and one call from file to finish."""
+"""Analysis of a finished Monte Carlo study: percentiles, bands, decisions and drivers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Finished:
-    """A study that has been run."""
+    """A finished study: its definition, its store and its number of rows."""
 
     prepared: Prepared
     store: Store
@@ -75,11 +75,11 @@ class Finished:
 
     @property
     def detailed(self) -> int:
-        """Replications that were kept with their months, the first ones."""
+        """Number of replications stored with monthly figures, which are the first ones."""
         return min(self.rows, self.store.joined.detailed)
 
     def output(self, name: str, rows: int | None = None) -> Floats:
-        """Return one headline output of the first rows, all unless given, shape (rows, scenarios)."""
+        """Return one headline output of the first rows (all by default), shape (rows, scenarios)."""
         return self.store.joined.column(f"out:{name}", self.rows if rows is None else rows)
 
     def by_scenario(self, name: str) -> Floats:
@@ -87,7 +87,7 @@ class Finished:
         return self.output(name).T
 
     def input(self, name: str, rows: int | None = None) -> Floats:
-        """Return the values drawn for one input in the first rows, all unless given, shape (rows,)."""
+        """Return the drawn values of one input in the first rows (all by default), shape (rows,)."""
         return self.store.joined.column(f"in:{name}", self.rows if rows is None else rows)[:, 0]
 
     def failures(self) -> list[Failure]:
@@ -96,7 +96,7 @@ class Finished:
         return [Failure(row, names[which], message) for row, which, message in self.store.joined.errors(self.rows)]
 
     def dropped(self) -> list[str]:
-        """Say of each scenario how many replications could not be run, why, and what those have in common."""
+        """Return a message per scenario on its failed replications: how many, why, and their common inputs."""
         by_scenario: dict[str, list[Failure]] = {}
         for failure in self.failures():
             by_scenario.setdefault(failure.scenario, []).append(failure)
@@ -119,20 +119,20 @@ class Finished:
         return lines
 
     def dropped_share(self) -> float:
-        """Return the share of runs, of the scenario with most, that could not be run."""
+        """Return the share of failed runs of the scenario with the most failures."""
         counts = Counter(failure.scenario for failure in self.failures())
         return max(counts.values(), default=0) / self.rows
 
     def interval(self, goal: Goal) -> IntervalEstimate:
-        """Return the figure that ``--until`` looks at."""
+        """Return the figure that ``--until`` checks, with its interval."""
         return goal.estimate([self.by_scenario(name) for name in goal.columns])
 
     def is_void(self) -> bool:
-        """Say whether no run of any scenario succeeded."""
+        """Return whether every run of every scenario failed."""
         return not np.isfinite(self.output("cost_usd")).any()
 
     def statistics(self, names: Collection[str] = objective_names()) -> Iterator[Statistic]:
-        """Yield mean, spread, percentiles and tail mean of outputs, every one unless named, of every scenario."""
+        """Yield mean, spread, percentiles and tail mean of the named outputs (default all) of every scenario."""
         scramblings = self.prepared.study.scramblings
         for output in (output for output in HEADLINES if output.name in names):
             for scenario, figures in zip(self.prepared.names, self.by_scenario(output.name), strict=True):
@@ -142,7 +142,7 @@ class Finished:
                     yield Statistic(scenario, output.name, statistic, figure)
 
     def bands(self) -> Iterator[Band]:
-        """Yield the monthly fans of every scenario and its clusters, of the replications that are kept in detail."""
+        """Yield monthly percentile bands of every scenario and its clusters, from the detailed replications."""
         labels = month_labels(self.prepared)
         for output, cluster in self.store.setup.monthly:
             for which, base in enumerate(self.prepared.scenarios):
@@ -155,7 +155,7 @@ class Finished:
                         yield Band(base.name, output, cluster, label, mean, tuple(spread), known.size)
 
     def decisions(self) -> list[PairwiseDecision]:
-        """Return how the scenarios compare on the headline."""
+        """Return the pairwise comparisons of the scenarios on the objective."""
         objective = self.prepared.objective
         figures, scramblings = self.by_scenario(objective.name), self.prepared.study.scramblings
         return decision.decisions(
@@ -164,10 +164,10 @@ class Finished:
 
     def _keeping(self) -> list[int]:
         """Return the places of the scenarios that meet their SLO target: the choice is among these."""
-        return [which for which, standing in enumerate(self.standings()) if standing.meets_slo]
+        return [which for which, standing in enumerate(self.standings()) if standing.may_meet]
 
     def standings(self, every: int = 1, groups: int | None = None) -> list[SloStanding]:
-        """Return how each scenario stands to its SLO target, over every so many rows in independent groups."""
+        """Return each scenario's result against its SLO target, from every ``every``-th row."""
         objective = self.prepared.objective
         names = (objective.name, "slo_shortfall_fraction", "slo_met_months")
         columns = [self.output(name)[::every].T for name in names]
@@ -175,7 +175,7 @@ class Finished:
         return decision.standings(columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better)
 
     def drivers(self) -> Iterator[Driver]:
-        """Yield what drives each scenario's headline, and the first's headline less each other's.
+        """Yield the sensitivities of each scenario's objective, and of the first's less each other's.
 
         Measured on the replications that are kept in detail: on millions it would take hours to tell no more.
         """
@@ -194,7 +194,7 @@ class Finished:
         yield from self.information()
 
     def information(self) -> Iterator[Driver]:
-        """Yield what knowing the throughput of each pair would be worth to the choice, largest first.
+        """Yield the value of knowing each pair's throughput before the choice, largest first.
 
         The choice is among the scenarios that meet their SLO target: one that fails its users is cheaper for that
         alone. In dollars where the headline is money, times the tokens that the chosen scenario serves where it is
@@ -222,7 +222,7 @@ class Finished:
         yield from sorted(worths, key=lambda driver: -driver.value)
 
     def convergence(self) -> Iterator[tuple[str, int, IntervalEstimate]]:
-        """Yield the headline's mean of every scenario by its name after more and more rows."""
+        """Yield the mean of each scenario's objective over a growing number of rows."""
         scramblings = self.prepared.study.scramblings
         ends = np.unique(np.geomspace(min(4 * scramblings, self.rows), self.rows, 24).astype(int)).tolist()
         for name, column in zip(self.prepared.names, self.by_scenario(self.prepared.objective.name), strict=True):
@@ -230,7 +230,7 @@ class Finished:
 
 
 def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | None:
-    """Return how well an input tells the replications that failed from the others, and a sentence; None below 0.3.
+    """Return how well an input separates failed replications from the others, and a sentence; None below 0.3.
 
     The strength is |P(input of a failed one > input of another) − ½|: Mann and Whitney's statistic, 0 for none and ½
     for full.
@@ -253,20 +253,20 @@ def separation(name: str, values: Floats, failed: Bools) -> tuple[float, str] | 
 
 
 def month_labels(prepared: Prepared) -> tuple[str, ...]:
-    """Return the months the scenarios share, as 2026-01."""
+    """Return the labels of the scenarios' common months, such as 2026-01."""
     scenario = prepared.scenarios[0].scenario
     return MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).labels
 
 
 def first_missed_month(prepared: Prepared, standing: SloStanding) -> str | None:
-    """Return the month in which an SLO target is first missed in too many replications; None where it is kept."""
+    """Return the first month in which too many replications miss the SLO target; None where it is met."""
     labels = month_labels(prepared)
     broken = standing.shortfall_fraction > 0 and standing.met_months < len(labels)
     return labels[int(standing.met_months)] if broken else None
 
 
 def store_of(prepared: Prepared, folder: Path, design: Design) -> Store:
-    """Return the store of a study's design, not opened yet."""
+    """Return the store of a study's design, not yet opened."""
     setup = prepared.setup(design)
     return Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
 
@@ -281,7 +281,7 @@ def open_store(
 
 
 def study_manifest(prepared: Prepared, store: Store, rows: int) -> dict[str, Any]:
-    """Return what identifies a finished study; where only some replications have their months, how many do."""
+    """Return the manifest of a finished study, with the number of detailed replications where not all are."""
     detailed = store.joined.detailed
     said = {"detailed": detailed} if isinstance(store.setup.design, MonteCarlo) and detailed < rows else {}
     return {

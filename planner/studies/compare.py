@@ -1,4 +1,4 @@
-"""Several scenarios under the same traffic and the same random numbers, held against one of them; why they differ."""
+"""Comparison of scenarios under the same traffic and random numbers, against a baseline, by cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
-    """Finished runs, in the order given."""
+    """Finished runs in the order given, and their figures against the baseline."""
 
     results: tuple[RunResult, ...]
     baseline: int
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What follows from each plan and may well be meant."""
+        """Notes on each plan that may be intended."""
         return tuple(f"{result.scenario.name}: {note}" for result in self.results for note in result.plan.notes)
 
     @property
@@ -59,13 +59,13 @@ class Comparison:
         return tuple(result.scenario.name for result in self.results)
 
     def others(self, parts: Iterable[Part | None]) -> list[tuple[str, Part]]:
-        """Return a list with an entry for each scenario by their names, without the baseline and what has none."""
+        """Return name and entry of each scenario other than the baseline that has an entry."""
         named = enumerate(zip(self.names, parts, strict=True))
         return [(name, part) for place, (name, part) in named if part is not None and place != self.baseline]
 
 
 def find_baseline(scenarios: Sequence[Scenario], wanted: str | None) -> int:
-    """Return the position of the baseline: the first, unless another is named."""
+    """Return the index of the baseline: the first scenario, unless another is named."""
     names = [scenario.name for scenario in scenarios]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -79,7 +79,7 @@ def find_baseline(scenarios: Sequence[Scenario], wanted: str | None) -> int:
 
 
 def check_comparable(scenarios: Sequence[Scenario], baseline: int) -> tuple[str, ...]:
-    """Refuse horizons that differ; return what makes the comparison less than fair."""
+    """Raise an error for different horizons; return warnings on what makes the comparison unfair."""
     base = scenarios[baseline]
     problems, warnings = [], []
     for other in scenarios:
@@ -110,7 +110,7 @@ VALUATION = ("end_value", "resale_multiplier", "cash_flow_timing", "tax")
 
 
 def _brief(choice: object) -> str:
-    """Return a choice as one would write it on one line."""
+    """Return a setting as one line of text."""
     if isinstance(choice, BaseModel):
         return "{" + ", ".join(f"{name}: {value}" for name, value in choice.model_dump().items()) + "}"
     return "none" if choice is None else str(choice)
@@ -123,7 +123,7 @@ def compare(
     progress: Callable[[str], None] = lambda _: None,
     replications: int = DRAWS,
 ) -> Comparison:
-    """Run every scenario under one seed, ``replications`` times, and hold it against the baseline."""
+    """Run every scenario under one seed, ``replications`` times, and compare it with the baseline."""
     check_comparable(scenarios, baseline)
     common = scenarios[baseline].seed if seed is None else seed
     results = []
@@ -134,7 +134,7 @@ def compare(
 
 
 def side_by_side(results: Sequence[RunResult], chances: Sequence[Replications], baseline: int = 0) -> Comparison:
-    """Hold runs under one seed against one of them; ``chances`` are the same plans drawn again."""
+    """Return the comparison of runs under one seed; ``chances`` are the replications of each plan."""
     warnings = check_comparable([result.scenario for result in results], baseline)
     base = results[baseline]
     factors = [factors_of(result) for result in results]
@@ -157,7 +157,7 @@ def side_by_side(results: Sequence[RunResult], chances: Sequence[Replications], 
 
 
 def against(result: RunResult, base: RunResult) -> Figures:
-    """Return what a run saves against the baseline run."""
+    """Return a run's savings against the baseline run."""
     rate = base.plan.money.capital.discount_rate_per_year
     months, other = series_of(result), series_of(base)
     economic, cash = months.economic - other.economic, months.cash - other.cash
@@ -170,7 +170,7 @@ def against(result: RunResult, base: RunResult) -> Figures:
 
 
 def factors_of(result: RunResult) -> Factors | None:
-    """Return a run's factors; None where it served nothing, and a token therefore has no cost."""
+    """Return a run's cost factors; None where it served nothing, so that a token has no cost."""
     sums = sums_of(result).over_run()
     working = sums.busy_h - sums.drag_h
     if min(sums.served_tokens[0, -1], sums.served_output_tokens[0, -1], working[0, -1]) <= 0:
@@ -204,7 +204,7 @@ PAID_BY_KWH = (Account.ENERGY, Account.COOLING, Account.CARBON)
 
 
 def dollars(result: RunResult, base: RunResult) -> dict[str, int] | None:
-    """Return a run's accrued cost less the baseline's by cause, in cents; None where one of them served nothing."""
+    """Return a run's accrued cost less the baseline's by cause, in cents; None where one of the two served nothing."""
     scenario, other = result.scenario, base.scenario  # the same machines, hours and cash by the other's books
     finance = scenario.finance.model_copy(update={name: getattr(other.finance, name) for name in BOOKS})
     clusters = {}
@@ -223,7 +223,7 @@ def dollars(result: RunResult, base: RunResult) -> dict[str, int] | None:
 
 
 def spending_of(result: RunResult) -> Spending:
-    """Return a run's accrued cost in factors."""
+    """Return a run's accrued cost as factors."""
     sums, monthly, plan = sums_of(result).over_run(), result.monthly, result.plan
     table = usd(result.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT, view=View.ACCRUAL))
     table[:, [ACCOUNT_CODES[account] for account in NOT_COST_ACCOUNTS]] = 0.0

@@ -1,4 +1,4 @@
-"""Estimates with honest intervals, and the decision they support: which scenario, how surely, and at what regret.
+"""Interval estimates, and the decision they support: which scenario, with what probability and regret.
 
 Sobol points and Latin hypercubes are not independent draws, so s/√n says nothing about their error. The estimate is
 made once for each of R independent randomisations; those R figures are independent, and Student's t with R − 1 degrees
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.plan.slo_target import met_months_over, shortfall_over
+from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
 
 CONFIDENCE = 0.95
 PERCENTILES = (5, 10, 50, 90, 95)
@@ -27,7 +27,7 @@ FEWEST_BEYOND = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalEstimate:
-    """A figure and the interval about it; NaN ends where rows are too few for one."""
+    """A figure and its confidence interval; NaN ends where there are too few rows."""
 
     value: float
     half_width: float
@@ -51,7 +51,7 @@ class IntervalEstimate:
 
 
 def half_width(replicates: Floats) -> float:
-    """Return half the t-interval of the mean of independent figures; NaN where there are fewer than two."""
+    """Return half the t-interval of the mean of independent figures; NaN for fewer than two."""
     from scipy.special import stdtrit  # noqa: PLC0415 - a second that only who asks should wait for
 
     known = replicates[np.isfinite(replicates)]
@@ -64,7 +64,7 @@ def half_width(replicates: Floats) -> float:
 def estimates(
     rows: Floats, scramblings: int, figures: Callable[[Floats], Sequence[float]], count: int = 1
 ) -> list[IntervalEstimate]:
-    """Return as many figures of all rows as are counted, each with the interval from its values in each randomisation.
+    """Return ``count`` figures over all rows, each with the interval from its values by randomisation.
 
     Row i belongs to randomisation i modulo ``scramblings``; rows that failed are NaN and left out.
     """
@@ -80,7 +80,7 @@ def estimates(
 
 
 def _known(rows: Floats) -> Floats:
-    """Return the rows that could be run; the same array where that is all of them and they lie together."""
+    """Return the rows that did not fail, without a copy where that is all of them."""
     finite = np.isfinite(rows)
     return rows if rows.flags.c_contiguous and finite.all() else rows[finite]
 
@@ -106,13 +106,13 @@ def share_estimate(rows: Floats, scramblings: int) -> IntervalEstimate:
 
 
 def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> IntervalEstimate:
-    """Return a percentile and its interval; no interval where a randomisation has too few rows beyond it."""
+    """Return a percentile and its interval; without an interval where too few rows lie beyond it."""
     (quantile,) = estimates(rows, scramblings, lambda part: percentiles(part, (percentile,)))
     return _where_enough(quantile, percentile, len(rows) / scramblings)
 
 
 def _where_enough(quantile: IntervalEstimate, percentile: float, rows: float) -> IntervalEstimate:
-    """Return a percentile without its interval where so many rows have too few beyond it."""
+    """Return a percentile, without its interval where ``rows`` rows have too few beyond it."""
     if min(percentile, 100.0 - percentile) / 100.0 * rows < FEWEST_BEYOND:
         return IntervalEstimate(value=quantile.value, half_width=float("nan"), completed=quantile.completed)
     return quantile
@@ -141,7 +141,7 @@ def spread_estimates(rows: Floats, scramblings: int, *, upper: bool) -> list[tup
 
 
 def sound_rows(objective: Floats) -> Bools:
-    """Return the rows in which every scenario could be run, shape (rows,)."""
+    """Return the rows in which no scenario failed, shape (rows,)."""
     return np.asarray(np.isfinite(objective).all(axis=0))
 
 
@@ -160,54 +160,57 @@ class PairwiseDecision(NamedTuple):
 
 
 class SloStanding(NamedTuple):
-    """How one scenario of a study stands to its SLO target."""
+    """Result of one scenario of a study against its SLO target."""
 
     scenario: str
-    slo_met_fraction: IntervalEstimate
-    """Share of replications in which the SLO target is met."""
+    verdict: Verdict
+    """By how many of the replications that could be run meet its SLO target."""
     shortfall_fraction: float
     """How far it falls short over the replications; 0 where enough of them keep it, NaN where none could be run."""
     met_months: float
     """Calendar months that enough replications keep it through."""
     best_fraction: IntervalEstimate
-    """Share of replications in which its objective is best of those that meet their SLO target; NaN for others."""
+    """Share of replications in which its objective is best of the scenarios that are not MISSED; NaN for others."""
 
     @property
-    def meets_slo(self) -> bool:
-        """Whether enough replications keep it."""
-        return self.shortfall_fraction == 0.0
+    def may_meet(self) -> bool:
+        """Whether it is not MISSED."""
+        return self.verdict.status != "MISSED"
 
 
 def standings(
     columns: Sequence[Floats], asked: Sequence[tuple[str, float]], scramblings: int, *, lower_is_better: bool
 ) -> list[SloStanding]:
-    """Judge all scenarios by their SLO targets, and then by the headline.
+    """Return each scenario's result against its SLO target, and its probability of being best.
 
     ``columns`` are the headline, shortfalls and months kept; ``asked`` has each scenario's name and the share of
     replications that is to keep its SLO target.
     """
     objective, shortfalls, months = columns
     short = [shortfall_over(shortfalls[which], share) for which, (_, share) in enumerate(asked)]
-    keeping = [which for which, shortfall in enumerate(short) if shortfall == 0.0]
+    verdicts = [
+        Verdict(int((shortfalls[which] == 0.0).sum()), int(np.isfinite(shortfalls[which]).sum()), share)
+        for which, (_, share) in enumerate(asked)
+    ]
+    keeping = [which for which, verdict in enumerate(verdicts) if verdict.status != "MISSED"]
     worse = _worse(objective, lower_is_better=lower_is_better)
     standings = []
     for which, (name, share) in enumerate(asked):
-        is_kept = np.where(np.isfinite(shortfalls[which]), shortfalls[which] == 0.0, np.nan)
         best = IntervalEstimate(value=float("nan"), half_width=float("nan"))
         if which in keeping:
             best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings)
-        met = share_estimate(is_kept, scramblings)
-        standings.append(SloStanding(name, met, short[which], met_months_over(months[which], share), best))
+        through = met_months_over(months[which], share)
+        standings.append(SloStanding(name, verdicts[which], short[which], through, best))
     return standings
 
 
 def _worse(objective: Floats, *, lower_is_better: bool) -> Floats:
-    """Return the headline so that less is better, NaN in rows in which any scenario failed."""
+    """Return the objective signed so that less is better, NaN in rows in which any scenario failed."""
     return np.where(sound_rows(objective), objective if lower_is_better else -objective, np.nan)
 
 
 def _excess(worse: Floats, one: int, among: Sequence[int]) -> Floats:
-    """Return by how much a scenario is worse than the best other among some; −∞ where it is alone, NaN if it failed."""
+    """Return how much worse a scenario is than the best other of some; −∞ where it is alone, NaN if it failed."""
     others = [other for other in among if other != one]
     if not others:
         return np.where(np.isnan(worse[one]), np.nan, -np.inf)
@@ -215,14 +218,14 @@ def _excess(worse: Floats, one: int, among: Sequence[int]) -> Floats:
 
 
 def _is_better(excess: Floats) -> Floats:
-    """Return 1 where a scenario is better, a half where both are the same, NaN where one failed."""
+    """Return 1 where a scenario is better, 0.5 where both are equal, NaN where one failed."""
     return np.where(np.isnan(excess), np.nan, (excess < 0.0) + 0.5 * (excess == 0.0))
 
 
 def decisions(
     objective: Floats, names: tuple[str, ...], scramblings: int, keeping: Sequence[int], *, lower_is_better: bool
 ) -> list[PairwiseDecision]:
-    """Compare all scenarios by the headline, NaN where a run failed.
+    """Return the comparisons of all scenarios by the objective, which is NaN where a run failed.
 
     Each is held against each other; of more than two that meet their SLO target, whose places are ``keeping``, each
     also against the best of all others of them.
@@ -243,7 +246,7 @@ def decisions(
 
 
 def choice(objective: Floats, *, lower_is_better: bool) -> int:
-    """Return the scenario that is best in the mean over the rows that could be run in all; shape (rows, scenarios)."""
+    """Return the scenario with the best mean over rows without failures; ``objective`` has shape (rows, scenarios)."""
     means = objective[np.isfinite(objective).all(axis=1)].mean(axis=0)
     return int(np.argmin(means) if lower_is_better else np.argmax(means))
 
@@ -253,7 +256,7 @@ _DEGREE = 3
 
 
 def worth_of_knowing(known: Floats, objective: Floats, scramblings: int, *, lower_is_better: bool) -> IntervalEstimate:
-    """Return what knowing one figure before the choice is worth, in the unit of the headline.
+    """Return the value of knowing one figure before the choice, in the unit of the objective.
 
     The expected value of partial perfect information, E[max_d E(u_d | θ)] − max_d E(u_d), by regression on the study's
     own rows (Strong, Oakley and Brennan 2014): how far each scenario lies behind the chosen one follows θ, here

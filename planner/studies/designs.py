@@ -1,4 +1,4 @@
-"""Designs: which inputs and which chance each row of a study gets, and the points of the unit cube they take.
+"""Study designs: the inputs and random seed of each row, and the sampling points in the unit cube.
 
 A row is one set of inputs, in the unit cube, and one number from which the simulation draws all its chance. Rows can be
 asked for in any order and any portion, so workers need no more than the design and a range.
@@ -32,7 +32,7 @@ MAX_DIMENSIONS = 21201
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointSet:
-    """Randomised points, by replication."""
+    """Randomised sampling points, by replication."""
 
     sampling: Sampling
     dimensions: int
@@ -52,7 +52,7 @@ class PointSet:
 
 
 def _generator(seed: int, *place: int) -> np.random.Generator:
-    """Return the generator of one randomisation; apart from those of the simulation, which are keyed by replication."""
+    """Return the generator of one randomisation, independent of the simulation's, which are keyed by replication."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(2**31, *place))))
 
 
@@ -81,21 +81,21 @@ def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, bloc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonteCarlo:
-    """Each row a new point and a new chance."""
+    """A design in which each row has a new point and a new replication."""
 
     points: PointSet
     name: str = "montecarlo"
     keeps_correlations: bool = True
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
-        """Return some replications."""
+        """Return the points and replication numbers of a range of rows."""
         replications = np.arange(first, last)
         return self.points.points(replications), replications
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """Points drawn elsewhere, each with a chance of its own: those of a forecast after months that happened."""
+    """A design of given points, each with its own replication, as after importance sampling."""
 
     listed: Floats
     """Shape (rows, inputs)."""
@@ -105,13 +105,13 @@ class Listed:
     keeps_correlations: bool = True
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
-        """Return some of the points."""
+        """Return the points and replication numbers of a range of rows."""
         return self.listed[first:last], np.arange(self.first_chance + first, self.first_chance + last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneAtATime:
-    """Per chance: all inputs at their median, then each alone at P10 and at P90."""
+    """A design per replication: all inputs at their median, then each alone at P10 and at P90."""
 
     inputs: int
     name: str = "tornado"
@@ -119,11 +119,11 @@ class OneAtATime:
 
     @property
     def period(self) -> int:
-        """Rows per chance."""
+        """Rows per replication."""
         return 1 + 2 * self.inputs
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
-        """Return rows in the order base, input 1 low, input 1 high, input 2 low, ..., then the next chance."""
+        """Return rows in the order base, input 1 low, input 1 high, input 2 low, ..., then the next replication."""
         index = np.arange(first, last)
         place = index % self.period
         points = np.full((len(index), self.inputs), 0.5)
@@ -161,7 +161,7 @@ class Morris:
         return order, np.asarray(LOW + (HIGH - LOW) * levels / 3.0, dtype=np.float64)
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
-        """Return rows trajectory by trajectory; the rows of one share their chance."""
+        """Return rows trajectory by trajectory; the rows of one share their replication."""
         index = np.arange(first, last)
         which = index // self.period
         known = {trajectory: self.trajectory(trajectory)[1] for trajectory in np.unique(which).tolist()}
@@ -171,7 +171,7 @@ class Morris:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saltelli:
-    """Two independent samples A and B, and A with one input, or the chance, taken from B (Saltelli and others 2010).
+    """Two independent samples A and B, and A with one input, or the replication, from B (Saltelli and others 2010).
 
     Replications counts as one more input, so that its share of the variance is seen beside the others'.
     """
@@ -183,16 +183,16 @@ class Saltelli:
 
     @property
     def inputs(self) -> int:
-        """Uncertain inputs, chance not counted."""
+        """Number of uncertain inputs, not counting the replication."""
         return self.points.dimensions // 2
 
     @property
     def period(self) -> int:
-        """Rows per point: A, B, one for each input, one for chance."""
+        """Rows per point: A, B, one for each input, one for the replication."""
         return self.inputs + 3
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
-        """Return rows in the order A, B, A with input 1 of B, ..., A with the chance of B, then the next point."""
+        """Return rows in the order A, B, A with input 1 of B, ..., A with the replication of B, then the next point."""
         index = np.arange(first, last)
         base, place = index // self.period, index % self.period
         both = self.points.points(base)

@@ -1,4 +1,4 @@
-"""Quantile functions of the distributions a study may name, and rank correlations between them.
+"""Quantile functions of the distributions of a study, and rank correlations between inputs.
 
 Every draw is the quantile of a number between 0 and 1, so that plain, Latin hypercube and Sobol points all pass
 through the same functions, and correlations can be set before them. Tails are cut at one in a million.
@@ -27,7 +27,7 @@ Resolved = _Formula | language.Percentiles | language.Discrete
 
 
 def quantile(distribution: Resolved, probability: Floats) -> Floats:
-    """Return quantiles in the shape of ``probability``; of words and dates, their places in the list."""
+    """Return quantiles in the shape of ``probability``; for words and dates, their list indices."""
     u = np.clip(np.asarray(probability, dtype=np.float64), TAIL, 1.0 - TAIL)
     match distribution:
         case language.Triangular(low=low, mode=mode, high=high):
@@ -55,21 +55,21 @@ def quantile(distribution: Resolved, probability: Floats) -> Floats:
 
 
 def is_numeric(distribution: Resolved) -> bool:
-    """Say whether draws are numbers rather than places in a list of words or dates."""
+    """Return whether draws are numbers rather than indices into a list of words or dates."""
     if not isinstance(distribution, language.Discrete):
         return True
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in distribution.values)
 
 
 def value_of(distribution: Resolved, drawn: float) -> float | int | bool | str | datetime.date:
-    """Return what a draw means: the number itself, or the word or date at that place."""
+    """Return the value of a draw: the number itself, or the word or date at that index."""
     if isinstance(distribution, language.Discrete) and not is_numeric(distribution):
         return distribution.values[round(drawn)]
     return float(drawn)
 
 
 def is_smooth(distribution: language.Percentiles) -> bool:
-    """Say whether a metalog through these percentiles rises everywhere, so that it is a distribution."""
+    """Return whether the metalog through these percentiles is monotone, and so a distribution."""
     low, high = distribution.low, distribution.high
     if (low is not None and low >= distribution.p10) or (high is not None and high <= distribution.p90):
         return False
@@ -80,7 +80,7 @@ def is_smooth(distribution: language.Percentiles) -> bool:
 
 
 def _normal(u: Floats, distribution: language.Normal | language.Lognormal) -> Floats:
-    """Invert a normal or lognormal, cut where it says."""
+    """Return quantiles of a normal or lognormal distribution, truncated where stated."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415 - only where a study asks for it
 
     is_log = isinstance(distribution, language.Lognormal)
@@ -144,7 +144,7 @@ def rank_correlation(scores: Floats) -> Floats:
 
 
 def is_valid(ranks: Floats) -> bool:
-    """Say whether inputs with these rank correlations can exist under the copula."""
+    """Return whether inputs with these rank correlations can exist under the copula."""
     return bool(np.linalg.eigvalsh(score_correlation(ranks)).min() >= -1e-9)
 
 
@@ -177,7 +177,7 @@ def factor(ranks: Floats) -> Floats:
 
 
 def correlate(points: Floats, mixing: Floats) -> Floats:
-    """Return points of the unit cube, shape (points, inputs), moved so that their columns correlate as asked."""
+    """Return points of the unit cube, shape (points, inputs), moved to have the given correlations."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415 - only where inputs are correlated
 
     return np.asarray(ndtr(ndtri(np.clip(points, 1e-12, 1.0 - 1e-12)) @ mixing.T), dtype=np.float64)

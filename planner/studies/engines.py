@@ -1,4 +1,4 @@
-"""Who does the work: this process, local processes, or a Dask cluster. All give the same results."""
+"""Execution back ends: this process, local processes, or a Dask cluster; all give the same results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ core on samples of its own stack and state, and here they share the cores with t
 def run_batches(
     setup: Setup, batches: Sequence[Batch], workers: int, scheduler: str | None
 ) -> Generator[Rows, None, None]:
-    """Yield the rows of each batch as it is finished, in no certain order."""
+    """Yield the rows of each batch as it is finished, in no fixed order."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread per worker: our matrices are small
     if not batches:
         return
@@ -67,10 +67,10 @@ def run_batches(
 
 
 class Crew(Generic[Subject]):
-    """Those who work on one thing: this process, processes of their own or a cluster, all with the same results."""
+    """Workers on one shared subject: this process, worker processes or a cluster, all with the same results."""
 
     def __init__(self, make: Callable[[Any], Subject], given: object, count: int, scheduler: str | None = None) -> None:
-        """Make what the work is on here, and in as many processes as are wanted; with one, the work is done here."""
+        """Create the subject here and in ``count`` worker processes; with one, the work is done here."""
         self.subject, self.count = make(given), count
         self._payload = pickle.dumps((make, given))
         self._cluster = None if scheduler is None else _Cluster(self._payload, count, scheduler)
@@ -78,7 +78,7 @@ class Crew(Generic[Subject]):
         self._life: list[Connection] = []
 
     def map(self, work: Callable[..., Result], arguments: Sequence[Piece]) -> Iterator[Result]:
-        """Yield what a function makes of the thing and each of some further arguments, in their order."""
+        """Yield the results of a function on the subject and each argument, in order."""
         early: dict[int, Result] = {}
         due = 0
         for place, result in self.unordered(work, arguments):
@@ -90,7 +90,7 @@ class Crew(Generic[Subject]):
     def unordered(
         self, work: Callable[..., Result], arguments: Sequence[Piece], named: str = "their work"
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the place of each piece and what came of it, as it is finished; ``named`` is a piece in a message."""
+        """Yield index and result of each piece as it finishes; ``named`` describes a piece in messages."""
         todo, losses = deque(range(len(arguments))), 0
         if len(arguments) == 1 or (self.count == 1 and self._cluster is None):
             yield from enumerate(work(self.subject, *piece) for piece in arguments)
@@ -134,7 +134,7 @@ class Crew(Generic[Subject]):
             self._life.pop().close()
 
     def close(self) -> None:
-        """End the processes, or leave the cluster."""
+        """Stop the worker processes, or disconnect from the cluster."""
         self._end_processes()
         if self._cluster is not None:
             self._cluster.close()
@@ -144,7 +144,7 @@ _joined: dict[str, Any] = {}  # of a worker process: what its crew works on
 
 
 def _join(payload: bytes, life: Connection) -> None:
-    """Start in a worker process: Ctrl-C is the parent's to handle, and it ends with the parent, however that ends."""
+    """Initialise a worker process: it ignores Ctrl-C and exits when its parent does."""
 
     def end_with_parent() -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -162,10 +162,10 @@ def _call(work: Callable[..., Result], piece: Piece) -> Result:
 
 
 class _Cluster:
-    """A Dask cluster: what the work is on travels to each worker once, and lost pieces are run again."""
+    """A Dask cluster: the subject is sent to each worker once, and lost pieces are run again."""
 
     def __init__(self, payload: bytes, workers: int, scheduler: str) -> None:
-        """Connect to the cluster, or start one here, and give it what the work is on."""
+        """Connect to the cluster, or start a local one, and send it the subject."""
         try:
             import dask.config  # noqa: PLC0415 - the optional extra [dask]
             import distributed  # noqa: PLC0415 - as above
@@ -204,11 +204,11 @@ class _Cluster:
             raise ScenarioError(message) from None
 
     def _give(self) -> None:
-        """Give the payload as the result of a task, which is run again where the worker that held it is lost."""
+        """Submit the payload as a task's result, which Dask recomputes where its worker is lost."""
         self.given = self.client.submit(bytes, self.payload, key=f"study-{self.digest}")
 
     def unordered(self, work: Callable[..., Result], arguments: Sequence[Piece], named: str) -> Iterator[Any]:
-        """Yield the place of each piece and its result; a task is some seconds of pieces, two tasks for each thread."""
+        """Yield index and result of each piece; a task holds some seconds of pieces, two tasks per thread."""
         import distributed  # noqa: PLC0415 - the optional extra [dask]
 
         todo, losses = deque(range(len(arguments))), Counter[int]()
@@ -242,7 +242,7 @@ class _Cluster:
                 raise ScenarioError(message) from None
             except (distributed.KilledWorker, concurrent.futures.CancelledError, OSError) as error:
                 if self.client.status != "running":
-                    message = f"the Dask scheduler at {self.address} is gone; finished replications are kept"
+                    message = f"the Dask scheduler at {self.address} is gone; finished replications are stored"
                     raise ScenarioError(Problem(message=message, hint="add --resume")) from None
                 losses.update(places)
                 if losses[places[0]] >= MAX_LOSSES:
@@ -251,7 +251,7 @@ class _Cluster:
                 todo.extendleft(reversed(places))
 
     def close(self) -> None:
-        """Leave the cluster."""
+        """Disconnect from the cluster."""
         self._stack.close()
 
 
@@ -259,7 +259,7 @@ _thread = threading.local()
 
 
 def _work(payload: bytes, digest: str, work: Callable[..., Result], pieces: list[Piece]) -> tuple[list[Result], float]:
-    """Work on a Dask worker and say how long a piece takes; each of its threads keeps what it made."""
+    """Run pieces on a Dask worker; return their results and the time per piece."""
     if getattr(_thread, "digest", None) != digest:
         make, given = pickle.loads(payload)
         _thread.subject, _thread.digest = make(given), digest

@@ -1,4 +1,4 @@
-"""Uncertain inputs: what each is drawn from, which fields of which scenario it sets, and a scenario with them set.
+"""Uncertain inputs: their distributions, the fields they set, and a scenario with drawn values.
 
 Dotted paths say which fields an input reaches; resolving a study finds every path's fields and every distribution's
 figures, and all that is wrong at once.
@@ -66,11 +66,11 @@ class UncertainInputs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names in column order."""
+        """Names of the inputs in column order."""
         return tuple(drawn.name for drawn in self.entries)
 
     def drawn(self, points: Floats) -> Floats:
-        """Return the inputs' values for points of the unit cube, both of shape (points, inputs)."""
+        """Return the inputs' values at points of the unit cube, both of shape (points, inputs)."""
         if self.mixing is not None:
             points = distributions.correlate(points, self.mixing)
         columns = [quantile(uncertain.distribution, points[:, place]) for place, uncertain in enumerate(self.entries)]
@@ -79,7 +79,7 @@ class UncertainInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """One scenario of a study as stated, ready to be changed."""
+    """One scenario of a study as stated, with its content and its values."""
 
     name: str
     scenario: Scenario
@@ -90,7 +90,7 @@ class Stated:
 
 
 def stated(name: str, scenario: Scenario) -> Stated:
-    """Prepare a scenario for changes."""
+    """Return a scenario prepared for changes by a study."""
     content = _frozen(scenario.document.content)
     return Stated(name=name, scenario=scenario, content=content, dump=scenario.model_dump(by_alias=True))
 
@@ -104,7 +104,7 @@ def _frozen(content: Any) -> Any:
 def changed(
     base: Stated, which: int, inputs: UncertainInputs, values: Floats
 ) -> tuple[Scenario, dict[tuple[str, str, str], float]]:
-    """Return a scenario with every input's value set, and the throughput factors that are no scenario's field."""
+    """Return a scenario with every input's value set, and the throughput factors, which are not scenario fields."""
     content = base.content
     factors: dict[tuple[str, str, str], float] = {}
     for uncertain, drawn in zip(inputs.entries, values, strict=True):
@@ -119,7 +119,7 @@ def changed(
 
 
 def new_value(uncertain: UncertainInput, before: Any, drawn: float) -> Any:
-    """Return what a draw makes of a field: whole numbers stay whole."""
+    """Return a field's value for a draw; whole numbers stay whole."""
     value = value_of(uncertain.distribution, drawn)
     if uncertain.times_stated and isinstance(value, int | float):
         value = before * value
@@ -129,7 +129,7 @@ def new_value(uncertain: UncertainInput, before: Any, drawn: float) -> Any:
 
 
 def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
-    """Return the fields of a dumped scenario that a dotted path reaches, ``*`` standing for any part of a name.
+    """Return the fields of a dumped scenario that match a dotted path, in which ``*`` matches any part of a name.
 
     ``{a,b}`` stands for either name.
     """
@@ -151,14 +151,14 @@ def _walk(rest: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[
 
 
 def at(content: Any, path: KeyPath) -> Any:
-    """Return what stands at a path."""
+    """Return the value at a path."""
     for key in path:
         content = content[key]
     return content
 
 
 def replaced(content: Any, path: KeyPath, value: Any) -> Any:
-    """Return content with one value replaced; what does not lie on the path is shared, not copied."""
+    """Return content with one value replaced; everything off the path is shared, not copied."""
     if not path:
         return value
     key = path[0]
@@ -170,7 +170,7 @@ def replaced(content: Any, path: KeyPath, value: Any) -> Any:
 
 
 def bounds(path: KeyPath) -> tuple[float | None, float | None]:
-    """Return the lowest and highest number a scenario's field may hold, None where there is no limit."""
+    """Return the lowest and highest number a scenario's field allows, None where there is no limit."""
     schema = _SCENARIO_SCHEMA()
     fields = list(_alternatives(schema, schema["$defs"]))
     for key in path:
@@ -190,7 +190,7 @@ _SCENARIO_SCHEMA = functools.cache(Scenario.model_json_schema)
 
 
 def _alternatives(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a node of a JSON schema and all that may stand in its place."""
+    """Yield a node of a JSON schema and all its alternatives."""
     yield node
     named = [definitions[node["$ref"].rpartition("/")[2]]] if "$ref" in node else []
     for part in (*named, *node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
@@ -198,7 +198,7 @@ def _alternatives(node: dict[str, Any], definitions: dict[str, Any]) -> Iterator
 
 
 def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> UncertainInputs:
-    """Find every input's fields and distribution; raise one ScenarioError with all that is wrong."""
+    """Return every input with its fields and distribution; raise one ScenarioError with all problems."""
     problems: list[Problem] = []
     inputs: list[UncertainInput] = []
     for name, written in study.uncertain.items():
@@ -220,14 +220,14 @@ def resolve_inputs(study: language.Study, scenarios: Mapping[str, Stated]) -> Un
 def _resolve(
     study: language.Study, scenarios: Mapping[str, Stated], name: str, written: language.Distribution
 ) -> UncertainInput:
-    """Resolve one input and try its extremes on every scenario."""
+    """Return one input with its fields, after checking its extremes on every scenario."""
     where: KeyPath = ("uncertain", name)
     if name.split(".", maxsplit=1)[0] in FIXED:
         raise ScenarioError(study.problem(where, f"a study cannot vary {name.split('.', maxsplit=1)[0]}"))
     targets = tuple(tuple(reach(name, base.dump)) for base in scenarios.values())
     reached = [(base, path) for base, paths in zip(scenarios.values(), targets, strict=True) for path in paths]
     if not reached:
-        hint, parts = "paths are those that --set takes", name.split(".")
+        hint, parts = "write paths as for --set", name.split(".")
         for depth in range(len(parts), 0, -1):  # the nearest key at the level where it goes astray
             answer = (_walk(tuple(parts[: depth - 1]), base.dump, ()) for base in scenarios.values())
             known = {str(key) for held in answer for _, content in held if isinstance(content, dict) for key in content}
@@ -266,7 +266,7 @@ def _resolve(
 
 
 def _prior(study: language.Study, written: language.Prior, where: KeyPath, scenario: Scenario) -> language.Percentiles:
-    """Look a prior up in the catalogue of the first scenario that has the field."""
+    """Return a prior from the catalogue of the first scenario that has the field."""
     catalog = scenario.load_catalog()
     if written.prior not in catalog.priors:
         hint = nearest(written.prior, catalog.priors) or f"the catalogue has {choices(catalog.priors)}"
@@ -283,7 +283,7 @@ def _prior(study: language.Study, written: language.Prior, where: KeyPath, scena
 
 
 def _empirical(study: language.Study, written: language.Empirical, where: KeyPath) -> language.Discrete:
-    """Read observed values; each is as likely as the others."""
+    """Return the observed values of a file, which are equally likely."""
     path, content = study.document.file_at((*where, "file"), written.file)
     values: list[float] = []
     problems: list[Problem] = []
@@ -309,7 +309,7 @@ def _empirical(study: language.Study, written: language.Empirical, where: KeyPat
 
 
 def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: UncertainInput) -> None:
-    """Refuse a distribution whose ends (or, of a list, whose values) its field would not accept."""
+    """Raise an error for a distribution whose ends (or listed values) its field would reject."""
     distribution = made.distribution
     tried = quantile(distribution, np.array([TAIL, 1.0 - TAIL]))
     if isinstance(distribution, language.Discrete):
@@ -344,7 +344,7 @@ def _try_extremes(study: language.Study, scenarios: Mapping[str, Stated], made: 
 
 
 def far_ends(study: language.Study, scenarios: Mapping[str, Stated], inputs: UncertainInputs) -> dict[str, str]:
-    """Return, by input, a warning where one draw in ten lies beyond what its field plausibly holds."""
+    """Return, by input, a warning where P10 or P90 lies outside its field's plausible range."""
     warnings: dict[str, str] = {}
     for uncertain in inputs.entries:
         numeric = uncertain.throughput_of is None and is_numeric(uncertain.distribution)
@@ -358,7 +358,7 @@ def far_ends(study: language.Study, scenarios: Mapping[str, Stated], inputs: Unc
 
 
 def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
-    """Return the throughput model's error for each pair of accelerator and model that the scenarios use.
+    """Return the throughput model's error as inputs, for each pair of accelerator and model in use.
 
     A pair's error is its own, and where its model or its accelerator was never measured under the engine also that of
     all pairs of the same model, or of the same accelerator: a factor they share, so that they are wrong together.
@@ -398,7 +398,7 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
 
 
 def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
-    """Return the factor of the correlation matrix, or raise with the nearest one that is valid."""
+    """Return the factor of the correlation matrix, or raise an error with the nearest valid one."""
     if not study.correlations:
         return None
     ranks = np.eye(len(names))

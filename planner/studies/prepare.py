@@ -1,4 +1,4 @@
-"""From a study file to what runs: scenarios, inputs, a design."""
+"""From a study file to a runnable study: scenarios, inputs, a design."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEWEST_HINTED = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A study, read and checked."""
+    """A study that has been read and checked."""
 
     study: Study
     scenarios: tuple[Stated, ...]
@@ -37,7 +37,7 @@ class Prepared:
 
     @property
     def objective(self) -> Output:
-        """The output that decides."""
+        """The output by which scenarios are ranked."""
         return HEADLINES[objective_names().index(self.study.objective)]
 
     @property
@@ -46,7 +46,7 @@ class Prepared:
         return tuple(base.name for base in self.scenarios)
 
     def place_of(self, name: str | None) -> int:
-        """Return which of the scenarios has a name, the first where none is given."""
+        """Return the index of the scenario with a name, the first where none is given."""
         if name is not None and name not in self.names:
             hint = nearest(name, self.names) or f"there are {choices(self.names)}"
             raise ScenarioError(f"the study has no scenario {name!r} ({hint})")
@@ -54,17 +54,17 @@ class Prepared:
 
     @property
     def targeted(self) -> tuple[tuple[str, float], ...]:
-        """Name of each scenario, and the share of replications that is to meet its SLO target."""
+        """Name of each scenario, and the share of replications that must meet its SLO target."""
         return tuple((base.name, base.scenario.slo_target.confidence) for base in self.scenarios)
 
     @property
     def usual_replications(self) -> int:
-        """Replications where none are asked for: whole nets of points, a power of two for each scrambling."""
+        """Default number of replications: a power of two for each scrambling."""
         per_scrambling = USUAL_REPLICATIONS // self.study.scramblings
         return self.study.scramblings << (per_scrambling - 1).bit_length()
 
     def uneven(self, replications: int) -> str | None:
-        """Return a hint where Sobol points are no whole net, whose mean has two to four times less variance."""
+        """Return a hint where the number of Sobol points is no power of two, which wastes precision."""
         per_scrambling, rest = divmod(replications, self.study.scramblings)
         is_whole = rest == 0 and per_scrambling.bit_count() == 1
         if self.study.sampling != "sobol" or per_scrambling < _FEWEST_HINTED or is_whole:
@@ -73,7 +73,7 @@ class Prepared:
         return f"hint: Sobol points come in powers of two: {better:,} replications tell more than their number suggests"
 
     def setup(self, design: Design) -> Setup:
-        """Return what workers are sent."""
+        """Return the setup that is sent to workers."""
         detailed, code = self.study.detailed_replications, code_sha256()
         return Setup(
             seed=self.seed,
@@ -89,7 +89,7 @@ class Prepared:
         return MonteCarlo(points=self._points(len(self.inputs)))
 
     def design(self, method: str) -> MonteCarlo | OneAtATime | Morris | Saltelli:
-        """Return the design of a method; importance reads what Monte Carlo wrote."""
+        """Return the design of a sensitivity method; importance reuses the Monte Carlo rows."""
         if method not in _DESIGNED:
             return self.montecarlo()
         count = len(self.inputs)
@@ -112,7 +112,7 @@ class Prepared:
 
 
 def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) -> Prepared:
-    """Read and check a study; ``overrides`` are laid over every scenario, ``seed`` takes the place of the study's."""
+    """Read and check a study; ``overrides`` apply to every scenario, ``seed`` replaces the study's."""
     study, scenarios = load_study(path, tuple(overrides))
     if study.objective not in objective_names():
         hint = nearest(study.objective, objective_names()) or f"there are {choices(objective_names())}"

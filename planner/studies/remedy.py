@@ -1,4 +1,4 @@
-"""What meets an SLO target that a run misses: more nodes of one cluster, found by simulating them.
+"""Remedies for a missed SLO target: more nodes of one cluster, confirmed by simulation.
 
 The cheapest plan is a matter for ``planner size``. This answers sooner: of each cluster that is in service in the worst
 month, how many more nodes meet the target, and which of these clusters costs least. Nothing is named that was not run.
@@ -7,12 +7,14 @@ month, how many more nodes meet the target, and which of these clusters costs le
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from planner.errors import CapacityError, ScenarioError
 from planner.plan.build import build_plan
+from planner.plan.slo_target import Verdict
 from planner.run.measures import measures
 from planner.run.simulate import RunResult, simulate_plan
 
@@ -21,12 +23,14 @@ MOST_TIMES = 16
 
 
 class Remedy(NamedTuple):
-    """More nodes of one cluster that meet the target."""
+    """Additional nodes of one cluster with which the SLO target is met."""
 
     cluster: str
     accelerator: str
     nodes: int
     """Beyond those stated."""
+    from_month: str
+    """Month in which the cluster comes, and they with it."""
     month: str
     """The worst month of the run without them."""
     net_present_cost_usd: float
@@ -36,24 +40,32 @@ class Remedy(NamedTuple):
 
 
 def find_remedy(result: RunResult, replications: int, progress: Callable[[str], None]) -> Remedy | None:
-    """Return the cheapest enlargement of one cluster with which enough replications meet the SLO target, None if none.
+    """Return the cheapest enlargement of one cluster that meets the SLO target in enough replications, or None.
 
     Nodes are sought by doubling and halving; a number is given up once more replications miss than may.
     """
-    scenario, worst = result.scenario, result.verdict().worst
+    scenario, worst = result.scenario, result.slo_result().worst
     if worst is None:
         return None
-    allowed = math.floor((1.0 - scenario.slo_target.confidence) * replications + 1e-9)
+    # As many may miss as leave the verdict MET; none where so few replications could never be.
+    met = [
+        missed
+        for missed in range(replications)
+        if Verdict(replications - missed, replications, scenario.slo_target.confidence).status == "MET"
+    ]
+    allowed = max(met, default=0)
     remedies: list[Remedy] = []
-    for cluster, present_h in zip(result.plan.clusters, result.monthly.present_node_h[worst.month], strict=True):
-        if present_h <= 0.0:
+    labels = result.plan.months.labels
+    for cluster, present_h in zip(result.plan.clusters, result.monthly.present_node_h.T, strict=True):
+        if present_h[worst.month] <= 0.0:
             continue  # sold or not there yet: more of it would be neither
+        comes = labels[int(np.argmax(present_h > 0.0))]
         progress(f"trying more nodes of {cluster.name}")
         stated = scenario.clusters[cluster.name].nodes
 
         @functools.cache
-        def tried(more: int, name: str = cluster.name, stated: int = stated) -> Remedy | None:
-            """Return so many more nodes as a remedy, None where they are too few or cannot be had."""
+        def tried(more: int, name: str = cluster.name, stated: int = stated, comes: str = comes) -> Remedy | None:
+            """Return ``more`` additional nodes as a remedy, or None where they are too few or impossible."""
             try:
                 larger = scenario.laid_over([f"clusters.{name}.nodes={stated + more}"])
                 plan = build_plan(larger)
@@ -62,14 +74,14 @@ def find_remedy(result: RunResult, replications: int, progress: Callable[[str], 
             missed, added_usd = 0, 0.0
             for place in range(replications):
                 drawn = simulate_plan(larger, plan, result.seed, result.replication + place, result.processes)
-                missed += not drawn.verdict().is_met
+                missed += not drawn.slo_result().is_met
                 if missed > allowed:
                     return None
                 if place == 0:
                     before, after = (measures(one)["npv_usd"] for one in (result, drawn))
                     added_usd = (before or 0.0) - (after or 0.0)
-            month, accelerator = result.plan.months.labels[worst.month], larger.clusters[name].accelerator
-            return Remedy(name, accelerator, more, month, added_usd, replications - missed, replications)
+            month, accelerator = labels[worst.month], larger.clusters[name].accelerator
+            return Remedy(name, accelerator, more, comes, month, added_usd, replications - missed, replications)
 
         too_few, enough = 0, 1
         while tried(enough) is None and enough < MOST_TIMES * stated:

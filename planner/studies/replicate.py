@@ -1,4 +1,4 @@
-"""One worker's part of a study: rows of a design turned into figures, and which figures are kept of each run."""
+"""One worker's part of a study: runs rows of a design and returns the figures to store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ it again."""
 
 
 class Output(NamedTuple):
-    """One figure of a run."""
+    """One output figure of a run."""
 
     name: str
     unit: str
@@ -40,7 +40,7 @@ class Output(NamedTuple):
 
 
 def _output(name: str) -> Output:
-    """Return a registered figure as a study keeps it."""
+    """Return a registered figure as an output of a study."""
     return Output(name, unit_of(name) or "", DEFINITIONS[name], name not in HIGHER_IS_BETTER, decimals_of(name))
 
 
@@ -66,13 +66,13 @@ def objective_names() -> tuple[str, ...]:
 
 
 def needed_by(name: str) -> str:
-    """Return the key of finance without which a measure has no meaning; empty where it always has one."""
+    """Return the key of finance that a measure requires; empty where it requires none."""
     return next((measure.needs for measure in MEASURES if measure.name == name), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """All that a worker needs to know of a study, sent to it once."""
+    """Everything a worker needs to run a study, sent to it once."""
 
     seed: int
     scenarios: tuple[Stated, ...]
@@ -87,17 +87,17 @@ class Setup:
 
     @property
     def months(self) -> int:
-        """Calendar months that the scenarios share; one more than the horizon where it starts within a month."""
+        """Number of calendar months of the scenarios; one more than the horizon where it starts within a month."""
         first = self.scenarios[0].scenario
         return MonthGrid(start=first.start, horizon_months=first.horizon_months).period_count
 
     def is_detailed(self, first: int) -> bool:
-        """Say whether the batch that begins with a row is kept with its months."""
+        """Return whether the batch that begins with a row is stored with monthly figures."""
         return first < self.detailed_rows
 
     @property
     def monthly(self) -> tuple[tuple[str, str], ...]:
-        """Figures kept by month, each with a cluster of some scenario or the fleet; no revenue where none sells."""
+        """Figures stored by month, each with a cluster or the fleet; no revenue where nothing is sold."""
         sold = any(base.scenario.finance.token_price is not None for base in self.scenarios)
         clusters = dict.fromkeys(name for base in self.scenarios for name in base.scenario.clusters)
         every = [(output.name, FLEET) for output in MONTHLY]
@@ -124,12 +124,12 @@ class Rows:
 
     @property
     def last(self) -> int:
-        """One past the last row."""
+        """One past the last row's index."""
         return self.first + len(self.chance)
 
 
 class Replicator:
-    """Runs rows of a study in this process, keeping what their plans share."""
+    """Runs rows of a study in this process, caching what their plans share."""
 
     def __init__(self, setup: Setup) -> None:
         """Take a study's setup."""
@@ -168,7 +168,7 @@ class Replicator:
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))
 
     def values(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64]]:
-        """Return the inputs' values and the chance numbers of a range of rows."""
+        """Return the inputs' values and the replication numbers of a range of rows."""
         points, chance = self.setup.design.rows(first, last)
         inputs = self.setup.inputs
         if not self.setup.design.keeps_correlations:
@@ -176,7 +176,7 @@ class Replicator:
         return inputs.drawn(points), chance
 
     def simulate(self, which: int, values: Floats, chance: int) -> RunResult:
-        """Run one scenario with one set of inputs and one chance."""
+        """Run one scenario with one set of inputs in one replication."""
         scenario, factors = changed(self.setup.scenarios[which], which, self.setup.inputs, values)
         if self._reuse[which] is None:
             self._reuse[which] = Reuse(self.setup.scenarios[which].scenario)
@@ -186,7 +186,7 @@ class Replicator:
 
 
 def headlines(result: RunResult) -> Floats:
-    """Return a run's headline figures in column order, shape (outputs,); NaN where a figure has no meaning."""
+    """Return a run's headline figures in column order, shape (outputs,); NaN where undefined."""
     tokens = float(series_of(result).tokens.sum())
     figures = {**measures(result), **service(result), "served_tokens": tokens}
     values = [figures[name] for name in objective_names()]

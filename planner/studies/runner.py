@@ -1,4 +1,4 @@
-"""Running a design to its end: what is missing is run, stored as it comes, and the study may stop early."""
+"""Running a design to its end: missing rows are run and stored, and the study may stop early."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _WRITTEN = re.compile(r"(?:(mean|best|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+
 
 
 class Workforce(NamedTuple):
-    """Who runs a study."""
+    """The workers of a study."""
 
     workers: int = 1
     scheduler: str | None = None
 
 
 def workforce(workers: int | None, scheduler: str | None) -> Workforce:
-    """Return who runs a study: one process per core unless told otherwise."""
+    """Return the workers of a study: one process per core by default."""
     if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
         raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
     return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
 class Until(NamedTuple):
-    """How narrow the 95% interval of which figure is to be for a study to end early."""
+    """The stopping rule: a figure, and the width that its 95% interval must reach."""
 
     share: float
     """Half width of the interval: of the mean or a percentile as a share of it, of a probability as it is."""
@@ -62,17 +62,17 @@ class Until(NamedTuple):
         return cls(share, written[1] or "mean")
 
     def words(self) -> str:
-        """Return the figure's name in a sentence."""
+        """Return the figure's name for use in a sentence."""
         return {"mean": "the mean", "best": "P(best)"}.get(self.figure, self.figure.upper())
 
     def width(self, reached: IntervalEstimate) -> float:
-        """Return the half width that is held against the share."""
+        """Return the half width that is compared with the limit."""
         return reached.half_width if self.figure == "best" else reached.relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """How far a study is to run."""
+    """The number of rows of a study, and its stopping rule."""
 
     rows: int
     objective: str
@@ -85,24 +85,24 @@ class Goal:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the headlines that the looks read."""
+        """Return the names of the outputs that the stopping rule reads."""
         if self.until is not None and self.until.figure == "best":
             return (self.objective, "slo_shortfall_fraction", "slo_met_months")
         return (self.objective,)
 
     def estimate(self, columns: Sequence[Floats]) -> IntervalEstimate:
-        """Return the figure that decides, and its interval, from the headlines that ``columns`` names."""
+        """Return the figure of the stopping rule and its interval, from the outputs that ``columns`` names."""
         if self.until is None or self.until.figure == "mean":
             return mean_estimate(columns[0][0], self.scramblings)
         if self.until.figure != "best":
             return percentile_estimate(columns[0][0], self.scramblings, float(self.until.figure.removeprefix("p")))
         judged = standings(columns, self.targeted, self.scramblings, lower_is_better=self.lower_is_better)
-        known = [one.best_fraction for one in judged if one.meets_slo]
+        known = [one.best_fraction for one in judged if one.may_meet]
         return max(known, key=lambda reached: reached.value, default=IntervalEstimate(value=np.nan, half_width=np.nan))
 
 
 class Progress(NamedTuple):
-    """How far a study is."""
+    """Progress of a study."""
 
     done: int
     total: int
@@ -114,12 +114,12 @@ Watch = Callable[[Progress], None]
 
 
 def batch_size(scenarios: int) -> int:
-    """Return the rows of one batch."""
+    """Return the number of rows in a batch."""
     return max(1, EVALUATIONS_PER_BATCH // scenarios)
 
 
 class _Looks:
-    """The headlines that decide, row by row, and looks at them at fixed numbers of rows known without a gap."""
+    """Interim looks at the stopping rule, at fixed numbers of consecutive finished rows."""
 
     def __init__(self, goal: Goal, batch: int) -> None:
         self.goal, self.batch = goal, batch
@@ -132,13 +132,13 @@ class _Looks:
         self.interval: IntervalEstimate | None = None
 
     def add(self, first: int, values: Floats) -> None:
-        """Take in the headlines of rows that follow each other, shape (rows, columns, scenarios), of whole batches."""
+        """Add the outputs of consecutive rows, shape (rows, columns, scenarios), in whole batches."""
         last = first + len(values)
         self.values[first:last] = values[:, :, self.scenarios]
         self.known[first // self.batch : -(-last // self.batch)] = True
 
     def end(self) -> int | None:
-        """Look where enough further rows are known; return the number of rows at which the study may end, or None."""
+        """Look once enough rows are finished; return the number of rows at which the study may end, or None."""
         while self._end < len(self.values) and self.known[self._end // self.batch]:  # each batch is passed once
             self._end += self.batch
         until, step = self.goal.until, self.goal.scramblings * _CHECK_EVERY
@@ -152,7 +152,7 @@ class _Looks:
 
 
 def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = None) -> int:
-    """Run what is missing of a design's first rows and consolidate; return how many rows the study has.
+    """Run the missing rows of a design and consolidate the store; return the study's number of rows.
 
     With ``until``, the study ends at the first look where the interval is narrow enough: looks are at fixed numbers of
     rows, so the end does not depend on who ran what.

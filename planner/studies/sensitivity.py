@@ -1,4 +1,4 @@
-"""What drives an output: read from rows already run, or from designed runs, one at a time, Morris's or Sobol's."""
+"""Sensitivity analysis: from rows already run, or from designed runs (one at a time, Morris, Sobol)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINS = 10
 
 
 class Driver(NamedTuple):
-    """One measure of how the headline follows one input: a row of sensitivity.csv."""
+    """One sensitivity of the objective to one input: a row of sensitivity.csv."""
 
     scenario: str
     against: str
@@ -34,7 +34,7 @@ class Driver(NamedTuple):
 
 
 class Importance(NamedTuple):
-    """How much one output follows one input."""
+    """Measures of how strongly one output depends on one input."""
 
     conditional_low: float
     """Lowest mean of the output over the ten bins of the input."""
@@ -58,7 +58,7 @@ class Importance(NamedTuple):
 
 
 def importance(values: Floats, output: Floats, inputs: int = 1) -> Importance:
-    """Measure how one output follows one of some inputs; both of shape (rows,), without NaN.
+    """Return how strongly one output depends on one of several inputs; both of shape (rows,), without NaN.
 
     What ε² of idle inputs stays below is a point of F with k − 1 and n − k degrees of freedom. With
     F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k), normal outputs taken for granted.
@@ -98,7 +98,7 @@ def importance(values: Floats, output: Floats, inputs: int = 1) -> Importance:
 
 
 def bin_of(values: Floats) -> Integers:
-    """Return each row's bin, 0 to at most 9: equal counts, or one bin per value where there are no more than ten."""
+    """Return each row's bin, 0 to at most 9: equal counts, or one bin per value for ten values or fewer."""
     distinct, place = np.unique(values, return_inverse=True)
     if len(distinct) <= BINS:
         return np.asarray(place, dtype=np.int64)
@@ -109,7 +109,7 @@ def bin_of(values: Floats) -> Integers:
 
 
 def spearman(first: Floats, second: Floats) -> float:
-    """Return the rank correlation; 0 where either does not vary."""
+    """Return the rank correlation; 0 where either is constant."""
     a, b = ranks(first), ranks(second)
     spread = a.std() * b.std()
     return float(np.mean((a - a.mean()) * (b - b.mean())) / spread) if spread > 0 else 0.0
@@ -123,7 +123,7 @@ def ranks(values: Floats) -> Floats:
 
 
 def flip(values: Floats, difference: Floats) -> float | None:
-    """Return the input at which the mean of a difference changes sign; None where it does not within the input's range.
+    """Return the input value at which the mean of a difference changes sign; None where it does not.
 
     Means are taken in the ten bins and joined by straight lines. A change counts only where the difference follows the
     input by more than noise, and between bins whose means are three standard errors from zero, so that chance alone
@@ -148,7 +148,7 @@ def flip(values: Floats, difference: Floats) -> float | None:
 
 
 def followed(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, Floats]]:
-    """Return what is explained of a headline: that of each scenario, and the first scenario's less each other's.
+    """Return the outputs to explain: each scenario's objective, and the first's less each other's.
 
     The headline has shape (rows, scenarios); each part has the scenario's name, the other's or none, and the figures.
     """
@@ -157,7 +157,7 @@ def followed(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, 
 
 
 def given_data(scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int) -> Iterator[Driver]:
-    """Yield the measures that need no new runs."""
+    """Yield the sensitivities that need no new runs."""
     shares = importance(values, output, inputs)
     measures = (
         ("conditional-mean", "swing", shares.swing, shares.conditional_low, shares.conditional_high),
@@ -224,7 +224,7 @@ def screening(design: Morris, output: Floats) -> list[Measures]:
 
 
 def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
-    """Return indices for each input and, last, for chance.
+    """Return Sobol indices for each input and, last, for the replication.
 
     First order, the share of the variance that the input alone explains: mean of f(B) (f(AB) − f(A)) over the variance
     (Saltelli and others 2010). Total, the share that would remain, on average, if all but this input were known: half
@@ -244,7 +244,7 @@ def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
 
 
 def _indices(table: Floats) -> Floats:
-    """Return first-order and total indices, shape (2, inputs + 1), from the output of A, B and the mixed samples."""
+    """Return first-order and total indices, shape (2, inputs + 1), from the outputs of A, B and the mixed samples."""
     table = table[np.isfinite(table).all(axis=1)]
     if len(table) < 2:
         return np.full((2, table.shape[1] - 2), np.nan)
@@ -259,7 +259,7 @@ def _indices(table: Floats) -> Floats:
 
 
 def measures(prepared: Prepared, design: OneAtATime | Morris | Saltelli, objective: Floats) -> Iterator[Driver]:
-    """Yield a design's measures of each scenario's headline, and of the first's less each other's."""
+    """Yield a design's sensitivities of each scenario's objective, and of the first's less each other's."""
     for scenario, against, output in followed(prepared.names, objective):
         match design:
             case OneAtATime():

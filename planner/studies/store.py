@@ -1,4 +1,4 @@
-"""The result store: shards as they come, one file when all is done.
+"""The result store: shards while a study runs, consolidated files when it is finished.
 
 A shard holds batches of rows as they were finished. It is written by one process, synced to the disk and renamed into
 place when it is whole; its name ends in the hash of its bytes, and within it stands whose study it belongs to. So what
@@ -56,7 +56,7 @@ _WRITING: dict[str, Any] = {"use_dictionary": ["scenario", "error"]}
 
 
 def identity(study: Study, setup: Setup, batch: int) -> Identity:
-    """Return the parts that must agree for stored rows to belong to a study; how many rows there are is not one."""
+    """Return the parts that must agree for stored rows to belong to a study, whatever the number of rows."""
     return {
         **scenario_identity({base.name: base.scenario for base in setup.scenarios}),
         "design": plain(setup.design),
@@ -69,12 +69,12 @@ def identity(study: Study, setup: Setup, batch: int) -> Identity:
 
 
 def month_column(name: str, cluster: str) -> str:
-    """Return the column that holds a figure of the fleet or of a cluster by month."""
+    """Return the column name of a monthly figure of the fleet or of a cluster."""
     return f"month:{name}" if cluster == FLEET else f"month:{name}@{cluster}"
 
 
 def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
-    """Return the columns of the store, of rows that are kept with their months or of those beyond."""
+    """Return the columns of the store, for rows with or without monthly figures."""
     fields = [pa.field("replication", pa.int64()), pa.field("scenario", pa.string()), pa.field("chance", pa.int64())]
     fields += [pa.field(f"in:{name}", pa.float64()) for name in setup.inputs.names]
     fields += [pa.field(f"out:{output.name}", pa.float64()) for output in HEADLINES]
@@ -86,7 +86,7 @@ def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
 
 
 def stored_bytes(setup: Setup, rows: int) -> int:
-    """Return about what the first replications take on a disk: drawn numbers do not shrink, inputs stand once in all.
+    """Return the approximate size on disk of the first replications.
 
     Inputs are repeated for each scenario, which the compression of the file takes back.
     """
@@ -97,7 +97,7 @@ def stored_bytes(setup: Setup, rows: int) -> int:
 
 
 def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
-    """Return batches as one table, one row per replication and scenario; all of them have months, or none."""
+    """Return batches as one table, one row per replication and scenario, all with or all without months."""
     detailed = setup.is_detailed(batches[0].first)
     scenarios, schema = len(setup.scenarios), schema_of(setup, detailed=detailed)
     numbers = np.concatenate([np.arange(rows.first, rows.last) for rows in batches])
@@ -124,10 +124,10 @@ def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
 
 
 class Joined:
-    """The files of a finished study's replications, in the order of their rows."""
+    """The consolidated files of a finished study's replications, in row order."""
 
     def __init__(self, paths: Sequence[Path], setup: Setup) -> None:
-        """Point at the files."""
+        """Open the files' metadata."""
         self.paths, self.setup = paths, setup
         self.scenarios = len(setup.scenarios)
         rows = [int(pq.read_metadata(path).num_rows) // self.scenarios for path in paths] or [0]
@@ -135,7 +135,7 @@ class Joined:
         """Replications, and those that have months, the first ones."""
 
     def tables(self, first: int, last: int, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield a range of replications, whole ones, about a row group at a time.
+        """Yield a range of whole replications, about one row group at a time.
 
         Arrow's own iterator reads far ahead, half a gigabyte in a study of 64,000 replications.
         """
@@ -156,19 +156,19 @@ class Joined:
                         yield table.slice(0, cut)
 
     def column(self, name: str, rows: int | None = None) -> Floats:
-        """Return a column of the first rows, all unless given, shape (rows, scenarios)."""
+        """Return a column of the first rows (all by default), shape (rows, scenarios)."""
         parts = [table.column(name).to_numpy() for table in self.tables(0, self.rows if rows is None else rows, [name])]
         return np.concatenate(parts).reshape(-1, self.scenarios)
 
     def monthly(self, name: str, cluster: str, scenario: int) -> Floats:
-        """Return a figure of one scenario's fleet or cluster by month, shape (detailed rows, months)."""
+        """Return a monthly figure of one scenario's fleet or cluster, shape (detailed rows, months)."""
         shape = (-1, self.scenarios, self.setup.months)
         lists = (table.column(0) for table in self.tables(0, self.detailed, [month_column(name, cluster)]))
         flat = (column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in lists)
         return np.concatenate([part.reshape(shape)[:, scenario].astype(np.float64) for part in flat])
 
     def errors(self, rows: int) -> Iterator[tuple[int, int, str]]:
-        """Yield row, scenario and message of each run that failed, in order."""
+        """Yield row, scenario and message of each failed run, in order."""
         first = 0
         for table in self.tables(0, rows, ["error"]):
             for place in np.flatnonzero(table.column("error").is_valid().to_numpy()).tolist():
@@ -177,17 +177,17 @@ class Joined:
             first += len(table)
 
     def parts(self, rows: int) -> Iterator[pa.Table]:
-        """Yield all replications in order without their months, at most so many rows of the table at a time."""
+        """Yield all replications in order without monthly figures, at most ``rows`` table rows at a time."""
         for table in self.tables(0, self.rows, schema_of(self.setup, detailed=False).names):
             for first in range(0, len(table), rows):
                 yield table.slice(first, rows)
 
 
 class Store(Work):
-    """The folder of one study."""
+    """The result folder of one study."""
 
     def __init__(self, folder: Path, setup: Setup, who: Identity) -> None:
-        """Point at a folder; nothing is read or written yet."""
+        """Set the folder; nothing is read or written yet."""
         super().__init__(folder, "study", who)
         self.setup = setup
         self.batch: int = who["batch"]
@@ -203,7 +203,7 @@ class Store(Work):
         self._read = functools.lru_cache(maxsize=_TABLES_KEPT)(self._checked_shard)
 
     def open(self, *, resume: bool, restart: bool) -> None:
-        """Prepare the folder: new, continued, or cleared of an earlier study."""
+        """Prepare the folder: new, resumed, or cleared of an earlier study."""
         super().open(resume=resume, restart=restart)
         if resume and self.finished_identity() == self.identity:
             intact, damaged = self._finished_files()
@@ -227,7 +227,7 @@ class Store(Work):
             self._homes |= dict.fromkeys((n for n in self._numbers_in(table).tolist() if n not in again), path)
 
     def _finished_files(self) -> tuple[list[Path], Path | None]:
-        """Return the files of a finished study up to the first whose hash is not the manifest's, and that one."""
+        """Return a finished study's intact files, and the first one whose hash is not the manifest's."""
         listed = read_json(self.folder / MANIFEST).get("files")
         sums = listed if isinstance(listed, dict) else {}
         intact: list[Path] = []
@@ -241,12 +241,12 @@ class Store(Work):
         return intact, None
 
     def _numbers_in(self, shard: pa.Table) -> NDArray[np.int64]:
-        """Return the numbers of a shard's batches, in order."""
+        """Return the batch numbers of a shard, in order."""
         firsts = shard.column("replication").to_numpy()[:: self.batch * len(self.setup.scenarios)]
         return np.asarray(firsts // self.batch, dtype=np.int64)
 
     def _checked_shard(self, path: Path, columns: tuple[str, ...] | None = None) -> pa.Table:
-        """Return a shard, or some of its columns; raise ValueError where it is damaged or another study's."""
+        """Return a shard, or some of its columns; raise ValueError where it is damaged or of another study."""
         content = path.read_bytes()
         if _shard_sum(content) != path.stem.rpartition("-")[2]:
             raise ValueError("is damaged")
@@ -271,7 +271,7 @@ class Store(Work):
         return table
 
     def finished_rows(self) -> int:
-        """Return the replications of a study that is finished and is this one; raise where it is neither."""
+        """Return the replications of the finished study; raise an error where it is unfinished or another."""
         settle(self.folder)
         before = self.finished_identity()
         if before is None:
@@ -280,21 +280,21 @@ class Store(Work):
         self.check_same(before, "run planner montecarlo again")
         intact, damaged = self._finished_files()
         if damaged is not None:
-            hint = "run planner montecarlo with --resume, which mends it"
+            hint = "run planner montecarlo with --resume, which repairs it"
             raise ScenarioError(Problem(file=str(damaged), message="has changed since planner wrote it", hint=hint))
         self.joined = Joined(intact, self.setup)
         return self.joined.rows
 
     def check_extends(self, rows: int) -> None:
-        """Refuse to leave a finished study with fewer replications than it has."""
+        """Raise an error where a finished study would end with fewer replications than it has."""
         if self.joined.rows > rows:
             self.close()
-            message = f"holds {self.joined.rows:,} finished replications, more than the {rows:,} asked for"
+            message = f"holds {self.joined.rows:,} finished replications, more than the {rows:,} requested"
             hint = "ask for more, or leave out --resume to begin anew"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
     def short_of_disk(self, rows: int) -> list[str]:
-        """Return a note where the disk has no room for so many rows, which lie there twice while they are joined."""
+        """Return a note where the disk lacks room for ``rows`` rows, stored twice during consolidation."""
         stored = min(len(self._homes) * self.batch, rows)
         needed = 2 * stored_bytes(self.setup, rows) - stored_bytes(self.setup, stored)
         free = shutil.disk_usage(self.folder).free
@@ -304,11 +304,11 @@ class Store(Work):
         return [f"{self.folder} needs about {gigabytes}; fewer replications need less, or fewer detailed_replications"]
 
     def finished(self) -> NDArray[np.int64]:
-        """Return the numbers of the batches that are stored, in order."""
+        """Return the numbers of the stored batches, in order."""
         return np.array(sorted(self._homes), dtype=np.int64)
 
     def write(self, rows: Rows) -> None:
-        """Take one batch, and write a shard where enough of them wait or have waited long enough."""
+        """Add one batch, and write a shard when enough batches wait or have waited long enough."""
         self._waiting.append(rows)
         now = time.monotonic()
         longest_s = min(_SHARD_S, _SHARD_SHARE * (now - self._opened_s))
@@ -317,7 +317,7 @@ class Store(Work):
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits as a shard, or as two where some of it has months; once this returns it is on the disk."""
+        """Write waiting batches to the disk as a shard, or as two where some have months."""
         waiting, self._waiting = sorted(self._waiting, key=lambda rows: rows.first), []
         for _, alike in itertools.groupby(waiting, key=lambda rows: self.setup.is_detailed(rows.first)):
             batches, content = list(alike), io.BytesIO()
@@ -337,7 +337,7 @@ class Store(Work):
             self._written_s = time.monotonic()
 
     def tables(self, first: int, last: int, columns: tuple[str, ...] | None = None) -> Iterator[pa.Table]:
-        """Yield what is stored of a range of rows in order, as much at a time as follows each other in one file.
+        """Yield the stored rows of a range in order, in pieces that are consecutive within one file.
 
         ``columns``, all unless given, must have the number of the replication among them.
         """
@@ -360,7 +360,7 @@ class Store(Work):
             yield table.slice((before + low - numbers[0] * batch) * scenarios, (high - low) * scenarios)
 
     def consolidate(self, rows: int) -> None:
-        """Lay the first rows of all shards into files of the folder that will take this one's place."""
+        """Write the first rows of all shards into files of the folder that will replace this one."""
         self.flush()
         detailed = min(rows, -(-self.setup.detailed_rows // self.batch) * self.batch)
         ranges = {SINGLE: (0, detailed), FURTHER: (detailed, rows)}
@@ -388,7 +388,7 @@ class Store(Work):
         self._read.cache_clear()
 
     def commit(self, manifest: dict[str, Any]) -> None:
-        """Put the new folder in the place of this one, shards and all, and let others write to it."""
+        """Replace this folder, shards included, with the new one, and release the lock."""
         check_target(self.folder, work=True)  # what somebody laid into it in the meantime is not swept away
         try:
             self.staged.commit(manifest)
@@ -398,11 +398,11 @@ class Store(Work):
         self.close()
 
     def discard(self) -> None:
-        """Give up a folder in the making; the shards stay."""
+        """Delete the staged folder; the shards stay."""
         if hasattr(self, "staged"):
             self.staged.discard()
 
 
 def _shard_sum(content: bytes) -> str:
-    """Return what a shard's name ends in: 16 of the 64 digits of its hash, one chance in 10¹⁹ to miss a damage."""
+    """Return the checksum in a shard's name: the first 16 digits of its SHA-256."""
     return hashlib.sha256(content).hexdigest()[:16]

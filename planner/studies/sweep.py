@@ -1,4 +1,4 @@
-"""A grid of what-ifs: every combination of the values given for some keys of a scenario."""
+"""Parameter sweeps: every combination of the values given for some keys of a scenario."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class SweepAxis(NamedTuple):
 
 
 def axis_text(path: str, values: Iterable[object]) -> str:
-    """Return Python's values of a key as ``--vary`` takes them."""
+    """Return a key and its Python values in the form that ``--vary`` takes."""
     if isinstance(values, str):
         return f"{path}={values}"
     return f"{path}=" + ",".join(_written(value) for value in values)
 
 
 def _written(value: object) -> str:
-    """Return a value as YAML on one line would have it."""
+    """Return a value as one line of YAML."""
     if isinstance(value, str):  # quoted only where it would be read as something else than text
         return value if parse_scalar(value) == value and not set(value) & set(",:[]{}'\"#&*") else json.dumps(value)
     if isinstance(value, bool | list | tuple | dict | None):
@@ -108,12 +108,12 @@ def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
 
 
 def count_points(axes: Sequence[SweepAxis]) -> int:
-    """Return how many combinations there are."""
+    """Return the number of combinations."""
     return math.prod(len(axis.values) for axis in axes)
 
 
 def check_size(axes: Sequence[SweepAxis], *, confirmed: bool) -> None:
-    """Refuse a large sweep that nobody confirmed, with its size and about how long it would take."""
+    """Raise an error for a large sweep that was not confirmed, with its size and estimated time."""
     points = count_points(axes)
     if points > ASK_ABOVE and not confirmed:
         hours = points * SECONDS_PER_POINT / 3600.0
@@ -130,7 +130,7 @@ def number_of(value: str) -> float | int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """One combination and what came of it."""
+    """One combination and its result."""
 
     values: tuple[str, ...]
     """One for each axis."""
@@ -143,7 +143,7 @@ class SweepPoint:
 
 
 def check_values(scenario: Source, axes: Sequence[SweepAxis]) -> None:
-    """Refuse a key that does not exist or a value it cannot have, before any run."""
+    """Raise an error for an unknown key or an invalid value, before any run."""
     problems: list[Problem] = []
     for axis in axes:
         for value in dict.fromkeys((axis.values[0], axis.values[-1], *axis.values[1 : 1 + 50])):
@@ -155,7 +155,7 @@ def check_values(scenario: Source, axes: Sequence[SweepAxis]) -> None:
 
 
 def check_warnings(scenario: Source, axes: Sequence[SweepAxis]) -> None:
-    """Refuse the first combination that is warned of, before any is run or anything is written."""
+    """Raise an error for the first combination with a warning, before any run."""
     base = load_scenario(scenario)
     for values in itertools.product(*(axis.values for axis in axes)):
         try:
@@ -173,7 +173,7 @@ def sweep(
     work: SweepWork | None = None,
     workers: int = 1,
 ) -> tuple[SweepPoint, ...]:
-    """Run every combination under one seed, the last axis moving fastest; ``work`` keeps points as they come.
+    """Run every combination under one seed, the last axis moving fastest; ``work`` stores points as they finish.
 
     The scenario's files are read once, before the first point: what is edited meanwhile changes none of them.
     """
@@ -192,7 +192,7 @@ def sweep(
 
 
 def _point(grid: tuple[Scenario, tuple[SweepAxis, ...], int | None], values: tuple[str, ...]) -> SweepPoint:
-    """Run one combination of a grid: the scenario, its axes and the seed."""
+    """Run one combination and return its point."""
     base, axes, seed = grid
     try:
         loaded, plan = _plan(base, axes, values)
@@ -204,12 +204,12 @@ def _point(grid: tuple[Scenario, tuple[SweepAxis, ...], int | None], values: tup
 
 
 class SweepWork(LinesWork):
-    """The folder of a sweep: a line for each point that is done, until all of them are."""
+    """The folder of a sweep: one line per finished point, until all are finished."""
 
     def __init__(
         self, folder: Path, scenario: Scenario, axes: Sequence[SweepAxis], overrides: Sequence[str], seed: int
     ) -> None:
-        """Point at a folder; nothing is read or written yet."""
+        """Set the folder; nothing is read or written yet."""
         who = {
             **scenario_identity({scenario.name: scenario}),
             "vary": {axis.path: list(axis.values) for axis in axes},
@@ -221,19 +221,19 @@ class SweepWork(LinesWork):
         """Points that were done before, by their values."""
 
     def open(self, *, resume: bool, restart: bool) -> None:
-        """Lock the folder, and take in the points of a sweep that was stopped."""
+        """Lock the folder, and read the points of an interrupted sweep."""
         super().open(resume=resume, restart=restart)
         for line in self.lines:
             lists = {name: tuple(line[name]) for name in ("values", "warnings")}
             self.kept[lists["values"]] = SweepPoint(**line | lists)
 
     def add(self, point: SweepPoint) -> None:
-        """Keep a point."""
+        """Store a point."""
         self.write(dataclasses.asdict(point))
 
 
 def warnings_of_points(points: Sequence[SweepPoint]) -> list[str]:
-    """Return what points are warned of, each once, with how many of them it concerns."""
+    """Return the distinct warnings of all points, each with the number of points concerned."""
     counts = Counter(warning for point in points for warning in point.warnings)
     return [f"{warning} ({count:,} of {len(points):,} combinations)" for warning, count in counts.items()]
 

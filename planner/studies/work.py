@@ -1,4 +1,4 @@
-"""Work that takes long and may be stopped: whose it is, whether it may go on, and the folder it becomes in the end.
+"""Long work that can be interrupted and resumed: its identity, its lock and its folder.
 
 Work is the same work where hashes of all that decides its numbers agree.
 """
@@ -38,7 +38,7 @@ _LINES, _SYNC_S = "points.jsonl", 1.0
 
 
 def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
-    """Return what decides the runs of scenarios: planner, catalogue, each scenario and every file it reads."""
+    """Return the hashes that determine the runs of scenarios: planner, catalogue, scenarios and their files."""
     return {
         "format": FORMAT,
         "version": __version__,
@@ -58,12 +58,12 @@ def scenario_identity(scenarios: Mapping[str, Scenario]) -> Identity:
 
 
 def inputs_identity(inputs: UncertainInputs, design: object = None) -> str:
-    """Return the hash of what is drawn, and where a study does not say it by how."""
+    """Return the hash of the uncertain inputs, and of the design where given."""
     return digest_of([*(plain(drawn) for drawn in inputs.entries), *([] if design is None else [plain(design)])])
 
 
 def plain(part: Any) -> Any:
-    """Return a dataclass as plain data, with models by their content."""
+    """Return a dataclass as plain data, with models as their content."""
     if dataclasses.is_dataclass(part):
         return {field.name: plain(getattr(part, field.name)) for field in dataclasses.fields(part)}
     if hasattr(part, "model_dump"):
@@ -72,12 +72,12 @@ def plain(part: Any) -> Any:
 
 
 def digest_of(content: Any) -> str:
-    """Return one hash of plain data: of a part of an identity, or of all of it for every shard to carry."""
+    """Return the hash of plain data, such as an identity or a part of it."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def differences(stored: Identity, wanted: Identity) -> list[str]:
-    """Return in words what differs between two identities, of which one was read from a file."""
+    """Return in words the differences between two identities, one of which was read from a file."""
     changed = [
         _TOLD_BY.get(key, f"the {key}")
         for key in wanted
@@ -93,13 +93,13 @@ def differences(stored: Identity, wanted: Identity) -> list[str]:
 
 
 class Work:
-    """A folder that one process fills; what is finished of its work lies in its folder ``shards`` until all is done.
+    """A folder that one process fills; finished pieces lie in its folder ``shards`` until all are done.
 
     Earlier results in the folder stay as they are, and look finished, until the new ones take their place.
     """
 
     def __init__(self, folder: Path, kind: str, who: Identity) -> None:
-        """Point at a folder; nothing is read or written yet."""
+        """Set the folder; nothing is read or written yet."""
         self.folder, self.kind, self.identity = folder, kind, who
         self.notes: list[str] = []
         """What a user should know: a lock taken over, a damaged file."""
@@ -107,11 +107,11 @@ class Work:
 
     @property
     def shards(self) -> Path:
-        """Folder of what is finished."""
+        """Folder of the finished pieces."""
         return self.folder / files.WORK
 
     def open(self, *, resume: bool, restart: bool) -> None:
-        """Lock the folder and prepare it: new, continued, or with unfinished work thrown away."""
+        """Lock the folder and prepare it: new, resumed, or cleared of unfinished work."""
         files.check_target(self.folder, work=True)
         self._lock = files.FolderLock(self.folder)
         try:
@@ -142,7 +142,7 @@ class Work:
             raise
 
     def close(self) -> None:
-        """Let others write to the folder; where no work was finished, leave it as it was found."""
+        """Release the lock; where nothing was finished, restore the folder to its earlier state."""
         if self._lock is None or not self._lock.release.alive:
             return
         if self.shards.is_dir() and all(path.name == files.OWNER for path in self.shards.iterdir()):
@@ -152,42 +152,42 @@ class Work:
         self._lock.release()
 
     def clear(self) -> None:
-        """Throw unfinished work away; the file that says whose it is stays, to be replaced."""
+        """Delete unfinished work, except for its identity file, which is replaced later."""
         for path in self.shards.iterdir() if self.shards.is_dir() else ():
             if path.name != files.OWNER:
                 path.unlink()
 
     def finished_identity(self) -> Identity | None:
-        """Return what is finished in the folder; None where nothing of this kind is."""
+        """Return the identity of the finished work in the folder; None where it has none of this kind."""
         manifest = files.read_json(self.folder / files.MANIFEST)
         identity = manifest.get("identity")
         return identity if manifest.get("kind") == self.kind and isinstance(identity, dict) else None
 
     def check_same(self, before: Any, hint: str) -> None:
-        """Refuse work that was begun on other terms."""
+        """Raise an error where the folder's earlier work has another identity."""
         changed = differences(before if isinstance(before, dict) else {}, self.identity)
         if changed:
             message = f"holds another version of this {self.kind}: {', '.join(changed)} changed"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
     def unwritable(self, error: OSError) -> ScenarioError:
-        """Return the message for a disk that takes no more; what is finished stays."""
-        message = f"cannot be written: {error.strerror or error}; finished work is kept"
+        """Return the error for a disk that cannot be written; finished pieces stay."""
+        message = f"cannot be written: {error.strerror or error}; finished work is stored"
         return ScenarioError(Problem(file=str(self.folder), message=message, hint="make room and add --resume"))
 
 
 class LinesWork(Work):
-    """Work whose pieces are lines of a file, each with a hash of it, until all of them are done."""
+    """Work whose finished pieces are lines of a file, each with a hash."""
 
     def __init__(self, folder: Path, kind: str, who: Identity) -> None:
-        """Point at a folder; nothing is read or written yet."""
+        """Set the folder; nothing is read or written yet."""
         super().__init__(folder, kind, who)
         self.lines: list[Any] = []
         """Pieces that were done before."""
         self._synced_s = 0.0
 
     def open(self, *, resume: bool, restart: bool) -> None:
-        """Lock the folder, and take in the pieces of work that was stopped."""
+        """Lock the folder, and read the pieces of interrupted work."""
         super().open(resume=resume, restart=restart)
         path = self.shards / _LINES
         lines = path.read_bytes().splitlines() if path.exists() else []
@@ -198,7 +198,7 @@ class LinesWork(Work):
             files.replace_synced(path, b"".join(line + b"\n" for line in sound))
 
     def write(self, piece: Any) -> None:
-        """Keep a piece; at most a second of them is not on the disk yet."""
+        """Store a piece; it reaches the disk within about a second."""
         line = json.dumps(piece).encode()
         try:
             with (self.shards / _LINES).open("ab") as stream:

@@ -1,4 +1,4 @@
-"""The desk: plans that were turned on the live page, run once each, and the page that shows them as the report does."""
+"""The live page's plans: scenario variants run once each, and the page that shows them as the report does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Check = Callable[[], None]
 
 @dataclass(slots=True, kw_only=True)
 class DeskPlan:
-    """One plan on the desk."""
+    """One plan of the live page, with its run."""
 
     result: RunResult
     knobs: Sequence[Knob]
@@ -61,7 +61,7 @@ class DeskPlan:
 
 
 class Desk:
-    """A scenario, and the plans that were made of it by turning knobs."""
+    """A scenario, and the plans made from it by turning knobs."""
 
     def __init__(self, scenario: Scenario, outputs: Path = Path("outputs")) -> None:
         """Take a loaded scenario; run folders are written below ``outputs``."""
@@ -73,17 +73,17 @@ class Desk:
         self._engine = threading.Lock()
 
     def begin(self) -> None:
-        """Run the plan as stated, and fetch the memory of as many as are kept: the first moves would wait for it."""
+        """Run the plan as stated, and allocate the memory of cached plans so that first moves are fast."""
         self.plan(())
         fetch_memory(_MOST_KEPT * hourly_bytes(self.stated))
 
     def scenario(self, turns: Turns) -> Scenario:
-        """Return the scenario with knobs turned."""
+        """Return the scenario with some knobs turned."""
         check_turns(self.stated, turns)
         return load_scenario(self.stated, turns)
 
     def plan(self, turns: Turns, check: Check = lambda: None) -> DeskPlan:
-        """Return the plan of some turns, run before or now; one runs at a time, and what nobody awaits does not."""
+        """Return the plan for some turns, cached or run now; one runs at a time."""
         scenario = self.scenario(turns)
         with self._engine:
             check()
@@ -96,12 +96,12 @@ class Desk:
         return plan
 
     def draw(self, plan: DeskPlan, check: Check = lambda: None) -> None:
-        """Draw a plan again for its intervals, beside whatever else is run; ``check`` may end it between two draws."""
+        """Run further replications of a plan for its intervals; ``check`` may stop it between two."""
         if plan.drawn is None:
             plan.drawn = draw_again(plan.result, DRAWS, check)
 
     def contents(self, plan: DeskPlan, *, intervals: bool, first: bool) -> Contents:
-        """Return a plan as its run folder would read, but for days, assumptions, workbook and why requests are late.
+        """Return a plan's run folder contents, except for days, assumptions, workbook and SLO miss causes.
 
         The ``first`` section shows no failures, of which there are thousands, and does not wait for their rows.
         """
@@ -121,14 +121,14 @@ class Desk:
         return plan.contents[intervals][first]
 
     def turned(self, plan: DeskPlan) -> list[tuple[str, str, str]]:
-        """Return what was turned: path, what was stated and what stands now."""
+        """Return the changed knobs: path, stated value and present value."""
         before = {knob.path: knob.value or knob.default for knob in self.knobs}
         after = {knob.path: knob.value or knob.default for knob in plan.knobs if not knob.is_new}
         both = [(path, before.get(path, ""), now) for path, now in after.items()]
         return [(path, stated, now or "none") for path, stated, now in both if stated != now]
 
     def beside(self, pinned: DeskPlan, now: DeskPlan, *, intervals: bool) -> Contents:
-        """Return two plans as the folder of their comparison would read, the pinned one as baseline."""
+        """Return the contents of a comparison of two plans, with the pinned one as baseline."""
         named = [
             replace(plan.result, scenario=plan.result.scenario.model_copy(update={"name": name}))
             for plan, name in ((pinned, PINNED), (now, NOW))
@@ -142,12 +142,12 @@ class Desk:
         return Contents(manifest=identity, tables=tables, summary=comparison_summary(held))
 
     def command(self, scenario: Scenario) -> list[str]:
-        """Return the command that runs a plan of this desk; none where the scenario came from no file."""
+        """Return the command that runs a plan of this page; none where the scenario has no file."""
         file = scenario_file(self.stated)
         return command_line("run", [file], [], scenario.document.overrides) if file else []
 
     def save(self, turns: Turns, name: str) -> Path:
-        """Write a what-if beside the scenario, which it extends: the changes alone, for the same figures."""
+        """Write a what-if file beside the scenario, which it extends with the changes only."""
         scenario, file = self.scenario(turns), Path(scenario_file(self.stated))
         path = file.with_name(f"{_checked(name)}.yaml")
         layer = layer_of(scenario.document.overrides)
@@ -174,20 +174,20 @@ class Desk:
         return folder
 
     def file(self, name: str, file: str) -> Path | None:
-        """Return a file of a run folder written from this desk; None for any other."""
+        """Return a file of a run folder written from this page; None for any other."""
         entries = self.folders[name].iterdir() if name in self.folders else ()
         return next((entry for entry in entries if entry.name == file and entry.is_file()), None)
 
 
 def _checked(name: str) -> str:
-    """Return a name that is one of a file or folder right here, or refuse it."""
+    """Return a name of a file or folder without a path, or raise an error."""
     if not _NAME.fullmatch(name):
         raise ScenarioError(f"{name[:80]!r} is no name: letters, digits, '-' and '_', beginning with a letter or digit")
     return name
 
 
 def turns_of(words: Sequence[str]) -> Turns:
-    """Return turns with the last of each path alone, where it was first turned: machines come before their knobs."""
+    """Return turns with only the last one of each path, at its first position."""
     return tuple({word.partition("=")[0]: word for word in words}.values())
 
 
@@ -198,24 +198,24 @@ def _file(name: str) -> str:
 
 @functools.cache
 def _macros() -> Any:
-    """Return the page's macros; what they are given is text, and escaped, unless it is markup already."""
+    """Return the page's template macros, which escape text that is not markup."""
     return environment(Path(__file__).parent).get_template("live.html").module
 
 
 def live_policy() -> str:
-    """Return the report's content policy, with both scripts, for a page that speaks to its own server."""
+    """Return the report's content security policy, extended for the live page's scripts and server."""
     return f"{policy(asset('report.js'), _file('live.js'))}; connect-src 'self'; frame-ancestors 'none'"
 
 
 def page(scenario: Scenario) -> str:
-    """Return the page as it is before its first plan comes."""
+    """Return the page's HTML before its first plan."""
     scripts = Markup(asset("report.js")), Markup(_file("live.js"))
     styles, knobs = Markup(asset("report.css") + _file("live.css")), knobs_of(scenario)
     return str(_macros().page(scenario, controls(knobs), form_of(knobs), styles, scripts))
 
 
 def controls(knobs: Sequence[Knob]) -> Markup:
-    """Return the knobs of a scenario, by group and by cluster or workload."""
+    """Return the knobs of a scenario as HTML, by group and by cluster or workload."""
     groups: dict[str, dict[str, list[Knob]]] = {}
     added = []
     for knob in knobs:
@@ -227,20 +227,20 @@ def controls(knobs: Sequence[Knob]) -> Markup:
 
 
 def form_of(knobs: Sequence[Knob]) -> str:
-    """Return a name for the controls without what they hold: most moves change no more than that."""
+    """Return a hash of the controls without their values, which most moves leave unchanged."""
     parts = [(knob.path, knob.choices, knob.is_date, knob.is_optional, knob.slider is None) for knob in knobs]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def held(knobs: Sequence[Knob], known: str) -> dict[str, Any]:
-    """Return what the controls hold, and the controls themselves for a page that does not know them yet."""
+    """Return the controls' values, and the controls themselves where the page lacks them."""
     form = form_of(knobs)
     values = [(knob.path, knob.shown, knob.placeholder) for knob in knobs if not knob.is_new]
     return {"form": form, "knobs": values} | ({} if form == known else {"controls": controls(knobs)})
 
 
 def answer(desk: Desk, plan: DeskPlan, pinned: DeskPlan | None, *, intervals: bool) -> list[tuple[str, Markup]]:
-    """Return what was turned, how the plan stands against the pinned one, and the report's first section."""
+    """Return the changes, the comparison with the pinned plan, and the report's first section."""
     sections = sections_of(desk.contents(plan, intervals=intervals, first=True), FIRST)
     if pinned is not None:  # the comparison's own sections as one: which plan to take, why a token costs more, and when
         held = sections_of(desk.beside(pinned, plan, intervals=intervals))
@@ -250,19 +250,17 @@ def answer(desk: Desk, plan: DeskPlan, pinned: DeskPlan | None, *, intervals: bo
 
 
 def line(desk: Desk, plan: DeskPlan, *, intervals: bool) -> str:
-    """Return the answer in a line, which stays in sight: what a token costs, and whether the SLO target is met."""
+    """Return the summary line that stays visible: cost per token, and whether the SLO target is met."""
     summary = desk.contents(plan, intervals=intervals, first=True).summary
-    fleet, slo_target = summary["clusters"][FLEET], summary["slo_target"]
-    since = f" from {slo_target['first_missed_month']}" if slo_target["per"] == "month" else ""
-    met = "met" if slo_target["met"] else f"missed{since}"
-    if slo_target["replications"] > 1:
-        met += f" (met in {slo_target['slo_met_replications']} of {slo_target['replications']} replications)"
-    price, attainment = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
-    return f"{price} per million tokens, {attainment} in time, SLO {met}"
+    fleet, record = summary["clusters"][FLEET], summary["verdict"]
+    since = f" from {record['first_missed_month']}" if record["first_missed_month"] else ""
+    verdict = f"SLO {record['status']} in {record['met_replications']} of {record['replications']} replications{since}"
+    price, attained = unit_price(fleet["cost_per_million_tokens_usd"]), percent(fleet["slo_attainment_fraction"], 2)
+    return f"{price} per million tokens, SLO attainment {attained}, {verdict}"
 
 
 def rest(desk: Desk, plan: DeskPlan, check: Check = lambda: None) -> list[tuple[str, Markup]]:
-    """Return what is left of the report's first section, which stands below it without a heading, and the others.
+    """Return the remainder of the report's first section, and the report's other sections.
 
     ``check`` may end it between two sections: whoever drags a slider does not wait for the rest of the plan before.
     """
@@ -277,5 +275,5 @@ def rest(desk: Desk, plan: DeskPlan, check: Check = lambda: None) -> list[tuple[
 
 
 def _sections(sections: Sequence[Section]) -> list[tuple[str, Markup]]:
-    """Return sections by their names, so that the page puts up anew only those that read otherwise than before."""
+    """Return sections by name, so that the page updates only changed ones."""
     return [(section.key, section_html(section).strip()) for section in sections]

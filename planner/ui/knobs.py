@@ -1,4 +1,4 @@
-"""Knobs: what the live page lets one turn in a scenario, and how a turn is written, as ``--set`` takes it."""
+"""Knobs: the scenario fields that can be changed on the live page, written as ``--set`` takes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WIDEST = 200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A kind of knob: every field of a scenario on a path."""
+    """A kind of knob: every scenario field that matches a path."""
 
     group: str
     """Heading it stands under."""
@@ -68,8 +68,8 @@ TURNS: dict[str, Turn] = {
     "site.colocation_usd_per_kw_month": Turn(group=POWER, label="rent of space, USD/kW and month"),
     "finance.discount_rate_per_year": Turn(group=MONEY, label="discount rate a year, share", ends=(0.0, 0.3)),
     "finance.depreciation_months": Turn(group=MONEY, label="book life, months", ends=(12.0, 96.0)),
-    "slo_target.attainment": Turn(group=SERVICE, label="share of requests in time", ends=(0.9, 1.0)),
-    "slo_target.per": Turn(group=SERVICE, label="kept in each"),
+    "slo_target.attainment": Turn(group=SERVICE, label="SLO attainment", ends=(0.9, 1.0)),
+    "slo_target.per": Turn(group=SERVICE, label="met per"),
     "slo_target.scope": Turn(group=SERVICE, label="of each workload, or the fleet"),
 }
 """Everything that can be turned, by its path; ``*`` is any cluster or workload."""
@@ -77,7 +77,7 @@ TURNS: dict[str, Turn] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One knob as it stands."""
+    """One knob with its present value."""
 
     path: str
     turn: Turn
@@ -97,17 +97,17 @@ class Knob:
 
     @property
     def shown(self) -> str:
-        """What its box holds; a date left out shows the day that stands instead, since it has no placeholder."""
+        """Text of its input box; for a date without a value, the default date."""
         return self.value or self.default if self.is_date else self.value
 
     @property
     def placeholder(self) -> str:
-        """What an empty box says."""
+        """Placeholder of an empty input box."""
         return self.default or ("none" if self.is_optional else "")
 
     @property
     def is_new(self) -> bool:
-        """Whether it is of machines that are not there yet."""
+        """Whether it is of machines that do not exist yet."""
         return self.turn is TURNS[ADDED]
 
     @property
@@ -125,7 +125,7 @@ class Knob:
 
 
 def knobs_of(scenario: Scenario) -> list[Knob]:
-    """Return the knobs of a scenario, in the order of their groups; those that would do nothing in it are left out."""
+    """Return the knobs of a scenario that have an effect, in the order of their groups."""
     catalog = scenario.load_catalog()
     offered = {
         "accelerator": tuple(catalog.accelerators),
@@ -160,7 +160,7 @@ def knobs_of(scenario: Scenario) -> list[Knob]:
 
 
 def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...], BaseModel]]:
-    """Yield the keys of every field that a pattern names and that does something here, with what holds it."""
+    """Yield the keys of every field that matches a pattern and has an effect, with its parent."""
     *above, field = pattern.split(".")
     places: list[tuple[tuple[str, ...], Any]] = [((), scenario)]
     for key in above:
@@ -188,7 +188,7 @@ def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...],
 
 @functools.cache
 def _field(model: type[BaseModel], field: str) -> tuple[tuple[str, ...], bool, str]:
-    """Return the words that a field may hold, whether it may be left empty, and its description without its default."""
+    """Return a field's allowed words, whether it is optional, and its description without the default."""
     held = get_args(model.model_fields[field].annotation)
     text = " ".join(field_docstring(model, field).split())
     words = tuple(str(word) for word in held if isinstance(word, str))
@@ -196,7 +196,7 @@ def _field(model: type[BaseModel], field: str) -> tuple[tuple[str, ...], bool, s
 
 
 def _default(scenario: Scenario, holder: BaseModel, field: str) -> str:
-    """Return what stands where a field is left empty."""
+    """Return the default of a field as text."""
     catalog = scenario.load_catalog()
     match holder, field:
         case Cluster(), "online":
@@ -223,7 +223,7 @@ def _round_up(number: float) -> float:
 
 
 def check_turns(scenario: Scenario, turns: Sequence[str]) -> None:
-    """Refuse whatever is no knob, so that a page cannot name a file or reach the rest of the language."""
+    """Raise an error for changes that are not of a knob, so that a page cannot reach other keys or files."""
     if len(turns) > MOST_TURNS:
         raise ScenarioError(f"{len(turns):,} changes; the page takes {MOST_TURNS}")
     for turn in turns:

@@ -1,4 +1,4 @@
-"""The live page's server: on this machine alone, behind a token, for one scenario."""
+"""The live page's server: local only, behind a token, for one scenario."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAFE = {
 
 
 class SupersededError(Exception):
-    """A newer move of the same tab came: nobody waits for this one."""
+    """Raised for a move that a newer one of the same tab has replaced."""
 
 
 Text = Annotated[str, Field(max_length=200)]
@@ -48,7 +48,7 @@ _MUST = {"move": "a whole number from 0 on", "set": _WORDS, "pin": _WORDS, "part
 
 
 class TabRequest(BaseModel, frozen=True, strict=True):
-    """What a tab asks for."""
+    """A request of a browser tab."""
 
     tab: Text = ""
     move: Annotated[int, Field(ge=0, lt=2**53)] = 0
@@ -63,7 +63,7 @@ class TabRequest(BaseModel, frozen=True, strict=True):
 
 
 def asked_of(body: bytes) -> TabRequest:
-    """Read a request, or say what is wrong with it."""
+    """Return a request from its body, or raise an HTTP error."""
     try:
         return TabRequest.model_validate_json(body)
     except ValidationError as error:
@@ -80,7 +80,7 @@ def _plain(status: int, sentence: str) -> Response:
 
 
 async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
-    """Do the work in a thread; what fails on purpose is told in its own words."""
+    """Return the response of work run in a thread; planner errors become their messages."""
     try:
         return JSONResponse(await anyio.to_thread.run_sync(work), headers=SAFE)
     except SupersededError:
@@ -92,7 +92,7 @@ async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
 
 
 class Live:
-    """The requests that the page makes."""
+    """The request handlers of the live page."""
 
     def __init__(self, desk: Desk) -> None:
         """Take the desk whose plans are shown."""
@@ -101,7 +101,7 @@ class Live:
         self.is_ending = False
 
     async def page(self, _: Request) -> Response:
-        """Return the page; what stands in the rest of its address its script asks for."""
+        """Return the page's HTML; its script reads the rest of the address."""
         html = page.page(self.desk.stated)
         return HTMLResponse(html, headers={**SAFE, "Content-Security-Policy": page.live_policy()})
 
@@ -131,12 +131,12 @@ class Live:
         return {"parts": shown, "line": line, **page.held(plan.knobs, asked.form)}
 
     async def save(self, request: Request) -> Response:
-        """Write a what-if."""
+        """Write a what-if file."""
         asked = asked_of(await request.body())
         return await _answer(lambda: {"said": f"saved as {self.desk.save(asked.turns, asked.name)}"})
 
     async def write(self, request: Request) -> Response:
-        """Write a run folder, and say where its report is."""
+        """Write a run folder, and return the address of its report."""
         asked = asked_of(await request.body())
 
         def written() -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Live:
         return await _answer(written)
 
     async def file(self, request: Request) -> Response:
-        """Return a file of a run folder that was written from this page; a report carries its own content policy."""
+        """Return a file of a run folder written from this page; a report has its own content policy."""
         path = self.desk.file(request.path_params["name"], request.path_params["file"])
         if path is None:
             return _plain(404, "no such file was written from this page")
@@ -154,7 +154,7 @@ class Live:
 
 
 def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
-    """Return the application, and the page behind its guard.
+    """Return the web application, and the handlers of its page, behind a check of host, token and origin.
 
     The guard lets in what comes from this page alone: its host, its token, its origin, and no more than it would send.
     """
@@ -195,7 +195,7 @@ def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket on this machine alone; port 0 takes any that is free."""
+    """Return a socket on the local machine only; port 0 takes any free one."""
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
@@ -204,7 +204,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(desk: Desk, listening: socket.socket, say: Callable[[str], None], *, browser: bool) -> None:
-    """Serve until Ctrl-C; ``say`` is told the address."""
+    """Serve until Ctrl-C; ``say`` is called with the address."""
     port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
     app, live = build_app(desk, token, port)
     address = f"http://{HOST}:{port}/{token}/"

@@ -9,32 +9,37 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from planner.answers import comparison_report, run_report, study_report
 from planner.answers.judgement import (
+    ATTAINED,
     COST,
-    IN_TIME,
     SHED,
     SHORTFALL,
     WORST,
     Served,
     choose,
     frontier,
+    inconclusive_lines,
+    interval_words,
+    none_keeps,
     recommendation,
     served,
     sizing,
-    slo_verdict,
     sweep_advice,
-    undecided,
-    undecided_lines,
+    verdict_line,
+    verdict_record,
     warnings_of,
 )
 from planner.answers.study import study_table
 from planner.output.blocks import Grid, Section, Sentence
+from planner.plan.slo_target import Verdict
+from planner.scenario.loading import load_scenario
 from tests.answers.hand_made import contents_of
-from tests.conftest import Planner
+from tests.conftest import TINY, Planner
 
 Write = Callable[..., Path]
 Figures = dict[str, float | None]
@@ -55,7 +60,7 @@ def figures(draw: st.DrawFn) -> Figures:
 
 def standing(attainment: float, worst: float) -> Figures:
     """Return how a plan serves and stands to an SLO target of 99%, as a file holds it."""
-    return {IN_TIME: attainment, WORST: worst, SHORTFALL: round(max(0.0, PROMISED - worst), 6)}
+    return {ATTAINED: attainment, WORST: worst, SHORTFALL: round(max(0.0, PROMISED - worst), 6)}
 
 
 GOOD, POOR = standing(0.999, 0.995), standing(0.21, 0.0)
@@ -138,7 +143,7 @@ def test_a_comparison_says_what_its_table_shows(plans: list[Figures]) -> None:
 @settings(max_examples=40)
 @given(st.lists(st.one_of(figures(), st.just({})), min_size=1, max_size=8))
 def test_a_sweep_recommends_the_cheapest_row_that_meets_its_slo_target(plans: list[Figures]) -> None:
-    columns = (IN_TIME, WORST, SHORTFALL, SHED, "cost_usd", COST)
+    columns = (ATTAINED, WORST, SHORTFALL, SHED, "cost_usd", COST)
     lines = [f"nodes,utilisation_fraction,cost_per_million_tokens_usd,{','.join(columns)}"]
     lines += [
         f"{i},0.5,1.0," + ",".join(repr(plan[key]) if plan else "" for key in columns) for i, plan in enumerate(plans)
@@ -151,7 +156,7 @@ def test_a_sweep_recommends_the_cheapest_row_that_meets_its_slo_target(plans: li
     well = [row for row in rows if shown_met(row)]
     assert [row["SLO"] == "met" for row in rows] == [True] * len(well) + [False] * (len(rows) - len(well))
     if not well:
-        assert "None of these combinations" in said
+        assert "None of these combinations" in said or len(plans) == 1
         return
     wanted = min(well, key=lambda row: (number(row["levelised per M tokens"]), rows.index(row)))
     found = re.search(r"nodes = (\d+)", said)
@@ -161,66 +166,83 @@ def test_a_sweep_recommends_the_cheapest_row_that_meets_its_slo_target(plans: li
     assert number(chosen["levelised per M tokens"]) == number(wanted["levelised per M tokens"])
 
 
+def record_of(met: int, replications: int = 19, worst: float = 0.999, shortfall: float = 0.0) -> dict[str, Any]:
+    """Return the verdict of a plan that meets the default SLO target in some of its replications."""
+    scenario = load_scenario(yaml.safe_load(TINY))
+    moment = {"month": "2027-03", "workload": "chat", "slo_attainment_fraction": worst}
+    return verdict_record(
+        Verdict(met, replications, 0.9), scenario, shortfall_fraction=shortfall, lowest_fraction=worst,
+        first_missed_month="2027-02" if met < 0.9 * replications else None, base_case=moment,
+    )  # fmt: skip
+
+
 def summary_of(worst: float, idle: float, kept: int, replications: int = 19) -> dict[str, Any]:
     """Return a run of 19 replications, of which some meet the SLO target; the one shown has the worst share given."""
-    broken = worst < PROMISED
-    moment = {"month": "2027-03", "workload": "chat", "slo_attainment_fraction": worst}
-    enough = kept >= 0.9 * replications
-    fleet = {IN_TIME: worst, SHED: 0.0, "cost_usd": 1e6, "served_tokens": 10**12, "utilisation_fraction": 0.4}
+    fleet = {ATTAINED: worst, SHED: 0.0, "cost_usd": 1e6, "served_tokens": 10**12, "utilisation_fraction": 0.4}
     return {
         "clusters": {"fleet": {**fleet, "cost_per_million_tokens_usd": 1.0}},
         "capacity_fraction": {"idle": idle},
-        "slo_target": {
-            "attainment": PROMISED, "per": "month", "scope": "workload", "confidence": 0.9, "stated": False,
-            "met": enough, "shortfall_fraction": 0.0 if enough else 0.1, "worst": moment,
-            "first_missed_month": None if enough else "2027-02", "first_missed": moment if broken else None,
-            "replications": replications, "slo_met_replications": kept,
-        },
-    }  # fmt: skip
+        "verdict": record_of(kept, replications, worst),
+    }
 
 
 @given(SHARES, st.floats(0, 1), st.integers(0, 19))
 @example(0.909, 0.6, 3)  # it was told both of nodes too many and of too few
 @example(0.999, 0.6, 19)
 def test_a_run_gets_one_piece_of_advice_about_its_size(worst: float, idle: float, kept: int) -> None:
-    kept = min(max(kept, int(worst >= PROMISED)), 18 if worst < PROMISED else 19)
     summary = summary_of(worst, idle, kept)
     said = " ".join([*run_report.verdict(summary)[1:], *run_report.findings(summary)])
     assert said.count(sizing(summary)) == 1 or not sizing(summary)
-    enough = kept >= 0.9 * 19
-    assert ("nodes too many" in said) == (kept == 19 and idle > 0.5)
-    assert ("planner run --advise finds how many more nodes" in said) == (not enough)
-    assert sizing(summary) in said
-    first = run_report.verdict(summary)[0]
-    assert first.startswith("SLO met (99% of requests in time" if enough else "SLO missed, first in 2027-02 (")
-    assert f"met in {kept} of 19 replications" in first
-    assert "the default" in first
+    assert ("or too large?" in said) == (kept == 19 and idle > 0.5)
+    status = summary["verdict"]["status"]
+    assert ("planner run --advise finds how many more nodes" in said) == (status == "MISSED")
+    assert run_report.verdict(summary)[0].startswith(f"SLO {status}")
 
 
-def test_a_study_that_is_too_small_to_tell_does_not_call_a_plan_no_alternative() -> None:
-    slos = {name: {"confidence": 0.9} for name in ("sure", "open", "never")}
-    open_still = undecided(slos, {"sure": (0.9, 1.0), "open": (0.625, 1.0), "never": (0.2, 0.8)})
-    assert open_still == ["open"]
-    assert undecided(slos, {"sure": (None, None)}) == []
-    choice = choose([served(name, {**POOR, COST: 1.0}, 0.1) for name in ("open", "never")])
-    assert [said.partition(" ")[0] for said in warnings_of(choice, open_still)] == ["never"]
-    assert "whether open meets the SLO target" in undecided_lines(open_still)[0]
-    assert undecided_lines([]) == []
+def test_a_plan_without_a_verdict_is_neither_recommended_nor_called_no_alternative() -> None:
+    records = {"sure": record_of(19), "open": record_of(15, 16), "never": record_of(3, 19, shortfall=0.1)}
+    plans = [served(name, {**GOOD, COST: 1.0}, record) for name, record in records.items()]
+    choice = choose([plans[1], plans[2], plans[0]])
+    assert [plan.name for plan in choice.ranked] == ["sure", "open", "never"]
+    assert choice.best is plans[0]
+    assert [said.partition(" ")[0] for said in warnings_of(choice)] == ["never"]
+    assert inconclusive_lines(plans) == [
+        "open: SLO INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99] against 90%; re-run with -n 256."
+    ]
+    without = choose(plans[1:])
+    assert without.best is None
+    assert none_keeps(without) == "None of these plans is known to meet its SLO target."
+    assert none_keeps(choose(plans[1:2])) == ""  # one plan is no choice
+    assert none_keeps(choose(plans[2:])).startswith("never attains 99.90% and misses its SLO target by 10.00 points")
 
 
-def test_a_verdict_says_what_is_promised_and_when_it_runs_out() -> None:
-    """The words of a stated SLO target over the horizon, of one replication alone."""
-    slo_target = summary_of(0.9712, 0.0, 0, 1)["slo_target"]
-    said = slo_verdict(slo_target | {"stated": True, "per": "horizon", "scope": "fleet", "attainment": 0.999})
+def test_a_verdict_is_said_in_a_line() -> None:
+    said = verdict_line(record_of(19, worst=0.9846))
     assert said == (
-        "SLO missed, first in 2027-02 (99.9% of requests in time, over the whole horizon and of all workloads "
-        "together). This replication misses it first in 2027-03 with 97.12% of chat in time, and worst in 2027-03 "
-        "with 97.12% of chat in time."
+        "SLO MET in 19/19 replications (target 99% per month and workload, the default). Lowest 98.46%; base case "
+        "98.46%, chat, 2027-03."
     )
-    almost = summary_of(0.9999996, 0.0, 1, 1)["slo_target"]
-    assert "least in 2027-03 with 100.00% of chat in time" in slo_verdict(almost)
-    assert "99.998%" in slo_verdict(summary_of(0.99998, 0.0, 1, 1)["slo_target"])
-    assert "no request to serve" in slo_verdict(almost | {"worst": None})
+    over = record_of(0, 1, 0.9712) | {"stated": True, "per": "horizon", "scope": "fleet", "attainment": 0.999}
+    assert verdict_line(over) == (
+        "SLO MISSED: 0/1 replications meet the target (99.9% over the horizon, all workloads together), 90% must. "
+        "First missed 2027-02. Base case 97.12%, chat, 2027-03."
+    )
+    assert "INCONCLUSIVE at n = 1: P(SLO met) 100% [23, 100] against 90%; re-run with -n 19" in verdict_line(
+        record_of(1, 1)
+    )
+    assert "99.998%" in verdict_line(record_of(1, 1, 0.99998))
+    assert "no request to serve" in verdict_line(record_of(0, 0))
+
+
+@given(st.floats(-2, 2), st.floats(-2, 2))
+def test_intervals_are_said_from_low_to_high(one: float, other: float) -> None:
+    said = interval_words(one, other)
+    assert said == interval_words(other, one)
+    ends = [float(end) for end in re.findall(r"([\d.]+)%", said)]
+    if len(ends) == 2 and said.count("less") + said.count("more") == 1:
+        assert ends == sorted(ends)
+    if "less" in said and "more" in said:
+        assert said.index("less") < said.index("more")
 
 
 @settings(max_examples=40)
@@ -228,13 +250,15 @@ def test_a_verdict_says_what_is_promised_and_when_it_runs_out() -> None:
 def test_a_study_recommends_no_plan_that_fails_its_users(plans: list[Figures], objective: str) -> None:
     lines = ["scenario,output,statistic,value,low,high"]
     slo_target = [
-        "scenario,attainment_fraction,per,scope,confidence_fraction,stated,slo_met,slo_met_fraction,slo_met_low,slo_met_high,"
-        "shortfall_fraction,first_missed_month,best_fraction,best_low,best_high"
+        "scenario,attainment_fraction,per,scope,confidence_fraction,stated,verdict,slo_met_fraction,slo_met_low,"
+        "slo_met_high,shortfall_fraction,first_missed_month,best_fraction,best_low,best_high,replications"
     ]
     for i, plan in enumerate(plans):
-        lines += [f"plan{i},{name},mean,{plan[name]!r},," for name in (IN_TIME, SHED, COST)]
+        lines += [f"plan{i},{name},mean,{plan[name]!r},," for name in (ATTAINED, SHED, COST)]
         lines.append(f"plan{i},npv_usd,mean,{-(plan[COST] or 0.0)!r},,")
-        slo_target.append(f"plan{i},0.99,month,workload,0.9,no,,0.5,0.4,0.6,{plan[SHORTFALL]!r},,,,")
+        met = 20 if plan[SHORTFALL] == 0 else 3
+        status = Verdict(met, 20, 0.9).status
+        slo_target.append(f"plan{i},0.99,month,workload,0.9,no,{status},{met / 20},0,1,{plan[SHORTFALL]!r},,,,,20")
     files = {"percentiles": "\n".join(lines), "slo_target": "\n".join(slo_target)}
     section = study_report.answer_section(contents_of({"kind": "study", "objective": objective}, files))
     assert section is not None
@@ -243,12 +267,12 @@ def test_a_study_recommends_no_plan_that_fails_its_users(plans: list[Figures], o
     order = [row["scenario"] for row in table_of(section)]
     assert {*order[: len(well)]} == {*well}
     if len(plans) == 1:
-        assert ("short of its SLO target" in said) == (not well)
+        assert ("MISSED 3/20" in said) == (not well)
     elif well:
         assert well[said.split()[0]] == min(cost for cost in well.values() if cost is not None)
         assert said.count("is no alternative") == len(plans) - len(well)
     else:
-        assert said.strip().startswith("None of these plans meets its SLO target")
+        assert said.strip().startswith("None of these plans meets its SLO target.")
 
 
 def beats(one: Served, other: Served) -> bool:
@@ -285,28 +309,29 @@ def test_the_cheapest_plan_that_meets_its_slo_target_is_on_the_frontier(plans: l
 
 
 def test_what_is_short_over_replications_is_short_whatever_one_of_them_shows() -> None:
-    lucky = served("p", {**GOOD, SHED: 0.0, COST: 1.0}, 0.02)
+    lucky = served("p", {**GOOD, SHED: 0.0, COST: 1.0}, record_of(3, shortfall=0.02))
     assert not lucky.meets_slo
-    assert lucky.standing == "missed by 2.00%"
+    assert lucky.standing == "MISSED 3/19"
     assert "2.00 points" in sweep_advice(choose([lucky]))
-    assert served("p", {**GOOD, SHED: 0.04, COST: 1.0}, 0.0).standing == "met"
+    assert served("p", {**GOOD, SHED: 0.04, COST: 1.0}, record_of(19)).standing == "MET 19/19"
 
 
 @given(st.floats(-0.5, 0.5), st.floats(-0.5, 0.5), st.floats(0.1, 0.9))
 def test_what_chance_may_explain_is_not_called_a_difference(one: float, other: float, cost: float) -> None:
     low, high = sorted((one, other))
     assume(low != high)
-    plans = [served("base", {IN_TIME: 1.0, COST: 1.0}, 0.0), served("rival", {IN_TIME: 1.0, COST: cost}, 0.0)]
+    kept = record_of(19)
+    plans = [served("base", {ATTAINED: 1.0, COST: 1.0}, kept), served("rival", {ATTAINED: 1.0, COST: cost}, kept)]
     summary = {
         "saving_interval_fraction": {"rival": [low, high]},
         "replications": {"rival": {"words": "nine of ten replications"}},
     }
     said = recommendation(plans, "base", summary)
-    assert ("cannot be told apart" in said) == (low <= 0 <= high)
+    assert ("no clear difference" in said) == (low <= 0 <= high)
 
 
 def test_nothing_served_is_not_called_cheap() -> None:
-    nothing = [served(name, {IN_TIME: None, COST: None}) for name in ("a", "b")]
+    nothing = [served(name, {ATTAINED: None, COST: None}) for name in ("a", "b")]
     assert recommendation(nothing, "a", {}) == "None of these plans had a request to serve."
 
 
@@ -326,7 +351,7 @@ def test_real_plans_are_judged_by_their_own_tables(planner: Planner, write: Writ
     assert chosen is not cheapest  # or this test would show nothing
     nodes = chosen["clusters.h200.nodes"]
     page = text_of((tmp_path / "s" / "report.html").read_text(encoding="utf-8"))
-    wanted = re.compile(f"(least with|one meets its SLO target:) clusters.h200.nodes = {nodes}[,:]")
+    wanted = re.compile(f"cheapest: clusters.h200.nodes = {nodes}[,:]")
     assert wanted.search(" ".join(swept.out.split()))
     assert wanted.search(page)
 
@@ -335,45 +360,42 @@ def test_real_plans_are_judged_by_their_own_tables(planner: Planner, write: Writ
         write(
             f"extends: tiny.yaml\nname: {name}\nclusters: {{mi325x: null, h200: {{nodes: {count}}}}}\n", f"{name}.yaml"
         )
-    compared = planner("compare", "roomy.yaml", "poor.yaml", "--replications", "1", "--out", "c")
+    compared = planner("compare", "roomy.yaml", "poor.yaml", "--out", "c", "--fail-on-miss")
     assert compared.code == 0, compared.err
     page = text_of((tmp_path / "c" / "report.html").read_text(encoding="utf-8"))
     for said in (" ".join(compared.out.split()), page):
-        assert "roomy is the only one of these plans that meets its SLO target" in said
+        assert "roomy is the only one of these plans that is MET" in said
         assert "poor is no alternative as it stands" in said
         assert "saves" not in said
     figures = json.loads((tmp_path / "c" / "summary.json").read_text())
     assert figures["baseline"] == "roomy"
 
-    small = planner("run", "poor.yaml", "--replications", "1", "--out", "r")
-    assert "SLO missed, first in 2026-0" in " ".join(small.out.split())
+    small = planner("run", "poor.yaml", "--replications", "1", "--out", "r", "--fail-on-miss")
+    assert small.code == 3
+    assert "SLO MISSED: 0/1 replications" in " ".join(small.out.split())
     assert "planner run --advise finds" in small.out
     assert "fewer nodes" not in small.out
 
 
 def test_a_study_on_a_terminal_names_the_plans_that_fail() -> None:
     mean = {"value": 1.0, "low": 0.9, "high": 1.1}
-    slo_target = {
-        "attainment": 0.99, "per": "month", "scope": "workload", "confidence": 0.9, "stated": True, "met": True,
-        "slo_met_fraction": {"value": 0.95, "low": 0.93, "high": 0.97}, "shortfall_fraction": 0.0,
-        "first_missed_month": None, "best_fraction": {"value": 1.0, "low": 0.9, "high": 1.1},
-    }  # fmt: skip
     statistics = dict.fromkeys(("mean", "p5", "p10", "p50", "p90", "p95"), mean)
     summary = {
-        "objective": COST, "replications": 8, "completed": 8, "scenarios": {"a": statistics, "b": statistics},
-        "information": [],
-        "service": {"b": {IN_TIME: 0.42, SHED: 0.5}, "a": {IN_TIME: 0.999, SHED: 0.0}},
-        "slo_target": {
-            "a": slo_target,
-            "b": slo_target | {"shortfall_fraction": 0.5, "best_fraction": dict.fromkeys(mean)},
+        "study": "both", "objective": COST, "replications": 20, "completed": 20, "information": [],
+        "scenarios": {"a": statistics, "b": statistics},
+        "service": {"b": {ATTAINED: 0.42, SHED: 0.5}, "a": {ATTAINED: 0.999, SHED: 0.0}},
+        "verdicts": {
+            "a": record_of(20, 20) | {"best_fraction": mean},
+            "b": record_of(1, 20, shortfall=0.5) | {"best_fraction": dict.fromkeys(mean)},
         },
         "decisions": [], "drivers": [], "flips": [], "failures": [], "dropped": [],
     }  # fmt: skip
     said = " ".join(study_table(summary).split())
-    assert "b is no alternative as it stands: it keeps 42.00% of requests in time" in said
+    assert "Cheapest plan that is MET: a." in said
+    assert "b is no alternative as it stands: it attains 42.00%" in said
     assert "a is no alternative" not in said
-    lines = study_table(summary).splitlines()
-    first, second = (re.split(r"  +", line) for line in lines if re.match(r"[ab]  .*%", line))
-    assert first == ["a", "met", "95.0%", "2.0%", "99.90%", "1", "100.0%"]
-    assert second == ["b", "missed by 50.00%", "95.0%", "2.0%", "42.00%", "1"]
+    lines = study_table(summary, verbose=True).splitlines()
+    first, second = (re.split(r"  +", line) for line in lines if re.match(r"[ab]  +M", line))
+    assert first == ["a", "MET 20/20", "1", "1", "1", "1", "100%"]
+    assert second == ["b", "MISSED 1/20", "1", "1", "1", "1"]
     assert max(map(len, lines)) <= 80

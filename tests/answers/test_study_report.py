@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from planner.answers.judgement import IN_TIME, SHED
+from planner.answers.judgement import ATTAINED, SHED, interval_words
 from planner.answers.report import build_report, sections_of
 from planner.answers.run import write_run
 from planner.answers.sections import TITLES
@@ -35,12 +35,12 @@ PERCENTILES = "scenario,output,statistic,value,low,high\n" + "".join(
         ("p50", 1.0, "", ""), ("p90", 1.3, "", ""), ("p95", 1.5, "", ""),
     )
 )  # fmt: skip
-SERVICE = "".join(f"{name},{IN_TIME},mean,0.999,,\n{name},{SHED},mean,0,,\n" for name in ("mixed", "all-b200"))
+SERVICE = "".join(f"{name},{ATTAINED},mean,0.999,,\n{name},{SHED},mean,0,,\n" for name in ("mixed", "all-b200"))
 PROMISE = (
-    "scenario,attainment_fraction,per,scope,confidence_fraction,stated,slo_met,slo_met_fraction,slo_met_low,slo_met_high,"
-    "shortfall_fraction,first_missed_month,best_fraction,best_low,best_high\n"
-    "mixed,0.99,month,workload,0.9,no,yes,0.99,0.98,1,0,,0.1,0.05,0.15\n"
-    "all-b200,0.99,month,workload,0.9,no,yes,0.99,0.98,1,0,,0.9,0.85,0.95\n"
+    "scenario,attainment_fraction,per,scope,confidence_fraction,stated,verdict,slo_met_fraction,slo_met_low,slo_met_high,"
+    "shortfall_fraction,first_missed_month,best_fraction,best_low,best_high,replications\n"
+    "mixed,0.99,month,workload,0.9,no,MET,0.99,0.97,1,0,,0.1,0.05,0.15,200\n"
+    "all-b200,0.99,month,workload,0.9,no,MET,0.99,0.97,1,0,,0.9,0.85,0.95,200\n"
 )
 DECISION = (
     "scenario,against,probability_better,probability_low,probability_high,mean_difference,difference_low,"
@@ -185,7 +185,7 @@ def test_a_difference_within_its_error_is_called_so() -> None:
 def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
     lines = PERCENTILES.splitlines(keepends=True)
     alone = "".join(line for line in lines if not line.startswith("all-b200"))
-    assert headline_of_page(answered(alone)).endswith("It has no baseline: a study of two scenarios or more has.")
+    assert headline_of_page(answered(alone)).endswith("It is MET 198/200.")
     empty = lines[0] + "mixed,cost_per_million_tokens_usd,mean,,,\n"
     assert headline_of_page(answered(empty)).startswith("No replication of any scenario could be run")
 
@@ -208,7 +208,7 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     page = (tmp_path / "o" / "report.html").read_text()
     assert sections(page) == list(TITLES)
     assert "planner sensitivity STUDY" in page[page.index('<section id="sensitivities"') :]
-    said = r"tiny costs least of the plans that meet their SLO target: \$[\d.]+ per million tokens, levelised, [\d.]+%"
+    said = r"tiny costs least of the plans that are MET: \$[\d.]+ per million tokens, levelised, [\d.]+%"
     assert re.search(said, page)
     assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
     before = (tmp_path / "o" / "report.html").read_bytes()
@@ -238,22 +238,20 @@ def test_a_plan_that_does_less_is_not_called_cheapest(
     assert served["starved"] < served["tiny"] - 0.01
     assert cost["starved"] < cost["lean"] < cost["tiny"]
     page = (tmp_path / "o" / "report.html").read_text()
-    assert "lean costs least of the plans that meet their SLO target" in page
-    assert "starved is no alternative as it stands" in page
+    assert "lean costs least of the plans that are MET" in page
+    assert "starved: SLO INCONCLUSIVE at n = 19: P(SLO met) 79% [61, 91] against 90%; re-run with -n 32." in page
     low, high = found["saving_interval_fraction"]["lean"]
-    assert f"({100 * low:.1f}% less to {100 * high:.1f}% less in nine of ten replications)" in page
+    assert f"({interval_words(-low, -high)} in nine of ten replications)" in page
 
 
 def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
     assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4,8", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
-    assert (
-        "Of 3 combinations 3 meet their SLO target; of these a token costs least with clusters.h200.nodes = 2: $"
-        in page
-    )
+    said = "Of 3 combinations 3 meet the SLO target in the base case; cheapest: clusters.h200.nodes = 2, $"
+    assert said in page
     assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [2, 4, 8]
-    assert "SLO target: 99% of requests in time, in each month and of each workload." in page
+    assert "SLO target: 99% per month and workload." in page
     (picture,) = re.findall(r'<div class="picture"><svg.*?</svg></div>', page, re.DOTALL)
     assert picture.count("<circle") == 3 + 1 + 3  # three points, the one to take again, and the legend
 
@@ -408,7 +406,8 @@ def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp
     contents = read_contents(tmp_path / "o")
     found = bodies(contents)
     assert list(found) == list(TITLES)
-    assert "one does best" in found["answer"]
+    assert "None of these plans is known to meet its SLO target." in found["answer"]
+    assert "one, two: SLO INCONCLUSIVE at n = 4" in found["answer"]
     assert f"planner sensitivity s.yaml --method {method} --size 4 --seed 1" in found["reproduce"]
     assert "finance.<wbr>discount_<wbr>rate_<wbr>per_<wbr>year" in found["assumptions"]
     before = (tmp_path / "o" / "report.html").read_bytes()

@@ -13,7 +13,7 @@ from tests.studies.conftest import SMALL
 ROWS, DETAILED = 40_000, 1_024
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_killed_collector_is_resumed_and_its_statistics_are_those_of_the_made_up_rows(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     study = tmp_path / "study.yaml"

@@ -1,40 +1,25 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from planner.calibration import probe_kernels
 from planner.calibration.probe_kernels import (
     Machine,
-    Samples,
     fp8_format,
     has_fp4,
+    late_medians,
     open_machine,
     parse_nvidia_smi,
     parse_smi_json,
-    sampling,
+    sampled,
 )
 from planner.errors import ScenarioError
-
-
-def _machine(**changes: Any) -> Machine:
-    fields: dict[str, Any] = {
-        "torch": None,
-        "device": "cpu",
-        "name": "cpu",
-        "torch_version": "0",
-        "driver_version": "none",
-        "memory_bytes": 1,
-        "fp8_format": None,
-        "has_fp4": False,
-        "read_power_and_clock": lambda: (100.0, 1000.0),
-    }
-    return Machine(**(fields | changes))
 
 
 def _torch(count: int, architecture: str = "", capability: tuple[int, int] = (9, 0)) -> SimpleNamespace:
@@ -155,19 +140,26 @@ def test_rocm_smi_in_its_several_layouts(text: str | None, reading: tuple[float 
 
 
 def test_the_median_is_of_the_second_half() -> None:
-    samples = Samples(
-        times_s=[0.0, 1.0, 2.0, 3.0, 4.0], readings=[(9.0, 1.0), (9.0, 1.0), (5.0, 2.0), (6.0, None), (7.0, 4.0)]
-    )
-    assert samples.median(0) == 6.0
-    assert samples.median(1) == 3.0
-    assert Samples().median(0) is None
+    readings = [(9.0, 1.0), (9.0, 1.0), (5.0, 2.0), (6.0, None), (7.0, 4.0)]
+    assert late_medians([(float(second), reading) for second, reading in enumerate(readings)]) == (6.0, 3.0)
+    assert late_medians([]) == (None, None)
 
 
 def test_sampling_reads_until_the_body_ends() -> None:
-    with sampling(_machine()) as samples:
+    readings = itertools.count()
+    machine = Machine(
+        torch=None, device="cpu", name="cpu", memory_bytes=1, read_power_and_clock=lambda: (float(next(readings)), None)
+    )
+
+    def run() -> float:
         time.sleep(0.25)
-    count = len(samples.readings)
+        return 3.0
+
+    timing = sampled(machine, run)
+    count = next(readings)
     assert count >= 2
     time.sleep(0.15)
-    assert len(samples.readings) == count
-    assert samples.median(0) == 100.0
+    assert next(readings) == count + 1
+    assert timing.board_power_w is not None
+    assert 0.5 <= timing.board_power_w < count
+    assert (timing.call_s, timing.sm_clock_mhz) == (3.0, None)

@@ -18,11 +18,11 @@ def other(write: Write) -> Path:
 
 
 def test_compare_prints_a_table_and_writes_a_folder(planner: Planner, other: Path, tmp_path: Path) -> None:
-    outcome = planner("compare", "tiny.yaml", "other.yaml")
+    outcome = planner("compare", "tiny.yaml", "other.yaml", "-v")
     assert outcome.code == 0, outcome.err
     assert "simulating tiny\nsimulating other\n" in outcome.err
     assert "against tiny, by cause" in outcome.out
-    assert outcome.out.endswith("results in outputs/tiny-vs-other\n")
+    assert outcome.out.endswith("results in outputs/tiny-vs-other/report.html; more: -v\n")
     assert (tmp_path / "outputs" / "tiny-vs-other" / "bridge.csv").exists()
 
 

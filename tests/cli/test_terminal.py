@@ -57,7 +57,7 @@ def run_on_a_terminal(arguments: list[str], folder: Path, **environment: str) ->
 
 def test_a_run_fits_eighty_columns(planner: Planner, write: Write) -> None:
     write()
-    outcome = planner("run", "tiny.yaml")
+    outcome = planner("run", "tiny.yaml", "-v")
     assert outcome.code == 0
     assert max(len(line) for line in outcome.out.splitlines()) <= 80
     assert "▁" in outcome.out or "█" in outcome.out
@@ -66,7 +66,7 @@ def test_a_run_fits_eighty_columns(planner: Planner, write: Write) -> None:
 def test_long_names_and_a_long_horizon_fit_eighty_columns(planner: Planner, write: Write, tiny: str) -> None:
     text = tiny.replace("horizon_months: 3", "horizon_months: 84").replace("  mi325x:", f"  {'x' * 60}:")
     write(text)
-    outcome = planner("run", "tiny.yaml")
+    outcome = planner("run", "tiny.yaml", "-v")
     assert outcome.code == 0, outcome.err
     assert max(len(line) for line in outcome.out.splitlines()) <= 80
 

@@ -24,6 +24,7 @@ FOR_OTHERS = {
     "readable": "io calls it",
     "model_config": "pydantic reads it",
     "CARRY_FORWARD": "a scenario names it",
+    "torch_version": "the probe's table names it",
     "IMPUTED": "accounts.csv names it",
     "TRANSFER": "accounts.csv names it",
     "fit_board_power": "how a constant of physics was found",

@@ -47,7 +47,7 @@ def reviewed(plan: Plan, months: list[float], **figures: Any) -> Recorder:
     supply = Recorder()
     review = Review(plan, supply)  # type: ignore[arg-type]
     for utilisation in months:
-        plain = MonthFigures(utilisation=(utilisation,), shed_fraction=0.0, missed_fraction=0.0)
+        plain = MonthFigures(utilisation={plan.clusters[0].name: utilisation}, shed_fraction=0.0, missed_fraction=0.0)
         review.close_month(dataclasses.replace(plain, **figures))
     return supply
 
@@ -217,7 +217,9 @@ def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
     plan = plan_with(*rules)
     review = Review(plan, Recorder())  # type: ignore[arg-type]
     for utilisation in months:
-        review.close_month(MonthFigures(utilisation=(utilisation,), shed_fraction=0.0, missed_fraction=0.0))
+        review.close_month(
+            MonthFigures(utilisation={plan.clusters[0].name: utilisation}, shed_fraction=0.0, missed_fraction=0.0)
+        )
     month, _, lead_h = until.partition("+")
     expected = np.inf if until == "never" else float(plan.month_edges_h[int(month)]) + float(lead_h)
     assert review.unmoved_until_h() == expected
@@ -230,7 +232,7 @@ def test_a_rule_that_there_is_no_power_for_moves_nothing() -> None:
     review = Review(plan, Recorder())  # type: ignore[arg-type]
     assert review.unmoved_until_h() == float(plan.month_edges_h[2]) + 100.0
     for _ in range(2):
-        review.close_month(MonthFigures(utilisation=(0.9,), shed_fraction=0.0, missed_fraction=0.0))
+        review.close_month(MonthFigures(utilisation={cluster.name: 0.9}, shed_fraction=0.0, missed_fraction=0.0))
     assert review.ordered == [12]
     assert review.unmoved_until_h() == np.inf
 

@@ -235,7 +235,7 @@ def mended(engineers: int, incidents: list[tuple[float, float, float]]) -> list[
     """Hours after which incidents (time, engineer's hours of work, the vendor's hours) are mended."""
     plan = plan_with(1, engineers=engineers)
     env, log = simpy.Environment(), ChangeLog()
-    desk = IncidentProcess(env, plan, log, streams(1))
+    desk = IncidentProcess(env, plan, log, streams(1), {})
     for time_h, work_h, vendor_h in incidents:
         env.process(desk._incident(plan.software.stacks[0], ((0, 0),), REGRESSION, (time_h, 0.2, work_h, vendor_h)))
     env.run()
@@ -310,7 +310,7 @@ def test_engineers_grow_with_the_accelerators_on_site() -> None:
 def incident_factors(software: SoftwarePlan, incident: IncidentPlan, last_gain: float = 0.0) -> list[float]:
     plan = dataclasses.replace(make_plan(), software=software)
     env, log = simpy.Environment(), ChangeLog()
-    desk = IncidentProcess(env, plan, log, streams(1))
+    desk = IncidentProcess(env, plan, log, streams(1), {})
     desk.releases["cuda-vllm"] = {(0, 0): [(0.0, last_gain), (1.0, 9.0)]}  # the second is still to come
     return list(desk._factors(software.stacks[0], ((0, 0),), incident, 0.3))
 

@@ -19,7 +19,7 @@ from tests.fuzz.guards import FaultError, Watch, guarded, verdict
 from tests.fuzz.inputs import Tally, feed, target_of
 from tests.fuzz.mutations import mutate, scale_numbers
 
-INPUTS = 120
+INPUTS = 60
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,7 @@ def test_the_size_said_is_the_size_measured(write: WriteScenario) -> None:
         assert expected < MOST_BYTES
 
 
+@pytest.mark.prove
 def test_a_million_rows_of_growth(tmp_path: Path) -> None:
     day, path = datetime.date(1, 1, 1), tmp_path / "growth.csv"
     with path.open("w", encoding="utf-8") as stream:

@@ -38,7 +38,7 @@ Write = Callable[..., Path]
 Run = Callable[..., RunResult]
 SHEETS = (
     "Summary", "Inputs", "By month", "Timeline", "By cluster", "Lines", "Quantities", "Cohorts", "Depreciation",
-    "Statements", "Measures", "Assumptions", "Events",
+    "Statements", "Reconciliation", "Measures", "Assumptions", "Events",
 )  # fmt: skip
 RECORDS = SHEETS[SHEETS.index("Statements") :]
 TAX = (Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
@@ -310,7 +310,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 DEFAULT = ("plain", "every input")
 """Settings recalculated in every run of the tests; of the others, and cell by cell, ``make prove``."""
 SALARIES = {"Salary of a software engineer", "Salary of operations staff", "Cost of a repair crew"}
-PRICES, BOOKS = {"price of an accelerator", "discount"}, {"book life", "residual of the books"}
+PRICES, BOOKS = {"price of an accelerator", "discount"}, {"book life", "residual book value"}
 UNFOLLOWED = {
     "every input": {"old": PRICES},
     "declining balance": dict.fromkeys(("h200", "mi325x", "b200"), PRICES | BOOKS),

@@ -92,7 +92,7 @@ def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
     write(f"{SMALL}objective: {objective}\n", "study.yaml")
     done = planner("montecarlo", "study.yaml", "-n", "8", "--workers", "1", "--out", "o")
     assert done.code == 0, done
-    assert f"{objective} over" in done.out
+    assert f"{objective}:" in done.out
     folder = tmp_path / "o"
     carried = {row["output"] for row in rows(folder / "percentiles.csv")}
     assert {"revenue_usd", "gross_margin_fraction", "operating_margin_fraction", "irr_per_year"} <= carried

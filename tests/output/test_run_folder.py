@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.answers.run import scenario_sha256, summary, summary_table, write_run
+from planner.answers.run import first_screen, run_answer, scenario_sha256, summary, write_run
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
@@ -169,11 +169,21 @@ def test_the_summary_agrees_with_the_tables(result: RunResult, folder: Path) -> 
     assert set(figures["clusters"]) == {"fleet", "h200", "mi325x"}
 
 
-def test_the_printed_table_fits_a_terminal_and_ends_with_the_fleet(result: RunResult) -> None:
-    lines = summary_table(summary(result)).splitlines()
-    assert all(len(line) <= 80 for line in lines)
-    table = next(number for number, line in enumerate(lines) if line.startswith("cluster"))
-    assert [line.split()[0] for line in lines[table + 2 : table + 5]] == ["h200", "mi325x", "fleet"]
+def test_the_first_screen_answers_in_24_lines_of_80_columns(result: RunResult, root: Path) -> None:
+    reference = simulate(load_scenario(root / "scenarios" / "mixed-fleet.yaml", ["horizon_months=13"]))
+    for one in (result, reference):
+        lines = first_screen(summary(one)).splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        assert len(lines) <= 23  # below it stands where the files are
+        words = "\n".join(lines)
+        for word in ("SLO ", "COST ", "levelised", "NPC", "capex", "P&L cost", "headroom", "W peak", "SLO low"):
+            assert word in words, word
+        table = next(number for number, line in enumerate(lines) if line.startswith("cluster"))
+        named = [line.split()[0] for line in lines[table + 2 : table + 2 + len(one.plan.clusters)]]
+        assert named == [cluster.name for cluster in one.plan.clusters]
+    answer = run_answer(root, result, None)
+    assert answer.text(verbose=True).startswith(answer.text())
+    assert "= net present cost" in answer.text(verbose=True)
 
 
 def test_a_notebook_gets_frames(root: Path) -> None:

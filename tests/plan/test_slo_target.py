@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import beta
 
-from planner.plan.slo_target import Verdict, judge, met_months_over, shortfall_over
+from planner.plan.slo_target import SloResult, Verdict, judge, met_months_over, shortfall_over
 from planner.scenario.scenario import SloTarget
 
 PROMISE = SloTarget()
@@ -23,7 +24,7 @@ SETTLED = np.array([[1e6, 1e4], [1e6, 1e4], [1e6, 1e4], [1e6, 1e4]])
 MISSED = np.array([[1e3, 0.0], [1e4, 100.0], [1e3, 5e3], [0.0, 6e3]])
 
 
-def where(verdict: Verdict) -> tuple[Any, ...]:
+def where(verdict: SloResult) -> tuple[Any, ...]:
     assert verdict.first_missed is not None
     first = verdict.first_missed
     return first.month, first.workload, first.slo_attainment_fraction
@@ -77,7 +78,7 @@ slo_targets = st.builds(
     attainment=st.sampled_from([0.5, 0.9, 0.99, 0.999, 1.0]),
     per=st.sampled_from(["month", "horizon"]),
     scope=st.sampled_from(["workload", "fleet"]),
-    confidence=st.sampled_from([0.5, 0.9, 1.0]),
+    confidence=st.sampled_from([0.5, 0.9, 0.99]),
 )
 
 
@@ -172,3 +173,31 @@ def test_the_plan_runs_out_in_the_month_that_too_few_replications_keep() -> None
     assert met_months_over(months, 0.9) == 20.0
     assert met_months_over(months, 0.8) == 36.0
     assert met_months_over(months, 1.0) == 12.0
+
+
+@given(st.integers(1, 400), st.data())
+def test_a_verdict_is_what_the_posterior_of_its_replications_says(number: int, data: st.DataObject) -> None:
+    """Jeffreys' interval by scipy; MET and MISSED are 95% sure, and more of the same never unsettles them."""
+    met, confidence = data.draw(st.integers(0, number)), data.draw(st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+    verdict = Verdict(met, number, confidence)
+    posterior = beta(met + 0.5, number - met + 0.5)
+    low, high = verdict.interval
+    assert low == pytest.approx(posterior.ppf(0.05) if met else 0.0, abs=2e-4)
+    assert high == pytest.approx(posterior.ppf(0.95) if met < number else 1.0, abs=2e-4)
+    assert 0.0 <= low <= verdict.share <= high <= 1.0
+    surely = {"MET": posterior.sf(confidence), "MISSED": posterior.cdf(confidence)}
+    if abs(low - confidence) > 3e-4 and abs(high - confidence) > 3e-4:
+        assert verdict.status == next((s for s, p in surely.items() if p > 0.95), "INCONCLUSIVE")
+    if verdict.status != "INCONCLUSIVE":
+        assert Verdict(2 * met, 2 * number, confidence).status == verdict.status
+    elif (more := verdict.settled_by) is not None:
+        assert Verdict(round(met / number * more), more, confidence).status != "INCONCLUSIVE"
+
+
+def test_nineteen_of_nineteen_are_the_fewest_round_number_that_meets_nine_in_ten() -> None:
+    assert Verdict(19, 19, 0.9).status == "MET"
+    assert Verdict(17, 17, 0.9).status == "INCONCLUSIVE"
+    assert Verdict(0, 1, 0.9).status == "MISSED"
+    assert Verdict(1, 1, 0.9).settled_by == 19
+    assert Verdict(0, 0, 0.9).status == "INCONCLUSIVE"
+    assert Verdict(0, 0, 0.9).settled_by is None

@@ -237,7 +237,7 @@ def tables(rows: list[Compared]) -> str:
         )
     lines += [
         "",
-        "Capacity is where the zoom, queueing and without bursts, has as few in time as the hour at its own,",
+        "Capacity is where the zoom, queueing and without bursts, misses as many as the hourly model at its own,",
         "interpolated between the loads above:",
         "",
         "| workload | part | capacity, requests/s and node | by the zoom | ratio |",

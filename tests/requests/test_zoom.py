@@ -83,7 +83,7 @@ def test_about_as_many_requests_are_simulated_as_are_asked_for(tmp_path: Path) -
     found, _ = hour(chat_scenario(tmp_path, 16.0, 32.0), requests=6000, minutes=6)
     assert found.share < 0.5
     assert 0.8 * 6000 < found.counts[0] < 1.4 * 6000
-    assert "asked for" not in summary_text(zoom_summary(found, zoom_tables(found)))
+    assert "were requested" not in summary_text(zoom_summary(found, zoom_tables(found)))
     complete, _ = hour(chat_scenario(tmp_path, 4.0, 12.0), requests=12_000, minutes=1)
     assert complete.share == 1.0
 
@@ -92,7 +92,7 @@ def test_a_sample_that_has_to_be_larger_than_asked_for_says_so(tmp_path: Path) -
     """Of eighty replicas four are the least."""
     found, _ = hour(chat_scenario(tmp_path, 70.9, 0.0), requests=100, minutes=1)
     assert found.counts[0] > 500
-    assert "100 were asked for: a sample has 4 replicas" in summary_text(zoom_summary(found, zoom_tables(found)))
+    assert "100 were requested: a sample has 4 replicas" in summary_text(zoom_summary(found, zoom_tables(found)))
 
 
 def test_deferrable_work_does_not_make_chat_late(tmp_path: Path) -> None:

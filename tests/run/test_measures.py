@@ -16,9 +16,11 @@ from planner.finance.ledger import (
     Dimension,
     View,
 )
+from planner.finance.statements import Frequency
 from planner.run.measure_names import HIGHER_IS_BETTER, MEASURES
-from planner.run.measures import levelised_to_date, measures, ownership, series_of, service
+from planner.run.measures import levelised_to_date, measures, ownership, reconciliation, series_of, service
 from planner.run.simulate import RunResult, simulate
+from planner.run.tables import statement
 from planner.scenario.loading import load_scenario
 from planner.units import unit_of
 
@@ -47,6 +49,43 @@ def known(result: RunResult) -> dict[str, float]:
 def test_every_measure_is_there_with_a_unit_in_its_name(run: Run) -> None:
     assert list(measures(run())) == [measure.name for measure in MEASURES]
     assert all(unit_of(measure.name) for measure in MEASURES)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        (SOLD, "finance.tax={rate_fraction: 0.25}"),
+        ("finance.loan={share_of_purchases_fraction: 0.5, rate_per_year: 0.08, term_months: 24}",),
+        ("clusters.mi325x.contract={kind: finance-lease, rate_per_year: 0.1, term_months: 12}",),
+    ],
+    ids=["plain", "sold and taxed", "borrowed", "leased"],
+)
+def test_pl_cost_is_that_of_the_statements_and_leads_to_net_present_cost(run: Run, overrides: tuple[str, ...]) -> None:
+    """Each sum is its measure to the cent, the first line what the income statements add up to."""
+    result = run(*overrides)
+    steps, found = reconciliation(result), measures(result)
+    so_far = 0
+    for line, cents in steps.items():
+        if line.startswith("="):
+            assert cents == so_far, line
+        else:
+            so_far += cents
+    sums = {"= cost incl. capital charge": "cost_usd", "= TCO": "tco_usd", "P&L cost": "pl_cost_usd"}
+    for line, name in sums.items():
+        assert steps[line] == round(100 * (found[name] or 0.0)), line
+    assert steps["= net present cost"] == round(-100 * (found["npv_usd"] or 0.0))
+    fleet = statement(result, Frequency.YEAR)
+    columns = ("cost_of_serving_usd", "operating_expense_usd", "interest_usd")
+    rows = [place for place, cluster in enumerate(fleet["cluster"]) if cluster == "fleet"]
+    stated = sum(int(fleet[name][place]) for name in columns for place in rows)
+    assert steps["P&L cost"] == stated
+
+
+def test_without_a_discount_rate_nothing_is_discounted(run: Run) -> None:
+    steps = reconciliation(run("finance.discount_rate_per_year=0"))
+    assert steps["+ discounting"] == 0
+    assert steps["= TCO"] == steps["= net present cost"]
 
 
 def test_every_measure_is_defined_once_in_the_docs(root: Path) -> None:
@@ -401,4 +440,4 @@ def test_a_run_is_judged_by_the_slo_target_of_its_scenario(run: Run, slo_target:
     assert worst is not None
     assert figures["slo_attainment_lowest_fraction"] == pytest.approx(worst)
     assert figures["slo_shortfall_fraction"] == pytest.approx(max(0.0, stated.attainment - worst))
-    assert result.verdict().is_met == (worst >= stated.attainment)
+    assert result.slo_result().is_met == (worst >= stated.attainment)

@@ -23,6 +23,8 @@ from tests.sizing.test_size import CALM, exhaustive, keeps, toy, ways, whole
 from tests.sizing.test_size_review import REVIEW, cost, fixed_search, uncertain
 from tests.sizing.test_size_review import keeps as policy_keeps
 
+PROVE = pytest.mark.prove
+
 
 def searched(content: dict[str, Any]) -> Search:
     """Return a search among all plans and those of each part alone, at its end."""
@@ -45,7 +47,8 @@ def discounted(from_accelerators: int, fraction: float, **changes: Any) -> dict[
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("from_accelerators", "fraction", "bought"), [(48, 0.5, (6, 0)), (48, 0.3, (3, 1)), (56, 0.5, (3, 1))]
+    ("from_accelerators", "fraction", "bought"),
+    [(48, 0.5, (6, 0)), pytest.param(48, 0.3, (3, 1), marks=PROVE), pytest.param(56, 0.5, (3, 1), marks=PROVE)],
 )
 def test_a_discount_counts_from_where_it_holds(from_accelerators: int, fraction: float, bought: Counts) -> None:
     """Six nodes at half the price cost less than four at all of it; at 30% off, or from seven nodes on, they do not.
@@ -57,7 +60,7 @@ def test_a_discount_counts_from_where_it_holds(from_accelerators: int, fraction:
 
 
 @pytest.mark.parametrize("contract", [None, {"kind": "finance-lease", "rate_per_year": 0.1, "term_months": 12}])
-@pytest.mark.parametrize("is_quoted", [False, True])
+@pytest.mark.parametrize("is_quoted", [False, pytest.param(True, marks=PROVE)])
 def test_what_a_discount_is_worth_is_predicted_to_the_dollar(contract: dict[str, Any] | None, is_quoted: bool) -> None:
     """What a prediction leaves out is the same of two nodes and of three, though a discount begins between them."""
     content = discounted(24, 0.4)
@@ -75,6 +78,7 @@ def test_what_a_discount_is_worth_is_predicted_to_the_dollar(contract: dict[str,
     assert a_node[0] - a_node[1] == pytest.approx(as_run[0] - as_run[1], abs=0.02 * abs(as_run[0] - as_run[1]))
 
 
+@pytest.mark.prove
 def test_people_who_come_whole_are_counted() -> None:
     """From 25 MI325X on an engineer is paid, of whom the few nodes that figures were read off had none.
 
@@ -181,7 +185,7 @@ def test_a_bound_counts_no_people_that_fewer_nodes_would_not_take() -> None:
     assert search.bound <= exhaustive(search, 4).cost
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_policy_counts_the_rent_of_hours(tmp_path: Path) -> None:
     """Machines by the hour cost nothing until they work, so that a search which saw no rent took all that it could.
 

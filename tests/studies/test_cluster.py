@@ -100,7 +100,7 @@ def test_a_lost_scheduler_is_one_message_and_the_study_is_resumed(
         end(process)
     assert process.returncode == 2, err
     assert "Traceback" not in err, err
-    assert f"the Dask scheduler at {found.address} is gone; finished replications are kept" in err
+    assert f"the Dask scheduler at {found.address} is gone; finished replications are stored" in err
     assert "--resume" in err
     finish(study, tmp_path / "out", "--workers", "1", "--resume")
     assert files(tmp_path / "out") == whole

@@ -63,6 +63,7 @@ def test_headlines_are_those_of_all_and_months_those_of_the_first(
     assert b"The median of all replications by month" in of_all["report.html"]
 
 
+@pytest.mark.prove
 def test_a_study_that_was_extended_over_the_border_by_others_has_the_same_bytes(few: Prepared, tmp_path: Path) -> None:
     finish(few, tmp_path / "at-once", ROWS)
     finish(few, tmp_path / "grown", 8)

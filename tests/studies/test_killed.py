@@ -117,7 +117,7 @@ def test_an_interrupt_says_how_to_go_on(
             break
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    kept = re.search(r"stopped with (\d+) of 64 replications kept; continue with:\n  planner (.*--resume)", err)
+    kept = re.search(r"stopped with (\d+) of 64 replications stored; continue with:\n  planner (.*--resume)", err)
     assert kept is not None, err
     assert 0 < int(kept[1]) <= 64
     assert not psutil.pid_exists(process.pid) or not children(process)
@@ -143,7 +143,7 @@ def test_workers_end_with_their_study_however_it_ends(
     _, alive = psutil.wait_procs(below, timeout=LIMIT_S)
     assert alive == []
     if kind == signal.SIGTERM:
-        assert "replications kept; continue with:" in err
+        assert "replications stored; continue with:" in err
         finish(study, folder, "--workers", "1", "--resume")
         assert files(folder) == whole
 

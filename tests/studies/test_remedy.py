@@ -35,7 +35,7 @@ def scenario(**change: Any) -> Scenario:
 def test_the_nodes_named_meet_the_target_and_one_fewer_misses_it(requests_per_s: int) -> None:
     short = scenario().laid_over([f"workloads.chat.requests_per_s={requests_per_s}"])
     result = simulate(short)
-    assert not result.verdict().is_met
+    assert not result.slo_result().is_met
     found = find_remedy(result, 1, lambda _: None)
     assert found is not None
     assert found.cluster in ("h200", "b200")  # not what is sold by then
@@ -44,8 +44,8 @@ def test_the_nodes_named_meet_the_target_and_one_fewer_misses_it(requests_per_s:
     def larger(more: int) -> Any:
         return simulate(short.laid_over([f"clusters.{found.cluster}.nodes={stated + more}"]))
 
-    assert larger(found.nodes).verdict().is_met
-    assert not larger(found.nodes - 1).verdict().is_met
+    assert larger(found.nodes).slo_result().is_met
+    assert not larger(found.nodes - 1).slo_result().is_met
     before, after = (measures(one)["npv_usd"] for one in (result, larger(found.nodes)))
     assert before is not None
     assert after is not None
@@ -74,4 +74,4 @@ def test_a_run_says_it_when_asked(planner: Planner, write: WriteScenario) -> Non
     few = ("run", path, "-n", "1", "--set", "workloads.chat.requests_per_s=8000")
     assert "planner run --advise finds how many more nodes" in planner(*few, "--out", "a").out.replace("\n  ", " ")
     said = planner(*few, "--advise", "--out", "b").out.replace("\n  ", " ")
-    assert " would meet it, in 1 of 1 replications, at $" in said
+    assert " on meet it in 1/1 replications, for $" in said

@@ -123,7 +123,7 @@ def test_a_finished_study_is_extended_to_the_same_bytes(
 def test_a_finished_study_is_not_cut_short(prepared: Prepared, tmp_path: Path, uninterrupted: Finished) -> None:
     shutil.copytree(uninterrupted.store.folder, tmp_path / "s")
     before = bytes_of(tmp_path / "s")
-    with pytest.raises(ScenarioError, match=r"holds 36 finished replications, more than the 8 asked for"):
+    with pytest.raises(ScenarioError, match=r"holds 36 finished replications, more than the 8 requested"):
         finish(prepared, tmp_path / "s", rows=8, resume=True)
     assert bytes_of(tmp_path / "s") == before
 
@@ -281,7 +281,7 @@ def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
         "slo_met_months",
     }
     assert set(found) - targeted <= set(fleet)
-    assert found["slo_shortfall_fraction"] == pytest.approx(told["slo_target"]["shortfall_fraction"], abs=2e-6)
+    assert found["slo_shortfall_fraction"] == pytest.approx(told["verdict"]["shortfall_fraction"], abs=2e-6)
 
 
 def test_scenarios_of_a_study_share_their_chance(study_file: Write, tmp_path: Path) -> None:

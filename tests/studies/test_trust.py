@@ -119,8 +119,8 @@ def test_the_hash_of_the_code_sees_what_computes_and_not_what_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "planner"
-    (package / "reporting").mkdir(parents=True)
-    for name in ("__init__.py", "engine.py", "facts.yaml", "reporting/page.py"):
+    (package / "output").mkdir(parents=True)
+    for name in ("__init__.py", "engine.py", "facts.yaml", "output/page.py"):
         (package / name).write_text("1\n")
     monkeypatch.setattr(version, "__file__", str(package / "version.py"))
 
@@ -130,7 +130,7 @@ def test_the_hash_of_the_code_sees_what_computes_and_not_what_tells(
 
     try:
         before = now()
-        (package / "reporting" / "page.py").write_text("2\n")
+        (package / "output" / "page.py").write_text("2\n")
         assert now() == before
         (package / "facts.yaml").write_text("2\n")
         assert now() != before

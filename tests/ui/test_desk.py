@@ -254,7 +254,7 @@ def test_intervals_come_from_nineteen_replications(desk: Desk, post: Post) -> No
     assert 'class="range"' not in text_of(post(set=turns))
     answered = post(set=turns, part="intervals")
     assert 'class="range"' in text_of(answered)
-    assert answered.json()["line"].endswith("SLO met (met in 19 of 19 replications)")
+    assert answered.json()["line"].endswith("SLO MET in 19 of 19 replications")
     drawn = desk.plan(tuple(turns)).drawn
     assert drawn is not None
     assert drawn.number == 19
