@@ -126,6 +126,32 @@ def test_catalog_json_has_provenance_for_every_value(planner: Planner) -> None:
     assert one["facts"] == sections["accelerators"]["H200"]
 
 
+def test_options_of_the_catalogue_may_stand_before_its_command(planner: Planner, write: Write) -> None:
+    price = "{value: 12345, source: a quote, grade: A, date: 2026-11-01}"
+    overlay = write(f"accelerators: {{H200: {{accelerator_price_usd: {price}}}}}\n", "ours.yaml")
+    before, after = ("--overlay", overlay, "show", "H200"), ("show", "H200", "--overlay", overlay)
+    shown = [planner("catalog", *words).out for words in (before, after)]
+    assert shown[0] == shown[1]
+    assert "12345" in shown[0]
+    assert "12345" not in planner("catalog", "show", "H200").out
+
+
+def test_a_price_that_nobody_states_is_a_warning(planner: Planner, write: Write) -> None:
+    write("accelerators: {H200: {network_usd_per_accelerator: null}}\n", "ours.yaml")
+    write("extends: tiny.yaml\nname: bare\ncatalog: {overlay: ours.yaml}\n", "bare.yaml")
+    write()
+    outcome = planner("validate", "bare.yaml")
+    assert outcome.code == 0, outcome.err
+    assert "clusters.h200: no network price is stated for H200, so 0 USD is paid for it" in outcome.err
+    planner("run", "bare.yaml", "--strict", "--out", "o").refused("no network price is stated for H200")
+    assert "network price" not in planner("validate", "tiny.yaml").err
+
+
+def test_a_wrong_cluster_gives_one_error_though_others_name_it(planner: Planner, root: Path) -> None:
+    outcome = planner("size", root / "scenarios" / "which-mix.yaml", "--set", "clusters.h200.nodes=-3")
+    assert outcome.refused("clusters.h200.nodes: must be greater than or equal to 0, not -3").err.count("error:") == 1
+
+
 def test_a_strange_overlay_is_shown_not_obeyed(planner: Planner, write: Write) -> None:
     values = "energy_usd_per_kwh: 1, grid_carbon_g_per_kwh: 2"
     entry = f'{{source: "our \\a\\e[2J quote", grade: A, date: 2026-01-01, {values}}}'
