@@ -130,7 +130,7 @@ def run(
         if advise and verdict_summary(result, drawn_again())["status"] == "MISSED":
             from planner.studies.remedy import MOST_TIMES, find_remedy
 
-            cheapest = find_remedy(result, replications, progress)
+            cheapest = find_remedy(result, max(replications, DRAWS), progress)  # fewer could not tell
             remedy = {"cluster": None, "most_times": MOST_TIMES} if cheapest is None else cheapest._asdict()
 
         wanted = Wanted(form=_form(decimal_comma, byte_order_mark), hourly=hourly, parquet=parquet)

@@ -342,12 +342,12 @@ def verdict_line(record: Mapping[str, Any]) -> str:
     target += "" if record["stated"] else ", the default"
     if verdict.replications == 0:
         return f"SLO not tested (target {target}): there was no request to serve."
-    often = f"{verdict.met}/{verdict.replications} replications"
+    often, required = f"{verdict.met}/{verdict.replications} replications", f"{verdict.confidence * 100:.6g}%"
     match verdict.status:
         case "MET":
-            said = f"SLO MET in {often} (target {target})."
+            said = f"SLO MET in {often} (target {target}, in {required} of replications)."
         case "MISSED":
-            said = f"SLO MISSED: {often} meet the target ({target}), {verdict.confidence * 100:.6g}% must."
+            said = f"SLO MISSED: {often} meet the target ({target}, in {required} of replications)."
         case _:
             said = f"SLO {_open(verdict)} (target {target})."
     if record["first_missed_month"] and verdict.status != "MET":
@@ -387,7 +387,7 @@ def sizing(summary: Mapping[str, Any]) -> str:
     if verdict["base_case"] is None:
         return ""
     if verdict["status"] != "MISSED":
-        if verdict["met_replications"] < verdict["replications"] or idle <= IDLE_FRACTION:
+        if verdict["status"] != "MET" or verdict["met_replications"] < verdict["replications"] or idle <= IDLE_FRACTION:
             return ""
         return f"{percent(idle, 0)} of node-hours idle: sized for growth risk, or too large? planner size"
     remedy, best = summary.get("remedy"), "the cheapest plan that meets it: planner size."

@@ -68,7 +68,9 @@ def memo_sections(contents: Contents) -> list[Section]:
         case "run":
             span = f"over {summary['horizon_months']} months from {summary['start']}"
             question = f"Does the plan {contents.name} meet its SLO target {span}, and what does it cost?"
-            answer = [run_report.objective(summary), *run_report.verdict(summary)[1:]]
+            status = summary["verdict"]["status"]
+            lead = {"MET": "Yes: SLO MET.", "MISSED": "No: SLO MISSED."}.get(status, "Not known yet: SLO INCONCLUSIVE.")
+            answer = [f"{lead} {run_report.objective(summary)}", *run_report.verdict(summary)[1:]]
             target = [judgement.verdict_line(summary["verdict"]), _runs_out(summary["verdict"])]
             others = ["One plan alone: `planner compare` holds it against another, under the same random numbers."]
         case "sweep":
@@ -209,7 +211,8 @@ def _risks(contents: Contents, of_plan: Contents) -> list[str]:
     told = (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()), *summary.get("notes", ()))
     lines = [str(line) for line in told]
     if worst := summary.get("worst_month"):
-        lines.append(f"Worst month {worst['month']}: {percent(worst['missed_fraction'], 2)} of requests shed or late.")
+        missed = percent(worst["missed_fraction"], 2)
+        lines.append(f"Over all workloads together most requests were shed or late in {worst['month']}: {missed}.")
     if contents.kind == "study" and (listed := of_plan.table("warnings")) is not None:
         lines += listed.texts("text")
     if (delivered := of_plan.table("events")) is not None and "delivered" in delivered.texts("event"):

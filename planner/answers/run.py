@@ -49,7 +49,7 @@ from planner.plan.quantities import attainment
 from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
 from planner.run import tables
 from planner.run.measure_names import DRAWS, FLEET, MEASURES
-from planner.run.measures import measures, reconciliation, slo_figures, sums_of
+from planner.run.measures import SUMS, measures, reconciliation, slo_figures, sums_of
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult, per_run
 from planner.run.slo_misses import REASONS, worst_reasons
@@ -324,7 +324,10 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         "worst_month": worst_month,
         "slo_misses": [],
         "capacity_fraction": capacity,
-        "reconciliation": [{"line": line, "amount_usd": cents / 100} for line, cents in reconciliation(result).items()],
+        "reconciliation": [
+            {"line": line, "kind": "sum" if line in SUMS else "item", "amount_usd": cents / 100}
+            for line, cents in reconciliation(result).items()
+        ],
         "warnings": list(result.warnings),
         "notes": list(result.plan.notes),
     }
@@ -427,7 +430,7 @@ def first_screen(figures: Mapping[str, Any]) -> str:
             sums = (_amount(row["served_tokens"] / 1e12), _amount(row["cost_usd"] / MILLION))
             note = ", ".join(part for part in (row["note"], reserve.get(name, "")) if part)
             rows.append((name[:20], str(row["nodes"]), *used, *sums, note))
-    lines += [text_table(("cluster", "nodes", "avail", "util", "Ttok", "M USD", "note"), rows[:SHOWN_ROWS])]
+    lines += [text_table(("cluster", "nodes", "avail", "util", "Ttok", "cost M$", "note"), rows[:SHOWN_ROWS])]
     lines += [f"and {len(rows) - SHOWN_ROWS} more clusters in the report"] if len(rows) > SHOWN_ROWS else []
     worst = lambda item: (item[1]["lowest"] or {}).get("slo_attainment_fraction", 2.0)  # noqa: E731 - a sort key
     loads = sorted(figures["workloads"].items(), key=worst)

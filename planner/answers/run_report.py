@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.answers.judgement import much_shed, reserve_cluster, served, share_words, sizing, verdict_line
+from planner.answers.judgement import COST, much_shed, reserve_cluster, served, share_words, sizing, verdict_line
 from planner.answers.sections import section
 from planner.answers.timelines import Calendar, colours, demand_chart
 from planner.finance.ledger import ACCOUNT_ORDER, View
@@ -90,13 +90,14 @@ def verdict(summary: Mapping[str, Any]) -> list[str]:
 
 def objective(summary: Mapping[str, Any]) -> str:
     """Say in a sentence what a run serves, and for how much."""
-    fleet = summary["clusters"][FLEET]
+    fleet, money = summary["clusters"][FLEET], summary["measures"]
     attained = fleet["slo_attainment_fraction"]
-    share = f", at {share_words(attained)} SLO attainment" if attained is not None else ""
+    share = f", at {share_words(attained)} SLO attainment overall" if attained is not None else ""
     return (
         f"This plan serves {count(fleet['served_tokens'])} tokens in {summary['horizon_months']} months for "
-        f"{dollars(fleet['cost_usd'])} incl. capital charge: {unit_price(fleet['cost_per_million_tokens_usd'])} per "
-        f"million tokens{share}."
+        f"{unit_price(money[COST])} per million tokens levelised: net present cost "
+        f"{dollars(-(money['npv_usd'] or 0.0))}, P&L cost {dollars(money['pl_cost_usd'])}, "
+        f"{dollars(fleet['cost_usd'])} incl. capital charge{share}."
     )
 
 
@@ -110,7 +111,7 @@ def findings(summary: Mapping[str, Any]) -> list[str]:
     worst = summary.get("worst_month")
     if worst and worst["missed_fraction"] > 0.001 and worst["month"] not in " ".join(told):
         missed = percent(worst["missed_fraction"], 2)
-        lines.append(f"The worst month is {worst['month']}: {missed} of requests shed or late.")
+        lines.append(f"Over all workloads together most requests were shed or late in {worst['month']}: {missed}.")
     lines += [f"Warning: {warning}" for warning in summary.get("warnings", ())]
     return [*lines, *(f"Note: {note}" for note in summary.get("notes", ()))]
 
@@ -152,7 +153,11 @@ def money_section(contents: Contents) -> Section | None:
 
 def reconciliation_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the lines from P&L cost to net present cost, to the cent; none of a folder that is not a run's."""
-    return [(step["line"], f"{step['amount_usd']:,.2f}") for step in summary.get("reconciliation", ())]
+    signs = {"sum": "= ", "item": "+ "}
+    return [
+        (f"{signs[step['kind']] if place else ''}{step['line']}", f"{step['amount_usd']:,.2f}")
+        for place, step in enumerate(summary.get("reconciliation", ()))
+    ]
 
 
 def account_sums(contents: Contents, by: str = "cluster") -> dict[str, dict[str, float]]:

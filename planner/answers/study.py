@@ -251,7 +251,7 @@ def driver_lines(summary: Mapping[str, Any]) -> list[str]:
     clear = [row for row in summary["drivers"] if row["variance_share"] > row["noise_share"]]
     first, noise = next(iter(summary["scenarios"])), max(row["noise_share"] for row in summary["drivers"])
     if not clear:
-        return [f"No single input stands out of the sampling noise ({noise:.0%} of the variance at this n)."]
+        return [f"No single input stands out: at this n one would have to explain {noise:.0%} of the variance."]
     shares = ", ".join(f"{row['input']} {row['variance_share']:.0%}" for row in clear)
     return [f"Variance of {first}: {shares}; sampling noise {noise:.0%}."]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import html
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -112,13 +111,18 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
         for block in section.blocks:
             match block:
                 case Sentence():
-                    lines += ["", html.escape(block.text, quote=False)]
+                    lines += ["", _markdown_text(block.text)]
                 case Grid():
                     lines.append("")
                     for row in (block.header, ["---"] * len(block.header), *block.rows):
-                        cells = (html.escape(str(cell), quote=False).replace("|", "\\|") for cell in row)
+                        cells = (_markdown_text(str(cell)).replace("|", "\\|") for cell in row)
                         lines.append(f"| {' | '.join(cells)} |".replace("\n", " "))
     return "\n".join(lines) + "\n"
+
+
+def _markdown_text(text: str) -> str:
+    """Return text that no reader of Markdown takes for markup; an ampersand that begins no entity stays as it is."""
+    return re.sub(r"&(?=[#\w]+;)", "&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _column_classes(grid: Grid) -> list[str]:

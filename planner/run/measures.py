@@ -110,8 +110,12 @@ PL_ACCOUNTS = (
 """The cost of the income statements: cost of serving, operating expense and interest."""
 
 
+SUMS = ("cost incl. capital charge", "TCO", "net present cost")
+"""Lines of the reconciliation that are the sums so far."""
+
+
 def reconciliation(result: RunResult) -> dict[str, int]:
-    """Return the lines from P&L cost to net present cost in cents; lines that begin with = are the sums so far.
+    """Return the lines from P&L cost to net present cost in cents; :data:`SUMS` are the sums of the lines before.
 
     Interest on loans is in the income statement and not in the ledger's cost, whose capital charge stands for all
     capital: so that charge is shown less the interest. Discounting is what is left to net present cost.
@@ -122,13 +126,13 @@ def reconciliation(result: RunResult) -> dict[str, int]:
     taxed = int(ledger.account_cents(Account.REVENUE, Account.TAX_CASH, Account.TAX_ON_END_VALUE))
     return {
         "P&L cost": pl,
-        "+ capital charge, less loan interest": charged - pl,
-        "= cost incl. capital charge": charged,
-        "+ cash and end value, less depreciation and charge": owned - charged,
-        "= TCO": owned,
-        "+ tax, less revenue": taxed,
-        "+ discounting": present - owned - taxed,
-        "= net present cost": present,
+        "capital charge, less loan interest": charged - pl,
+        "cost incl. capital charge": charged,
+        "purchases, opening and end value, less depreciation and charge": owned - charged,
+        "TCO": owned,
+        "tax, less revenue": taxed,
+        "discounting": present - owned - taxed,
+        "net present cost": present,
     }
 
 

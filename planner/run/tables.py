@@ -19,19 +19,21 @@ from planner.engine.log import SpeedChange
 from planner.engine.repair_shop import PLANNED
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, split_cents, usd
-from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
+from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens, ratio
 from planner.finance.statements import Frequency, monthly_statements
 from planner.plan import quantities
 from planner.plan.plan import Placement, Plan
 from planner.run.cohorts import opening_of
 from planner.run.measure_names import FLEET, SITE, TIMELINE
-from planner.run.measures import levelised_to_date, ownership, sums_of, with_fleet, workload_figures
+from planner.run.measures import SUMS, levelised_to_date, ownership, sums_of, with_fleet, workload_figures
 from planner.run.measures import reconciliation as reconciled
 from planner.run.simulate import RunResult, per_run
 from planner.run.slo_misses import REASONS, lost_requests
 from planner.units import HOURS_PER_DAY, counted
 
 Columns = dict[str, Any]
+DEFERRABLE = 2
+"""Priority of work that can wait."""
 
 
 def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
@@ -84,11 +86,25 @@ def _accelerators_needed(result: RunResult) -> tuple[Floats, Floats]:
 
 
 def peak_headroom(result: RunResult) -> Floats:
-    """Return the share of accelerators in service that the highest hour of each month leaves free, below 0 if short."""
-    in_service = sums_of(result).in_service_h[:, -1] / result.plan.months.period_hours
-    return 1.0 - np.divide(
-        _accelerators_needed(result)[1], in_service, out=np.full_like(in_service, np.nan), where=in_service > 0
-    )
+    """Return the headroom of each month's tightest hour: 1 − accelerators that urgent demand needs / in service then.
+
+    Deferrable work fills idle hours, so it is left out. Of the machine time at work in an hour, urgent workloads have
+    their share of what all requests served then take at full speed; below 0 some urgent demand is shed or late.
+    """
+    plan, hourly = result.plan, list[Floats]()
+    urgent = np.array([load.priority < DEFERRABLE for load in plan.workloads])
+    rates = in_hours(plan.requests_per_node_h, plan.months.hour_periods)
+    tokens = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods) * urgent[:, None]
+    for window in result.run.windows:
+        hours = slice(window.first_hour, window.first_hour + window.facility_kw.size)
+        node_h = quantities.machine_time(window.served_requests, rates[..., hours])
+        time = node_h * plan.accelerators_per_node[:, None, None]
+        share = ratio(time[:, urgent].sum(axis=(0, 1)), time.sum(axis=(0, 1)))
+        served = (window.served_requests.sum(axis=0) * tokens[:, hours]).sum(axis=0)
+        shed = (window.shed_requests * tokens[:, hours]).sum(axis=0)
+        needed = quantities.needed(plan.accelerators_per_node @ window.busy_nodes * share, served, shed)
+        hourly.append(1.0 - ratio(needed, plan.accelerators_per_node @ window.nodes))
+    return np.fmin.reduceat(np.concatenate(hourly), plan.month_edges_h[:-1])
 
 
 def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
@@ -237,7 +253,11 @@ def _residents(result: RunResult) -> tuple[Placement, Columns, list[int], Reside
 def reconciliation(result: RunResult) -> Columns:
     """How P&L cost, cost incl. capital charge, TCO and net present cost follow from one another."""
     steps = reconciled(result)
-    return {"line": list(steps), "amount_usd": list(steps.values())}
+    return {
+        "line": list(steps),
+        "kind": ["sum" if line in SUMS else "item" for line in steps],
+        "amount_usd": list(steps.values()),
+    }
 
 
 def ledger(result: RunResult) -> Columns:

@@ -305,9 +305,9 @@ class Workload(Strict):
     ] = 12.0
     """Variance over mean of requests per minute; 1 is Poisson. Default 12: API traffic at 28 to 45 requests/s."""
     burst_scaling: Literal["pooled", "proportional"] = "pooled"
-    """What bursts are as the rate rises and falls: users makes them those of many, whose variance over mean is the same
-    at any rate, so that they even out as traffic grows; traffic makes them one client's, as large beside the hour's
-    mean as at requests_per_s. Default users: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to 45."""
+    """How bursts scale with the rate: pooled are those of many users, whose variance over mean is the same at any rate,
+    so that they even out as traffic grows; proportional are one client's, as large beside the hour's mean as at
+    requests_per_s. Default pooled: chat has 7 to 16 at 6 requests/s, 11 to 13 at 28 to 45."""
     spikes: Annotated[tuple[Spike, ...], Field(max_length=1000)] = ()
     """Launches and news on dates. Default: none."""
     tenants: Annotated[tuple[Tenant, ...], Field(max_length=100)] = ()
@@ -318,9 +318,9 @@ class Workload(Strict):
     slo: Objective = Objective()
     """Latency objective. Default: MLPerf's server scenario."""
     admission: Literal["reject", "queue"] = "reject"
-    """What becomes of a request that cannot be in time: refused at the door, which counts as shed, or queued, which
-    makes others late. A workload whose requests outgrow what any batch serves in time is refused too, or served late
-    within the share of all tokens that it had until then. Default refuse: those admitted are in time."""
+    """Admission control of a request that cannot meet its SLO: reject it, which counts as shed, or queue it, and make
+    others late. A workload whose requests outgrow what any batch serves within the SLO is rejected too, or served late
+    within the share of all tokens that it had until then. Default reject: admitted requests meet their SLO."""
     priority: Literal["interactive", "standard", "deferrable"] = "interactive"
     """Who is served first. Default interactive: nobody waits unless stated."""
     completion_window_h: (

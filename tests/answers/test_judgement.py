@@ -219,13 +219,13 @@ def test_a_plan_without_a_verdict_is_neither_recommended_nor_called_no_alternati
 def test_a_verdict_is_said_in_a_line() -> None:
     said = verdict_line(record_of(19, worst=0.9846))
     assert said == (
-        "SLO MET in 19/19 replications (target 99% per month and workload, the default). Lowest 98.46%; base case "
-        "98.46%, chat, 2027-03."
+        "SLO MET in 19/19 replications (target 99% per month and workload, the default, in 90% of replications). "
+        "Lowest 98.46%; base case 98.46%, chat, 2027-03."
     )
     over = record_of(0, 1, 0.9712) | {"stated": True, "per": "horizon", "scope": "fleet", "attainment": 0.999}
     assert verdict_line(over) == (
-        "SLO MISSED: 0/1 replications meet the target (99.9% over the horizon, all workloads together), 90% must. "
-        "First missed 2027-02. Base case 97.12%, chat, 2027-03."
+        "SLO MISSED: 0/1 replications meet the target (99.9% over the horizon, all workloads together, in 90% "
+        "of replications). First missed 2027-02. Base case 97.12%, chat, 2027-03."
     )
     assert "INCONCLUSIVE at n = 1: P(SLO met) 100% [23, 100] against 90%; re-run with -n 19" in verdict_line(
         record_of(1, 1)

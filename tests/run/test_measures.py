@@ -18,9 +18,9 @@ from planner.finance.ledger import (
 )
 from planner.finance.statements import Frequency
 from planner.run.measure_names import HIGHER_IS_BETTER, MEASURES
-from planner.run.measures import levelised_to_date, measures, ownership, reconciliation, series_of, service
+from planner.run.measures import SUMS, levelised_to_date, measures, ownership, reconciliation, series_of, service
 from planner.run.simulate import RunResult, simulate
-from planner.run.tables import statement
+from planner.run.tables import peak_headroom, statement
 from planner.scenario.loading import load_scenario
 from planner.units import unit_of
 
@@ -67,14 +67,14 @@ def test_pl_cost_is_that_of_the_statements_and_leads_to_net_present_cost(run: Ru
     steps, found = reconciliation(result), measures(result)
     so_far = 0
     for line, cents in steps.items():
-        if line.startswith("="):
+        if line in SUMS:
             assert cents == so_far, line
         else:
             so_far += cents
-    sums = {"= cost incl. capital charge": "cost_usd", "= TCO": "tco_usd", "P&L cost": "pl_cost_usd"}
+    sums = {"cost incl. capital charge": "cost_usd", "TCO": "tco_usd", "P&L cost": "pl_cost_usd"}
     for line, name in sums.items():
         assert steps[line] == round(100 * (found[name] or 0.0)), line
-    assert steps["= net present cost"] == round(-100 * (found["npv_usd"] or 0.0))
+    assert steps["net present cost"] == round(-100 * (found["npv_usd"] or 0.0))
     fleet = statement(result, Frequency.YEAR)
     columns = ("cost_of_serving_usd", "operating_expense_usd", "interest_usd")
     rows = [place for place, cluster in enumerate(fleet["cluster"]) if cluster == "fleet"]
@@ -84,8 +84,23 @@ def test_pl_cost_is_that_of_the_statements_and_leads_to_net_present_cost(run: Ru
 
 def test_without_a_discount_rate_nothing_is_discounted(run: Run) -> None:
     steps = reconciliation(run("finance.discount_rate_per_year=0"))
-    assert steps["+ discounting"] == 0
-    assert steps["= TCO"] == steps["= net present cost"]
+    assert steps["discounting"] == 0
+    assert steps["TCO"] == steps["net present cost"]
+
+
+def test_headroom_grows_with_nodes_and_is_not_taken_by_work_that_can_wait(run: Run) -> None:
+    """A peak hour without failures: what chat needs of the machines in service then, whatever batch does beside."""
+    busy = ("workloads.chat.requests_per_s=400", AT_ONCE, "reliability.failure_multiplier=0")
+    night = (
+        "workloads.night={model: llama-3.1-8b, requests_per_s: 900, priority: deferrable, completion_window_h: 12, "
+        "lengths: {input: {mean: 900}, output: {mean: 300}}}"
+    )
+    small, large, beside = (run(*busy, *more) for more in ((), ("clusters.h200.nodes=8",), (night,)))
+    tightest = [float(np.nanmin(peak_headroom(result))) for result in (small, large, beside)]
+    assert 0.0 < tightest[0] < tightest[1] < 1.0
+    assert tightest[2] == pytest.approx(tightest[0], abs=0.1)
+    utilised = [figures["utilisation_fraction"] or 0.0 for figures in map(service, (small, beside))]
+    assert utilised[1] > 1.5 * utilised[0]  # so that it would be seen
 
 
 def test_every_measure_is_defined_once_in_the_docs(root: Path) -> None:
