@@ -397,7 +397,8 @@ def sizing(summary: Mapping[str, Any]) -> str:
         said = [
             f"{counted(remedy['nodes'], 'more node')} of {remedy['cluster']} ({remedy['accelerator']}) from "
             f"{remedy['from_month']} on meet it in {remedy['slo_met_replications']}/{remedy['replications']} "
-            f"replications, for {dollars(remedy['net_present_cost_usd'])} more net present cost; {best}"
+            f"replications, for {dollars(remedy['net_present_cost_usd'])} more net present cost: "
+            f"--set clusters.{remedy['cluster']}.nodes={remedy['nodes_in_all']}; {best}"
         ]
     else:
         said = [f"planner run --advise finds how many more nodes of one cluster meet it; {best}"]

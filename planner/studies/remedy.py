@@ -29,6 +29,8 @@ class Remedy(NamedTuple):
     accelerator: str
     nodes: int
     """Beyond those stated."""
+    nodes_in_all: int
+    """With those stated: what the cluster's key is to say."""
     from_month: str
     """Month in which the cluster comes, and they with it."""
     month: str
@@ -81,7 +83,9 @@ def find_remedy(result: RunResult, replications: int, progress: Callable[[str], 
                     before, after = (measures(one)["npv_usd"] for one in (result, drawn))
                     added_usd = (before or 0.0) - (after or 0.0)
             month, accelerator = labels[worst.month], larger.clusters[name].accelerator
-            return Remedy(name, accelerator, more, comes, month, added_usd, replications - missed, replications)
+            return Remedy(
+                name, accelerator, more, stated + more, comes, month, added_usd, replications - missed, replications
+            )
 
         too_few, enough = 0, 1
         while tried(enough) is None and enough < MOST_TIMES * stated:

@@ -74,6 +74,8 @@ def test_a_remedy_that_is_named_meets_the_target_when_it_is_carried_out(
     outcome = planner("run", "tiny.yaml", *short, "--advise", "--out", "o")
     remedy = json.loads((tmp_path / "o" / "summary.json").read_text())["remedy"]
     assert f"{remedy['nodes']} more node" in " ".join(outcome.out.split())
-    stated = {"mi325x": 1, "h200": 1}[remedy["cluster"]] + remedy["nodes"]
-    more = (*short, "--set", f"clusters.{remedy['cluster']}.nodes={stated}", "--out", "p", "--fail-on-miss")
+    printed = re.search(r"--set (clusters\.\S+=\d+);", outcome.out)
+    assert printed is not None
+    assert printed[1] == f"clusters.{remedy['cluster']}.nodes={1 + remedy['nodes']}"  # each has one as stated
+    more = (*short, "--set", printed[1], "--out", "p", "--fail-on-miss")
     assert planner("run", "tiny.yaml", *more).code == 0
