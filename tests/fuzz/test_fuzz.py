@@ -27,6 +27,7 @@ def watch() -> Watch:
     return Watch()
 
 
+@pytest.mark.prove
 def test_spoiled_files_are_read_or_refused(watch: Watch, tmp_path: Path) -> None:
     seed = int(os.environ.get("PLANNER_FUZZ_SEED", "2"))
     tally = Tally(seed=seed, first=0)

@@ -132,6 +132,7 @@ def missed(load: dict[str, Any], requests_per_s: float, ttft_s: float, *, first:
     return 1.0 - float(attainment.mean())
 
 
+@pytest.mark.prove
 def test_workers_that_only_decode_keep_the_time_per_token_as_request_by_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

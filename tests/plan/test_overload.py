@@ -75,8 +75,8 @@ def test_loads_beyond_capacity_rise() -> None:
 @pytest.mark.parametrize(
     ("model", "cluster", "load"),
     [
-        ("deepseek-v3", {}, 1.5),
-        ("deepseek-v3", {}, 2.0),
+        pytest.param("deepseek-v3", {}, 1.5, marks=pytest.mark.prove),
+        pytest.param("deepseek-v3", {}, 2.0, marks=pytest.mark.prove),
         ("deepseek-v3", {"nodes": 2}, 2.0),
         ("llama-3.1-70b", {"tensor_parallel": 8}, 2.0),
         ("llama-3.1-70b", {"tensor_parallel": 8}, 3.0),

@@ -429,6 +429,7 @@ def node_usd(content: dict[str, Any], name: str) -> float:
     return float(present_cost_usd(simulate(load_scenario(alone), seed=1)).sum())
 
 
+@pytest.mark.prove
 def test_it_chooses_among_ways_to_have_a_part() -> None:
     """A rent a little below what owning costs is taken, one above is not; a lease is, below the price of capital."""
     owned = node_usd(ways(), "bought")

@@ -118,6 +118,7 @@ def test_what_is_never_delivered_is_late() -> None:
     assert levels.is_late(shown(1.0, 0.0), ["b200"])
 
 
+@pytest.mark.prove
 def test_the_answer_says_what_a_review_is_worth(tmp_path: Path) -> None:
     content, study = uncertain(tmp_path)
     answer = planner.size(content, tmp_path / "out", study=study, replications=8, confirmations=8, workers=1)

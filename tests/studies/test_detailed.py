@@ -72,6 +72,7 @@ def test_a_study_that_was_extended_over_the_border_by_others_has_the_same_bytes(
     assert bytes_of(tmp_path / "grown") == bytes_of(tmp_path / "at-once")
 
 
+@pytest.mark.prove
 def test_damage_beyond_the_detailed_costs_those_beyond_alone(few: Prepared, tmp_path: Path) -> None:
     finish(few, tmp_path / "o", ROWS)
     before = bytes_of(tmp_path / "o")
@@ -101,6 +102,7 @@ def test_fewer_detailed_replications_than_a_percentile_needs_are_refused(study_f
         prepare(study_file(f"{SMALL}detailed_replications: 3\n"))
 
 
+@pytest.mark.prove
 def test_a_disk_without_the_room_is_warned_of_before_anything_is_run(
     few: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

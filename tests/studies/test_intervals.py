@@ -31,6 +31,7 @@ def coverage(sampling: Sampling, percentile: float | None, studies: int = 400, r
 
 
 @pytest.mark.parametrize("percentile", [None, 95, *(pytest.param(other, marks=pytest.mark.prove) for other in (5, 50))])
+@pytest.mark.prove
 def test_intervals_cover_at_the_stated_rate(percentile: float | None) -> None:
     found = coverage("sobol", percentile)
     assert abs(found - 0.95) < 4 * np.sqrt(0.95 * 0.05 / 400)

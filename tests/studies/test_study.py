@@ -37,6 +37,7 @@ def test_bands_have_their_percentiles_in_order(study_file: Write, tmp_path: Path
         assert list(band.percentiles) == sorted(band.percentiles)
 
 
+@pytest.mark.prove
 def test_bands_of_three_scenarios_are_read_where_row_groups_end_within_a_replication(
     study_file: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
