@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,22 +23,45 @@ def statuses(text: str, plan: str = "") -> set[str]:
     return {status for line in lines for status in STATUS.findall(line.replace("that are MET", ""))}
 
 
-@pytest.mark.parametrize(("nodes", "replications"), [(4, 19), (4, 3), (1, 19), (0, 1), (0, 4)])
-def test_a_runs_surfaces_agree(planner: Planner, write: Write, tmp_path: Path, nodes: int, replications: int) -> None:
+def random_plan(seed: int) -> tuple[list[str], int]:
+    """Return the overrides of a plan drawn at random, from idle to far too small, and its replications."""
+    draw = random.Random(seed)
+    settings = {
+        "workloads.chat.requests_per_s": draw.choice([5, 60, 150, 400, 1500]),
+        "clusters.h200.nodes": draw.randint(1, 5),
+        "clusters.mi325x.nodes": draw.randint(0, 3),
+        "slo_target.attainment": draw.choice([0.9, 0.98, 0.999]),
+        "finance.discount_rate_per_year": draw.choice([0.0, 0.1]),
+        "finance.tax": draw.choice(["null", "{rate_fraction: 0.25}"]),
+    }
+    return [word for path, value in settings.items() for word in ("--set", f"{path}={value}")], draw.choice([1, 3, 19])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_plans_surfaces_agree_and_its_sums_add_up(
+    planner: Planner, write: Write, tmp_path: Path, seed: int
+) -> None:
     write()
-    words = ("--set", f"clusters.h200.nodes={nodes}", "-n", str(replications), "--out", "o", "--fail-on-miss")
-    outcome = planner("run", "tiny.yaml", *BUSY, *words)
-    record = json.loads((tmp_path / "o" / "summary.json").read_text())["verdict"]
+    settings, number = random_plan(seed)
+    outcome = planner("run", "tiny.yaml", *settings, "-n", number, "--advise", "--out", "o", "--fail-on-miss")
+    summary = json.loads((tmp_path / "o" / "summary.json").read_text())
+    record = summary["verdict"]
     assert planner("memo", "o", "-q").code == 0
-    for surface in (
-        outcome.out,
-        (tmp_path / "o" / "report.html").read_text(),
-        (tmp_path / "o" / "memo.md").read_text(),
-    ):
-        assert statuses(surface) == {record["status"]}
+    for text in (outcome.out, *((tmp_path / "o" / name).read_text() for name in ("report.html", "memo.md"))):
+        assert statuses(text) == {record["status"]}
     assert outcome.code == (0 if record["status"] == "MET" else 3)
     assert record["met_low_fraction"] <= record["met_fraction"] <= record["met_high_fraction"]
     assert (record["settled_by_replications"] is not None) == (record["status"] == "INCONCLUSIVE")
+    so_far = 0
+    for step in summary["reconciliation"]:
+        cents = round(100 * step["amount_usd"])
+        so_far = cents if step["kind"] == "sum" and cents == so_far else so_far + cents
+        assert step["kind"] == "item" or cents == so_far, step
+    for low, high in (summary["replications"] or {"intervals": {}})["intervals"].values():
+        assert low <= high
+    if (remedy := summary.get("remedy")) is not None and remedy["cluster"] is not None:
+        more = ("--set", f"clusters.{remedy['cluster']}.nodes={remedy['nodes_in_all']}", "--out", "p", "--fail-on-miss")
+        assert planner("run", "tiny.yaml", *settings, *more).code == 0  # 19 replications unless stated
 
 
 @pytest.mark.parametrize(
