@@ -17,7 +17,7 @@ from planner.finance.bridge import CAUSES, PLAN_CAUSE_MEANINGS, PLAN_CAUSES
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
 from planner.output.folder import WORKBOOK, Contents, place_folder, write_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, Column, ColumnKind, CsvFormat, Table, TableDescription
-from planner.output.terminal import signed, text_table, wrapped
+from planner.output.terminal import cell, text_table, wrapped
 from planner.output.workbook import Page, SheetChart, words, write_tables
 from planner.run.measure_names import DRAWS, MEASURES, SERVICE
 from planner.run.measures import series_of
@@ -121,12 +121,12 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
         figures = figures_of[plan.name]
         change = plan.cost / base.cost - 1.0 if judgement.comparable(plan, base) and plan.cost and base.cost else None
         cells = (
-            _cell(summary["verdicts"][plan.name]["lowest_fraction"], ".2%"),
-            _cell(plan.cost, ",.4f"),
-            _cell(change, "+.1%"),
-            _cell(-figures["npv_usd"] if figures["npv_usd"] is not None else None, ",.1f", MILLION),
-            _cell(figures["capex_usd"], ",.1f", MILLION),
-            _cell(figures["pl_cost_usd"], ",.1f", MILLION),
+            cell(summary["verdicts"][plan.name]["lowest_fraction"], ".2%"),
+            cell(plan.cost, ",.4f"),
+            cell(change, "+.1%"),
+            cell(-figures["npv_usd"] if figures["npv_usd"] is not None else None, ",.1f", MILLION),
+            cell(figures["capex_usd"], ",.1f", MILLION),
+            cell(figures["pl_cost_usd"], ",.1f", MILLION),
         )
         rows.append((plan.name[:20], plan.standing, *cells))
     header = ("scenario", "SLO", "lowest", "USD/Mtok", "change", "NPC M$", "capex", "P&L cost")
@@ -150,17 +150,13 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
             for name, parts in bridges
         ]
         amounts = [
-            (name[:15], *(_cell(cents / 100, "+,.3f", MILLION) for cents in (*parts.values(), sum(parts.values()))))
+            (name[:15], *(cell(cents / 100, "+,.3f", MILLION) for cents in (*parts.values(), sum(parts.values()))))
             for name, parts in comparison.others(comparison.dollars)
         ]
         lines += ["", f"USD per million tokens against {base.name}, by cause:"]
         lines += [text_table(("scenario", *(cause.replace("_", " ") for cause in CAUSES)), steps), ""]
         lines += ["M USD over the horizon, by cause:", text_table(("scenario", *PLAN_CAUSES, "sum"), amounts)]
     return "\n".join(lines).rstrip()
-
-
-def _cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
-    return "" if value is None else signed(value / scale, pattern)
 
 
 def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT) -> None:
@@ -243,10 +239,10 @@ def sweep_text(axes: Sequence[SweepAxis], points: Sequence[SweepPoint]) -> str:
     for plan in choice.ranked[:SHOWN_ROWS]:
         figures = named[plan.name].figures or {}
         cells = (
-            _cell(figures.get(judgement.ATTAINED), ".2%"),
-            _cell(figures.get(judgement.COST), ",.4f"),
-            _cell(figures.get("cost_usd"), ",.2f", MILLION),
-            _cell(figures.get("utilisation_fraction"), ".1%"),
+            cell(figures.get(judgement.ATTAINED), ".2%"),
+            cell(figures.get(judgement.COST), ",.4f"),
+            cell(figures.get("cost_usd"), ",.2f", MILLION),
+            cell(figures.get("utilisation_fraction"), ".1%"),
         )
         rows.append((*named[plan.name].values, plan.standing, *cells))
     titles = [".".join(path.split(".")[-2:]) for path in paths]

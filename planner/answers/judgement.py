@@ -317,10 +317,10 @@ def inconclusive_lines(plans: Sequence[Served]) -> list[str]:
     return [f"{', '.join(names)}: SLO {said}." for said, names in alike.items()]
 
 
-def _open(verdict: Verdict) -> str:
+def _open(verdict: Verdict, option: str = "-n") -> str:
     """Return what is known of an inconclusive verdict, as INCONCLUSIVE at n = 16: P(SLO met) 94% [78, 99]."""
     low, high = verdict.interval
-    number = f"re-run with -n {more}" if (more := verdict.settled_by) else "no number of replications settles it"
+    number = f"re-run with {option} {more}" if (more := verdict.settled_by) else "no number of replications settles it"
     return (
         f"INCONCLUSIVE at n = {verdict.replications}: P(SLO met) {verdict.share:.0%} [{low * 100:.0f}, "
         f"{high * 100:.0f}] against {verdict.confidence * 100:.6g}%; {number}"
@@ -336,8 +336,8 @@ def target_words(target: Mapping[str, Any]) -> str:
     return f"{target['attainment'] * 100:.6g}% {said}"
 
 
-def verdict_line(record: Mapping[str, Any]) -> str:
-    """Return the verdict in a line: the first of every surface."""
+def verdict_line(record: Mapping[str, Any], option: str = "-n") -> str:
+    """Return the verdict in a line: the first of every surface; ``option`` is what takes more replications."""
     base, target, verdict = record["base_case"], target_words(record), verdict_of(record)
     target += "" if record["stated"] else ", the default"
     if verdict.replications == 0:
@@ -349,7 +349,7 @@ def verdict_line(record: Mapping[str, Any]) -> str:
         case "MISSED":
             said = f"SLO MISSED: {often} meet the target ({target}, in {required} of replications)."
         case _:
-            said = f"SLO {_open(verdict)} (target {target})."
+            said = f"SLO {_open(verdict, option)} (target {target})."
     if record["first_missed_month"] and verdict.status != "MET":
         said += f" First missed {record['first_missed_month']}."
     lowest = [f"lowest {share_words(record['lowest_fraction'])}"] if record["lowest_fraction"] is not None else []

@@ -42,14 +42,14 @@ from planner.finance.statements import Frequency
 from planner.output import folder as folders
 from planner.output.folder import REPORT, SUMMARY, WORKBOOK, Contents, command_line
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, csv_files, stacked, write_csv
-from planner.output.terminal import ASCII, BLOCKS, sparkline, text_table, wrapped
+from planner.output.terminal import ASCII, BLOCKS, cell, sparkline, text_table, wrapped
 from planner.output.words import percent, short_dollars, unit_price
 from planner.parallel import shared
 from planner.plan.quantities import attainment
 from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
 from planner.run import tables
 from planner.run.measure_names import DRAWS, FLEET, MEASURES
-from planner.run.measures import SUMS, measures, reconciliation, slo_figures, sums_of
+from planner.run.measures import measures, slo_figures, sums_of
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult, per_run
 from planner.run.slo_misses import REASONS, worst_reasons
@@ -325,8 +325,8 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         "slo_misses": [],
         "capacity_fraction": capacity,
         "reconciliation": [
-            {"line": line, "kind": "sum" if line in SUMS else "item", "amount_usd": cents / 100}
-            for line, cents in reconciliation(result).items()
+            {"line": line, "kind": kind, "amount_usd": cents / 100}
+            for line, kind, cents in zip(*tables.reconciliation(result).values(), strict=True)
         ],
         "warnings": list(result.warnings),
         "notes": list(result.plan.notes),
@@ -393,10 +393,6 @@ def _cluster_note(result: RunResult, name: str) -> str:
     return ", ".join([*comes, *([f"until {cluster.retire:%Y-%m}"] if cluster.retire is not None else [])])
 
 
-def _cell(value: float | None, form: str, scale: float = 1.0) -> str:
-    return "" if value is None else format(value / scale, form)
-
-
 def _amount(number: float) -> str:
     """Return a number with a decimal, and a small one with two digits."""
     return f"{number:,.1f}" if abs(number) >= 1.0 or number == 0.0 else f"{number:.2g}"
@@ -408,10 +404,8 @@ def first_screen(figures: Mapping[str, Any]) -> str:
     fleet, drawn = clusters[FLEET], figures["replications"]
     months = f"{figures['horizon_months']} months from {figures['start'][:7]}"
     many = f"{drawn['number']} replications" if drawn else "1 replication"
-    head = [
-        f"{figures['scenario']}   {months}   {many}, inputs fixed",
-        *much_shed([served(figures["scenario"], fleet)]),
-    ]
+    head = f"{figures['scenario']}   {months}   {many}, inputs fixed"
+    said = wrapped([*much_shed([served(figures["scenario"], fleet)]), verdict_line(record)])
     cost = [f"{unit_price(money[COST])}/Mtok levelised", f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}"]
     cost += [
         f"{word} {short_dollars(money[name])}" for word, name in (("capex", "capex_usd"), ("P&L cost", "pl_cost_usd"))
@@ -421,25 +415,26 @@ def first_screen(figures: Mapping[str, Any]) -> str:
         use.append(f"peak-hour headroom {percent(fleet['peak_headroom_fraction'], 0)} ({fleet['peak_headroom_month']})")
     peak = fleet["peak_facility_kw"]
     use.append(f"{peak / 1e3:,.1f} MW peak" if peak >= 1e3 else f"{peak:,.0f} kW peak")
-    lines = [*head, *wrapped([verdict_line(record)]), "COST   " + "   ".join(cost), "FLEET  " + "   ".join(use), ""]
+    lines = [head, *said, "COST   " + "   ".join(cost), "FLEET  " + "   ".join(use), ""]
     reserve = reserve_cluster(figures)
     rows = []
     for name, row in clusters.items():
         if name != FLEET:
-            used = (_cell(row["availability_fraction"], ".1%"), _cell(row["utilisation_fraction"], ".0%"))
+            used = (cell(row["availability_fraction"], ".1%"), cell(row["utilisation_fraction"], ".0%"))
             sums = (_amount(row["served_tokens"] / 1e12), _amount(row["cost_usd"] / MILLION))
             note = ", ".join(part for part in (row["note"], reserve.get(name, "")) if part)
             rows.append((name[:20], str(row["nodes"]), *used, *sums, note))
     lines += [text_table(("cluster", "nodes", "avail", "util", "Ttok", "cost M$", "note"), rows[:SHOWN_ROWS])]
     lines += [f"and {len(rows) - SHOWN_ROWS} more clusters in the report"] if len(rows) > SHOWN_ROWS else []
-    worst = lambda item: (item[1]["lowest"] or {}).get("slo_attainment_fraction", 2.0)  # noqa: E731 - a sort key
-    loads = sorted(figures["workloads"].items(), key=worst)
+    loads = sorted(
+        figures["workloads"].items(), key=lambda item: (item[1]["lowest"] or {}).get("slo_attainment_fraction", 2.0)
+    )
     served_rows = [
         (
             name[:24],
             share_words(row["lowest"]["slo_attainment_fraction"]) if row["lowest"] else "",
             row["lowest"]["month"] if row["lowest"] else "",
-            _cell(row["cost_per_million_tokens_usd"], ",.3f"),
+            cell(row["cost_per_million_tokens_usd"], ",.3f"),
         )
         for name, row in loads[:SHOWN_ROWS]
     ]

@@ -249,8 +249,7 @@ def said_of(sized: Sized) -> Iterator[str]:
         f"{lead} {words}: {what[sized.trial.objective]} {money(plan.cost)}. Lower bound {money(sized.bound)}: at most "
         f"{sized.gap:.1%} could be saved."
     )
-    verdict = verdict_line(_record(sized)).replace("re-run with -n", "re-run with --confirmations")
-    yield f"On fresh replications: {verdict}"
+    yield f"On fresh replications: {verdict_line(_record(sized), '--confirmations')}"
     asked = slo_target.confidence
     less = [cheaper for cheaper in sized.explanation.frontier if cheaper.cost < plan.cost]
     if any(cheaper.kept(slo_target.attainment).mean() >= asked - 1e-9 for cheaper in less):

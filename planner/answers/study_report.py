@@ -144,7 +144,7 @@ def advice(contents: Contents) -> str:
     if all(row["mean"][0] is None for row in statistics.values()):
         return "No replication of any scenario could be run; replications.parquet says why."
     if choice.best is None and len(statistics) > 1:
-        return judgement.none_keeps(choice) or ""
+        return judgement.none_keeps(choice)
     chosen = choice.best or choice.ranked[0]
     row = statistics[chosen.name]
     value, low, high = (measured(number, output) for number in row["mean"])

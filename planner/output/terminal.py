@@ -65,6 +65,11 @@ def signed(number: float, pattern: str) -> str:
     return shown.removeprefix("-") if not any(sign in shown for sign in "123456789") else shown
 
 
+def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
+    """Return a number over a scale in a pattern; nothing where it is not known."""
+    return "" if value is None else signed(value / scale, pattern)
+
+
 def _is_number(cell: str) -> bool:
     text = cell.strip().rstrip("%").replace(",", "").removeprefix("-").removeprefix("+").removeprefix("$")
     return not text or text.replace(".", "", 1).isdigit()

@@ -36,14 +36,9 @@ def short_dollars(amount_usd: float | None) -> str:
     """Return $95.6M for 95,590,127, for a line that has several."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
-    said = short_scale(abs(amount_usd))
-    return f"{'−' if amount_usd < 0 else ''}${said}"
-
-
-def short_scale(number: float) -> str:
-    """Return 95.6M for 95,590,127."""
-    scales = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
-    return (_scaled(number, scales, ",.1f") or f"{number:,.0f}").replace(" ", "")
+    sign, size = "−" if amount_usd < 0 else "", abs(amount_usd)
+    said = _scaled(size, ((1e9, "B"), (1e6, "M"), (1e3, "k")), ",.1f") or f"{size:,.0f}"
+    return f"{sign}${said.replace(' ', '')}"
 
 
 def unit_price(amount_usd: float | None) -> str:

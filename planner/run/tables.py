@@ -85,6 +85,7 @@ def _accelerators_needed(result: RunResult) -> tuple[Floats, Floats]:
     return mean / plan.months.period_hours, np.fmax.reduceat(quantities.needed(busy, carried, refused), starts)
 
 
+@per_run
 def peak_headroom(result: RunResult) -> Floats:
     """Return the headroom of each month's tightest hour: 1 − accelerators that urgent demand needs / in service then.
 

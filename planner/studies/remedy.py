@@ -50,12 +50,9 @@ def find_remedy(result: RunResult, replications: int, progress: Callable[[str], 
     if worst is None:
         return None
     # As many may miss as leave the verdict MET; none where so few replications could never be.
-    met = [
-        missed
-        for missed in range(replications)
-        if Verdict(replications - missed, replications, scenario.slo_target.confidence).status == "MET"
-    ]
-    allowed = max(met, default=0)
+    allowed, confidence = 0, scenario.slo_target.confidence
+    while Verdict(replications - allowed - 1, replications, confidence).status == "MET":
+        allowed += 1
     remedies: list[Remedy] = []
     labels = result.plan.months.labels
     for cluster, present_h in zip(result.plan.clusters, result.monthly.present_node_h.T, strict=True):
