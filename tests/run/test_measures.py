@@ -82,10 +82,12 @@ def test_pl_cost_is_that_of_the_statements_and_leads_to_net_present_cost(run: Ru
     assert steps["P&L cost"] == stated
 
 
-def test_without_a_discount_rate_nothing_is_discounted(run: Run) -> None:
-    steps = reconciliation(run("finance.discount_rate_per_year=0"))
+@pytest.mark.parametrize("more", [(), (SOLD, "finance.tax={rate_fraction: 0.25}")], ids=["plain", "sold and taxed"])
+def test_without_a_discount_rate_nothing_is_discounted(run: Run, more: tuple[str, ...]) -> None:
+    steps = reconciliation(run("finance.discount_rate_per_year=0", *more))
     assert steps["discounting"] == 0
-    assert steps["TCO"] == steps["net present cost"]
+    assert (steps["tax, less revenue"] == 0) == (not more)
+    assert steps["TCO"] + steps["tax, less revenue"] == steps["net present cost"]
 
 
 def test_headroom_grows_with_nodes_and_is_not_taken_by_work_that_can_wait(run: Run) -> None:
