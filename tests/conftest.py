@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,10 @@ settings.register_profile("many", settings.get_profile("house"), max_examples=20
 settings.load_profile("house")
 
 ROOT = Path(__file__).parents[1]
+
+_PAGE = "tests/docs/test_docs.py::test_what_a_page_shows_happens"
+LONG = (f"{_PAGE}[docs/tutorial]", _PAGE, *(f"tests/{name}/" for name in ("studies", "sizing", "cli", "output")))
+"""Where the tests of many seconds are, the longest first."""
 
 TINY = """\
 name: tiny
@@ -35,6 +40,28 @@ clusters:
     nodes: 3
     online: 2026-02-01
 """
+
+
+@pytest.hookimpl(trylast=True)  # after those that leave tests out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let every worker begin with its share of the long tests: what others take over from it at the end is short.
+
+    ``--dist worksteal`` cuts the tests into one stretch for each worker, and moves tests from the end of a stretch to
+    whoever is done. A file's tests stay together, for the fixtures they share.
+    """
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers == 1:
+        return
+    long = dict.fromkeys(item for start in LONG for item in items if item.nodeid.startswith(start))
+    groups = groupby(long, lambda item: item.nodeid if item.nodeid.startswith(_PAGE) else item.path)
+    shares = [list(group) for _, group in groups]
+    short = iter([item for item in items if item not in long])
+    spread: list[pytest.Item] = []
+    for worker in range(workers):
+        stretch = (len(items) - len(spread)) // (workers - worker)
+        share = list(chain.from_iterable(shares[worker::workers]))
+        spread += [*share, *islice(short, max(0, stretch - len(share)))]
+    items[:] = [*spread, *short]
 
 
 class Outcome(NamedTuple):
