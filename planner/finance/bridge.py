@@ -39,12 +39,10 @@ from typing import Any
 
 import numpy as np
 
-from planner.errors import ConservationError, Problem, ScenarioError
+from planner.errors import ConservationError
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account
 from planner.units import MILLION
 
-MAXIMUM_CAUSES = 10
-"""2^causes evaluations are made: 1,024 at most."""
 CAUSES = {
     "hardware_cost": ("hardware_cost_usd",),
     "throughput": ("throughput_tokens", "throughput_output_tokens"),
@@ -111,11 +109,8 @@ def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], fl
     """Return each cause's Shapley value; the values sum to measure(all) − measure(none).
 
     ``measure`` returns the figure with the named causes taken from the second scenario and the others from
-    the first. Each set of causes is measured once.
+    the first. Each set of causes is measured once: 2^causes evaluations.
     """
-    if len(set(causes)) != len(causes) or not 1 <= len(causes) <= MAXIMUM_CAUSES:
-        message = f"a bridge needs 1 to {MAXIMUM_CAUSES} causes, each named once, not {len(causes)}"
-        raise ScenarioError(Problem(path="bridge", message=message))
     count = len(causes)
     sets = [frozenset(chosen) for size in range(count + 1) for chosen in combinations(causes, size)]
     figures = {chosen: measure(chosen) for chosen in sets}

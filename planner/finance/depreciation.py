@@ -31,8 +31,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.arrays import Floats
-from planner.errors import Problem
-from planner.finance import refusals
 from planner.finance.ledger import cents, series_cents, usd, whole_cents
 from planner.finance.months import MonthGrid
 from planner.units import MONTHS_PER_YEAR
@@ -85,37 +83,16 @@ def make_cohorts(
     disposal: tuple[ArrayLike, ArrayLike] = (NEVER, 0.0),
     acquired_months: ArrayLike | None = None,
 ) -> Cohorts:
-    """Return cohorts from numbers or arrays, each broadcast to shape (cohorts,), or raise with every problem.
+    """Return cohorts from numbers or arrays, each broadcast to shape (cohorts,).
 
     ``disposal`` is (month coordinate of retirement, proceeds in dollars); without ``acquired_months`` a cohort is paid
-    on the day it enters service. It is written off from cost, from service on. Refused are negative prices, lives
-    without a month, residuals above cost, and what happens before its purchase.
+    on the day it enters service. It is written off from cost, from service on.
     """
     acquired = in_service_months if acquired_months is None else acquired_months
     stated = [cost_usd, residual_usd, in_service_months, life_months, declining_factor, *disposal, acquired]
     stated += [cost_usd, in_service_months]
     columns = np.broadcast_arrays(*(np.atleast_1d(np.asarray(column, dtype=np.float64)) for column in stated))
-    cohorts = Cohorts(**dict(zip(Cohorts.__dataclass_fields__, columns, strict=True)))
-    problems: list[Problem | None] = []
-    for row, (cost, residual, *_) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        path = f"cohorts[{row}]"
-        problems += [
-            refusals.not_negative(f"{path}.cost_usd", cost),
-            refusals.not_negative(f"{path}.residual_usd", residual),
-            refusals.life_months(f"{path}.life_months", float(cohorts.life_months[row])),
-            refusals.finite(f"{path}.acquired_months", float(cohorts.acquired_months[row])),
-            refusals.not_negative(f"{path}.declining_factor", float(cohorts.declining_factor[row])),
-            refusals.not_negative(f"{path}.proceeds_usd", float(cohorts.proceeds_usd[row])),
-        ]
-        if residual > cost >= 0:
-            message = f"a residual of {residual:,.2f} is above the cost of {cost:,.2f}"
-            problems.append(Problem(path=f"{path}.residual_usd", message=message))
-        for name, column in (("in_service", cohorts.in_service_months), ("retired", cohorts.retired_months)):
-            if not column[row] >= cohorts.acquired_months[row]:
-                message = f"the cohort is {name.replace('_', ' ')} before it is acquired"
-                problems.append(Problem(path=f"{path}.{name}_months", message=message))
-    refusals.raise_problems(problems)
-    return cohorts
+    return Cohorts(**dict(zip(Cohorts.__dataclass_fields__, columns, strict=True)))
 
 
 def accumulated_cents(cohorts: Cohorts, until_months: Floats) -> NDArray[np.int64]:
@@ -214,7 +191,6 @@ def capital_charge_usd(schedule: DepreciationSchedule, annual_rate: float) -> Fl
     depreciation plus this charge has the same present value as cost less discounted residual (Lücke's theorem):
     spreading a purchase over its life loses nothing.
     """
-    refusals.raise_problems([refusals.annual_rate("discount_rate", annual_rate)])
     growth: Floats = np.expm1(np.log1p(annual_rate) * schedule.held_months / MONTHS_PER_YEAR)
     return usd(schedule.carried_cents) * growth
 
@@ -224,7 +200,6 @@ def property_tax_usd(schedule: DepreciationSchedule, annual_rate: float) -> Floa
 
     Hardware is assessed at its book value: what share of cost assessors take by age was not found in public.
     """
-    refusals.raise_problems([refusals.not_negative("property_tax_fraction_per_year", annual_rate)])
     return usd(schedule.carried_cents) * (annual_rate / MONTHS_PER_YEAR) * schedule.held_months
 
 
@@ -278,11 +253,6 @@ class TaxRules:
     """Share of cost deducted in the year of purchase (1.0 if acquired after 19 January 2025)."""
     losses: LossRule = LossRule.OFFSET
     """What a loss is worth."""
-
-    def __post_init__(self) -> None:
-        """Raise an error for shares outside 0 to 1, and for a tax rate of 100%."""
-        rate = refusals.fraction("tax.rate_fraction", self.rate_fraction, below_one=True)
-        refusals.raise_problems([rate, refusals.fraction("tax.bonus_fraction", self.bonus_fraction)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

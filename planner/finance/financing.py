@@ -39,8 +39,7 @@ from enum import StrEnum
 import numpy as np
 
 from planner.arrays import Cents, Floats
-from planner.errors import Problem, ScenarioError
-from planner.finance import refusals
+from planner.errors import raise_wrong
 from planner.finance.ledger import cents, series_cents, usd, whole_cents
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation
@@ -84,20 +83,14 @@ class Quote:
     """Last order date, included; None for never expiring."""
 
     def __post_init__(self) -> None:
-        """Raise an error for negative prices, discounts outside 0 to 1, unordered tiers or reversed dates."""
-        path = f"quotes[{self.name}]"
-        problems = [refusals.not_negative(f"{path}.list_price_usd", self.list_price_usd)]
-        minima = [tier.minimum_units for tier in self.tiers]
-        if minima != sorted(set(minima)) or any(units < 1 for units in minima):
-            message = f"minimum_units must be 1 or more and rise from tier to tier, not {minima}"
-            problems.append(Problem(path=f"{path}.tiers", message=message))
-        for tier in self.tiers:
-            place = f"{path}.tiers[{tier.minimum_units}].discount_fraction"
-            problems.append(refusals.fraction(place, tier.discount_fraction))
-        if self.valid_from and self.valid_until and self.valid_until < self.valid_from:
-            message = f"the quote ends on {self.valid_until}, before it begins on {self.valid_from}"
-            problems.append(Problem(path=f"{path}.valid_until", message=message))
-        refusals.raise_problems(problems)
+        """Raise an error for unordered tiers or reversed dates."""
+        path, minima = f"quotes[{self.name}]", [tier.minimum_units for tier in self.tiers]
+        order = f"minimum_units must be 1 or more and rise from tier to tier, not {minima}"
+        dates = f"the quote ends on {self.valid_until}, before it begins on {self.valid_from}"
+        is_reversed = bool(self.valid_from and self.valid_until and self.valid_until < self.valid_from)
+        raise_wrong(
+            (minima != sorted(set(minima)), f"{path}.tiers", order), (is_reversed, f"{path}.valid_until", dates)
+        )
 
     def holds_on(self, order_date: date) -> bool:
         """Return whether an order on this date gets the quoted price."""
@@ -106,8 +99,6 @@ class Quote:
 
     def order_cents(self, units: int) -> int:
         """Return the price of an order of this many units, in cents."""
-        if units < 0:
-            raise ScenarioError(Problem(path=f"quotes[{self.name}]", message=f"cannot order {units} units"))
         edges = np.array([0, *(tier.minimum_units for tier in self.tiers)])
         prices = self.list_price_usd * (1 - np.array([0.0, *(tier.discount_fraction for tier in self.tiers)]))
         if self.tier_rule is TierRule.WHOLE_ORDER:
@@ -330,12 +321,5 @@ def yearly_cost_usd(
     The quantity is the period's average: engineers, support contracts, licensed accelerators, dollars
     insured.
     """
-    refusals.raise_problems(
-        [
-            refusals.not_negative("unit_usd_per_year", unit_usd_per_year),
-            refusals.annual_rate("escalator_per_year", escalator_per_year),
-            refusals.not_negative("quantity", float(np.min(quantity, initial=0.0))),
-        ]
-    )
     per_period = unit_usd_per_year / MONTHS_PER_YEAR * grid.month_fractions * escalation(grid, escalator_per_year)
     return quantity * per_period[:, None]

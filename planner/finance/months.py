@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.arrays import Floats
-from planner.errors import Problem, ScenarioError
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 NumberT = TypeVar("NumberT", np.float64, np.int64)
@@ -52,12 +51,6 @@ class MonthGrid:
     """First day of the horizon."""
     horizon_months: int
     """Length of the horizon in months."""
-
-    def __post_init__(self) -> None:
-        """Raise an error for a horizon without a month, or longer than fifty years."""
-        if not 1 <= self.horizon_months <= MAXIMUM_HORIZON_MONTHS:
-            message = f"{self.horizon_months} is not allowed; it must be 1 to {MAXIMUM_HORIZON_MONTHS}"
-            raise ScenarioError(Problem(path="horizon_months", message=message))
 
     @property
     def end(self) -> date:

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
-from planner.finance import refusals
 from planner.units import MILLION, MONTHS_PER_YEAR
 
 BalanceFunction = Callable[[Floats], Floats]
@@ -42,7 +41,6 @@ SAME_ROOT = 1e-6
 
 def discount_factors(annual_rate: float, offset_months: ArrayLike) -> Floats:
     """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
-    refusals.raise_problems([refusals.annual_rate("discount_rate", annual_rate)])
     months = np.asarray(offset_months, dtype=np.float64)
     factors: Floats = np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
     return factors
@@ -308,9 +306,6 @@ def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_us
 
 def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> Floats:
     """Return a price that changes by a constant ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
-    below = refusals.not_negative("api_price_usd_per_million_tokens", start_price_usd)
-    change = refusals.annual_rate("annual change of the API price", -annual_decline_fraction)
-    refusals.raise_problems([below, change])
     months = np.asarray(offset_months, dtype=np.float64)
     return start_price_usd * (1.0 - annual_decline_fraction) ** (months / MONTHS_PER_YEAR)
 

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.arrays import Bools, Floats
-from planner.errors import Problem
-from planner.finance import refusals
+from planner.errors import Problem, raise_all
 from planner.finance.months import MonthGrid
 from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
 
@@ -125,25 +124,11 @@ class EnergyTariff:
     """Bill at least this share of the highest peak of the eleven months before."""
 
     def __post_init__(self) -> None:
-        """Raise an error for a tariff with a gap, an overlap, a negative price or an impossible calendar."""
-        problems = [
-            refusals.annual_rate("tariff.escalator_per_year", self.escalator_per_year),
-            refusals.not_negative("tariff.demand_charge_usd_per_kw_month", self.demand_charge_usd_per_kw_month),
-            refusals.fraction("tariff.demand_ratchet_fraction", self.demand_ratchet_fraction),
-        ]
-        for window in self.windows:
-            path = f"tariff.windows[{window.name}]"
-            problems.append(refusals.not_negative(f"{path}.price_usd_per_kwh", window.price_usd_per_kwh))
-            if not window.months or not window.months <= ALL_MONTHS:
-                problems.append(Problem(path=f"{path}.months", message="months must be one or more of 1 to 12"))
-            if not window.weekdays or not window.weekdays <= ALL_WEEKDAYS:
-                message = "weekdays must be one or more of 0 (Monday) to 6 (Sunday)"
-                problems.append(Problem(path=f"{path}.weekdays", message=message))
-            if not (0 <= window.start_hour <= 23 and 1 <= window.end_hour <= 24):
-                problems.append(Problem(path=path, message="start_hour must be 0 to 23 and end_hour 1 to 24"))
-            elif window.start_hour == window.end_hour:
-                problems.append(Problem(path=path, message="the window is empty: start_hour equals end_hour"))
-        refusals.raise_problems(problems)
+        """Raise an error for a tariff with a gap, an overlap or an empty window."""
+        empty = [window.name for window in self.windows if window.start_hour == window.end_hour]
+        message = "the window is empty: start_hour equals end_hour"
+        problems = [Problem(path=f"tariff.windows[{name}]", message=message) for name in empty]
+        raise_all(problems)
         covered = np.zeros((12, 7, 24), dtype=int)
         for position, window in enumerate(self.windows):
             cells = window.cells()
@@ -156,7 +141,7 @@ class EnergyTariff:
         if (covered == 0).any():
             message = f"no window covers {describe_cells(covered == 0)}"
             problems.append(Problem(path="tariff.windows", message=message, hint="every hour needs one price"))
-        refusals.raise_problems(problems)
+        raise_all(problems)
 
     def price_table(self) -> Floats:
         """Return the price before escalation, shape (12 months, 7 weekdays, 24 hours)."""
@@ -231,9 +216,8 @@ def demand_charges_of_peaks_usd(tariff: EnergyTariff, grid: MonthGrid, peaks_kw:
 
 def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> Floats:
     """Return kgCO2e = kWh · g/kWh / 1000; shapes broadcast (hourly, monthly, by cluster)."""
-    intensity = np.asarray(intensity_g_per_kwh, dtype=np.float64)
-    refusals.raise_problems([refusals.not_negative("carbon.intensity_g_per_kwh", float(intensity.min(initial=0.0)))])
-    return np.asarray(energy_kwh, dtype=np.float64) * intensity / GRAMS_PER_KILOGRAM
+    energy, intensity = (np.asarray(part, dtype=np.float64) for part in (energy_kwh, intensity_g_per_kwh))
+    return energy * intensity / GRAMS_PER_KILOGRAM
 
 
 def embodied_kg(
@@ -246,9 +230,6 @@ def embodied_kg(
     """
     total = np.atleast_1d(np.asarray(total_kg, dtype=np.float64))[:, None]
     life = np.atleast_1d(np.asarray(life_months, dtype=np.float64))[:, None]
-    below = refusals.not_negative("carbon.embodied_kg", float(total.min(initial=0.0)))
-    lives = [refusals.life_months("carbon.life_months", months) for months in sorted(set(life.ravel().tolist()))]
-    refusals.raise_problems([below, *lives])
     start, retired = (np.atleast_1d(np.asarray(times, dtype=np.float64))[:, None] for times in service_months)
     edges = edge_coordinates[None, :]
     charged = np.clip((edges - start) / life, 0.0, 1.0)
@@ -257,6 +238,5 @@ def embodied_kg(
 
 def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> Floats:
     """Return the cost of emissions at a carbon price; shapes broadcast."""
-    price = np.asarray(price_usd_per_tonne, dtype=np.float64)
-    refusals.raise_problems([refusals.not_negative("carbon.price_usd_per_tonne", float(price.min(initial=0.0)))])
-    return np.asarray(emissions_kg, dtype=np.float64) / KILOGRAMS_PER_TONNE * price
+    emissions, price = (np.asarray(part, dtype=np.float64) for part in (emissions_kg, price_usd_per_tonne))
+    return emissions / KILOGRAMS_PER_TONNE * price

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import ScenarioError
 from planner.finance.tariffs import carbon_cost_usd, embodied_kg, operational_kg
 
 
@@ -41,12 +40,3 @@ def test_early_retirement_charges_the_rest_at_once() -> None:
     assert charged[0, 5] == pytest.approx(100.0)
     assert charged[0, 6] == pytest.approx(4_200.0)
     assert charged[0, 7:].sum() == 0
-
-
-def test_bad_carbon_figures_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="intensity_g_per_kwh"):
-        operational_kg(1.0, -5.0)
-    with pytest.raises(ScenarioError, match="price_usd_per_tonne"):
-        carbon_cost_usd(1.0, -5.0)
-    with pytest.raises(ScenarioError, match="life_months"):
-        embodied_kg([1.0], ([0.0], [np.inf]), 0, np.arange(3.0))

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import ScenarioError
 from planner.finance.months import MonthGrid, add_months
 
 DATES = st.dates(min_value=date(2020, 1, 1), max_value=date(2040, 12, 31))
@@ -105,9 +104,3 @@ def test_times_outside_the_horizon_are_marked() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=2)
     inside = grid.period_of_hour(np.array([-1.0, 0.0, 743.9, 744.0, 59 * 24.0 - 0.1, 59 * 24.0]))
     assert inside.tolist() == [-1, 0, 0, 1, 1, 2]
-
-
-@pytest.mark.parametrize("months", [0, -3, 601])
-def test_a_horizon_needs_a_month_and_an_end(months: int) -> None:
-    with pytest.raises(ScenarioError, match="must be 1 to 600"):
-        MonthGrid(start=date(2026, 1, 1), horizon_months=months)

@@ -6,7 +6,6 @@ import pyxirr
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.errors import ScenarioError
 from planner.finance.present_value import (
     CashFlows,
     CashFlowTiming,
@@ -211,9 +210,3 @@ def test_a_difference_of_plans_is_the_difference_of_their_values() -> None:
     for rate in (0.0, 0.3):
         both = first.net_present_value(rate) - second.net_present_value(rate)
         assert (first - second).net_present_value(rate) == pytest.approx(both)
-
-
-@pytest.mark.parametrize("rate", [-1.0, -1.5, float("nan"), float("inf")])
-def test_a_discount_rate_of_minus_100_percent_is_refused(rate: float) -> None:
-    with pytest.raises(ScenarioError, match=r"must be above -1 \(-100%\)"):
-        discount_factors(rate, [1])

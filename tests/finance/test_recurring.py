@@ -5,7 +5,6 @@ from datetime import date
 import numpy as np
 import pytest
 
-from planner.errors import ScenarioError
 from planner.finance.financing import yearly_cost_usd
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import net_present_value
@@ -43,10 +42,3 @@ def test_present_value_of_escalating_rent_is_a_growing_annuity(growth: float) ->
     one_year = annuity_factor(monthly, 12) * (1 + monthly)
     years = sum(((1 + growth) / (1 + rate)) ** year for year in range(3))
     assert net_present_value(rate, cost) == pytest.approx(one_year * years)
-
-
-def test_negative_prices_and_quantities_are_refused() -> None:
-    with pytest.raises(ScenarioError, match="unit_usd_per_year"):
-        yearly_cost_usd(np.ones((36, 1)), -1.0, GRID)
-    with pytest.raises(ScenarioError, match="quantity"):
-        yearly_cost_usd(-np.ones((36, 1)), 1.0, GRID)

@@ -1,72 +1,53 @@
-from __future__ import annotations
+"""What the formulas of finance take for granted is refused where a scenario is read."""
 
-import math
+from __future__ import annotations
 
 import pytest
 
-from planner.errors import Problem, ScenarioError
-from planner.finance import refusals
+from planner.errors import ScenarioError
+from planner.scenario.loading import load_scenario
+from tests.conftest import WriteScenario
 
 
-@pytest.mark.parametrize("amount", [0.0, 1e-9, 35_000.0])
-def test_prices_of_zero_or_more_pass(amount: float) -> None:
-    assert refusals.not_negative("accelerator_price_usd", amount) is None
-
-
-@pytest.mark.parametrize("amount", [-0.01, math.nan, math.inf, -math.inf])
-def test_negative_and_endless_prices_do_not(amount: float) -> None:
-    problem = refusals.not_negative("accelerator_price_usd", amount)
-    assert problem is not None
-    assert str(problem).startswith("accelerator_price_usd: ")
-    assert "must be zero or more" in problem.message
-
-
-@pytest.mark.parametrize(("share", "passes"), [(0.0, True), (0.5, True), (1.0, True), (-0.1, False), (1.1, False)])
-def test_shares(share: float, passes: bool) -> None:
-    assert (refusals.fraction("share", share) is None) is passes
-
-
-def test_a_share_that_looks_like_a_percentage_is_asked_about() -> None:
-    problem = refusals.fraction("discount", 14.0)
-    assert problem is not None
-    assert problem.hint == "for 14 percent write 0.14"
-    beyond = refusals.fraction("discount", 140.0)
-    assert beyond is not None
-    assert beyond.hint is None
-
-
-def test_a_share_of_all_is_refused_where_nothing_would_be_left() -> None:
-    assert refusals.fraction("tax", 1.0, below_one=True) is not None
-    assert refusals.fraction("tax", 0.999, below_one=True) is None
-
-
-@pytest.mark.parametrize(("rate", "passes"), [(0.0, True), (-0.99, True), (5.0, True), (-1.0, False), (-2.0, False)])
-def test_rates_stop_above_minus_100_percent(rate: float, passes: bool) -> None:
-    assert (refusals.annual_rate("discount_rate", rate) is None) is passes
-
-
-@pytest.mark.parametrize("months", [1, 36, 48, 60, 72, 600])
-def test_lives_that_pass(months: int) -> None:
-    assert refusals.life_months("life", months) is None
-
-
-@pytest.mark.parametrize("months", [0, -36, 36.5, 601, math.nan, math.inf])
-def test_lives_that_do_not(months: float) -> None:
-    problem = refusals.life_months("life", months)
-    assert problem is not None
-    assert "1 to 600" in problem.message
-    assert problem.hint is not None
-    assert "36" in problem.hint
-
-
-def test_finite() -> None:
-    assert refusals.finite("x", 1.0) is None
-    assert refusals.finite("x", math.nan) is not None
-
-
-def test_all_problems_are_raised_together_and_none_is_raised_for_nothing() -> None:
-    refusals.raise_problems([None, None])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        *(f"horizon_months={months}" for months in (0, -3, 601)),
+        "clusters.h200.accelerator_price_usd=-1",
+        "clusters.h200.accelerator_price_usd=.nan",
+        "clusters.h200.nodes=-1",
+        "clusters.h200.quotes=[{name: q, accelerator_price_usd: -5}]",
+        "clusters.h200.volume_discounts=[{from_accelerators: 0, discount_fraction: 0.1}]",
+        "clusters.h200.volume_discounts=[{from_accelerators: 5, discount_fraction: 14}]",
+        "clusters.mi325x.retire=2026-01-15",  # before it comes
+        "finance.residual_fraction=2",
+        "finance.depreciation_months=0",
+        "finance.depreciation_months=36.5",
+        "finance.declining_balance_ratio=-2",
+        "finance.resale_multiplier=-1",
+        *(f"finance.discount_rate_per_year={rate}" for rate in ("-1", "-1.5", ".nan", ".inf")),
+        "finance.property_tax_fraction_per_year=-0.1",
+        "finance.tax={rate_fraction: 1}",
+        "finance.tax={rate_fraction: -0.1}",
+        "finance.tax={rate_fraction: 0.21, bonus_fraction: 1.5}",
+        "finance.api_price={input_usd_per_million_tokens: -1, output_usd_per_million_tokens: 1}",
+        "finance.api_price={input_usd_per_million_tokens: 1, output_usd_per_million_tokens: 1, change_per_year: -1}",
+        "finance.carbon_usd_per_tonne=-5",
+        "finance.service_life_months=0",
+        "finance.operations_staff_usd_per_year=-1",
+        "finance.people_escalator_per_year=-1",
+        "site.grid_carbon_g_per_kwh=-5",
+        "site.electricity.windows=[{name: x, usd_per_kwh: -0.01}]",
+        "site.electricity.windows=[{name: x, usd_per_kwh: 0.1, months: [13]}]",
+        "site.electricity.windows=[{name: x, usd_per_kwh: 0.1, weekdays: []}]",
+        "site.electricity.windows=[{name: x, usd_per_kwh: 0.1, start_hour: 24}]",
+        "site.electricity.escalator_per_year=-1",
+        "site.electricity.demand_charge_usd_per_kw_month=-3",
+        "site.electricity.demand_ratchet_fraction=1.5",
+    ],
+)
+def test_what_no_contract_and_no_book_has_is_refused_at_its_key(stated: str, write: WriteScenario) -> None:
     with pytest.raises(ScenarioError) as caught:
-        refusals.raise_problems([None, Problem(path="a", message="first"), Problem(path="b", message="second")])
-    assert str(caught.value) == "a: first\nb: second"
-    assert caught.value.exit_code == 2
+        load_scenario(write(), [stated])
+    keys = [(problem.path or "").partition("[")[0].split(".")[:2] for problem in caught.value.problems]
+    assert stated.partition("=")[0].split(".")[:2] in keys

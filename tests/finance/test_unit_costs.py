@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.errors import ScenarioError
 from planner.finance.present_value import (
     break_even_rental_utilisation,
     break_even_utilisation,
@@ -87,10 +86,3 @@ def test_margin() -> None:
 
 def test_energy_per_million_tokens() -> None:
     assert per_million_tokens(250.0, 1e9) == pytest.approx(0.25)
-
-
-def test_an_api_price_cannot_be_negative_or_vanish_within_the_year() -> None:
-    with pytest.raises(ScenarioError, match="api_price_usd_per_million_tokens"):
-        price_path(-1.0, 0.5, [0])
-    with pytest.raises(ScenarioError, match="above -1"):
-        price_path(1.0, 1.0, [0])

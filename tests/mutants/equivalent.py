@@ -27,12 +27,6 @@ _NO_WRONGS = (
         "(usd(self.amount_cents) / sign)",
         "the sign is 1 or −1",
     ),
-    (
-        "finance:operational_kg",
-        "0.0",
-        "1.0",
-        "the least of them and 0, or 1, is negative where one of them is",
-    ),
     ("finance:_SAME_MONTH", "1e-9", "1.5000000000000002e-09", "a tolerance"),
     (
         "finance:internal_rates",
