@@ -222,8 +222,7 @@ def sweep(
         enough = max(1, total // _POINTS_PER_WORKER) if workers is None else workers
         points = grid.sweep(loaded, axes, seed, count, work, min(workforce(workers, None).workers, enough))
         form = _form(decimal_comma, byte_order_mark)
-        options = [*(word for text in texts for word in ("--vary", text)), "--seed", str(seed_used)]
-        options += [*(["--yes"] if yes else []), *form.options]
+        options = {"--vary": list(texts), "--seed": seed_used, "--yes": yes, **form.options}
         manifest = {
             "scenario_file": scenario_file(loaded),
             "overrides": list(loaded.document.overrides),
@@ -312,13 +311,13 @@ def study(
             raise Stopped(f"stopped with {kept:,} of {goal.rows:,} replications stored") from None
         finished = Finished(prepared=prepared, store=store, rows=rows)
         if not isinstance(design, MonteCarlo):
-            asked = ["--method", method, "--size", str(count)]
+            asked: dict[str, object] = {"--method": method, "--size": count}
             command = answers.study_command("sensitivity", prepared, asked, overrides)
             by_input, completed = answers.write_designed(prepared, design, store, goal.rows, command)
             return answers.study_answer(folder, finished, tuple(by_input), completed)
         form = _form(decimal_comma, byte_order_mark)
-        asked = ["--replications", str(finished.rows), *form.options, *([] if charts else ["--no-charts"])]
-        asked += [] if samples is None else ["--samples" if samples else "--no-samples"]
+        asked = {"--replications": finished.rows, **form.options, "--no-charts": not charts}
+        asked |= {"--samples": samples, "--no-samples": samples is False}
         command = answers.study_command("montecarlo", prepared, asked, overrides)
         answers.write_study(finished, form, charts=charts, samples=samples, command=command)
     finally:
@@ -353,7 +352,7 @@ def replay(
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     values, chance = replicator.values(replication, replication + 1)
     result = replicator.simulate(which, values[0], int(chance[0]))
-    asked = ["--replication", str(replication), "--scenario", name, *(["--hourly"] if hourly else [])]
+    asked = {"--replication": replication, "--scenario": name, "--hourly": hourly}
     command = study_command("replay", prepared, asked, overrides)
     write_run(result, folder, wanted=Wanted(hourly=hourly), command=command)
     return run_answer(folder, result, None)
@@ -420,10 +419,9 @@ def size(
     work.open(resume=resume, restart=restart)
     _tell(work.notes, progress)
     form = _form(decimal_comma, byte_order_mark)
-    options = ["--study", os.fspath(study)] if study is not None else []
-    options += ["--accelerators", ",".join(accelerators)] if accelerators else []
-    options += ["--objective", objective, "--replications", str(replications), "--confirmations", str(confirmations)]
-    options += [*(["--gap", str(gap)] if gap else []), "--seed", str(trial.seed), *form.options]
+    options: dict[str, object] = {"--study": study, "--accelerators": ",".join(accelerators) or None}
+    options |= {"--objective": objective, "--replications": replications, "--confirmations": confirmations}
+    options |= {"--gap": gap or None, "--seed": trial.seed, **form.options}
     with _kept(work):
         sized = size(loaded, trial, effort, clock, work)
         write_size(sized, work, command_again("size", [loaded], options), form)
@@ -471,8 +469,8 @@ def actuals(
     _tell(prepared.study.notes, progress)
     held = hold(prepared, which, seen, replications, workforce(workers, None), progress)
     form = _form(decimal_comma, byte_order_mark)
-    options = ["--replications", str(replications), "--seed", str(prepared.seed), *form.options]
-    options += ["--scenario", name] if scenario is not None else []
+    options = {"--replications": replications, "--seed": prepared.seed, **form.options}
+    options |= {"--scenario": None if scenario is None else name}
     write_actuals(held, folder, command_line("actuals", [str(file), os.fspath(months)], options, laid), form)
     return actuals_answer(folder, held)
 

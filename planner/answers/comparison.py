@@ -167,8 +167,7 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
     made = (*held_tables(comparison), *plan_tables(results), *evidence_tables(scenarios))
     tables = {table.name: table for table in made}
     baseline, seed, drawn = names[comparison.baseline], comparison.results[0].seed, comparison.chances[0].number
-    options = ["--baseline", baseline, "--seed", str(seed)]
-    options += [] if drawn == DRAWS else ["--replications", str(drawn)]
+    options = {"--baseline": baseline, "--seed": seed, "--replications": None if drawn == DRAWS else drawn}
     manifest = {
         "kind": "comparison",
         "version": __version__,
@@ -177,7 +176,7 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
         "overrides": list(run.common_overrides([*scenarios.values()]) or ()),
         "seed": seed,
         "replications": drawn,
-        "command": run.command_again("compare", [*scenarios.values()], [*options, *form.options]),
+        "command": run.command_again("compare", [*scenarios.values()], options | form.options),
     }
     contents = Contents(manifest=manifest, tables=tables, summary=comparison_summary(comparison))
     shown: dict[str, Mapping[str, Any]] = {name: table.columns for name, table in tables.items()}

@@ -352,8 +352,12 @@ def verdict_line(record: Mapping[str, Any], option: str = "-n") -> str:
             said = f"SLO {_open(verdict, option)} (target {target})."
     if record["first_missed_month"] and verdict.status != "MET":
         said += f" First missed {record['first_missed_month']}."
-    lowest = [f"lowest {share_words(record['lowest_fraction'])}"] if record["lowest_fraction"] is not None else []
-    ends = [*(lowest if verdict.replications > 1 else ()), *([f"base case {_moment(base)}"] if base else ())]
+    ends = []
+    if record["lowest_fraction"] is not None and verdict.replications > 1:
+        ends.append(f"lowest {share_words(record['lowest_fraction'])}")
+    if base:  # as base case 99.39%, long-context, 2026-06
+        attained = f"base case {share_words(base['slo_attainment_fraction'])}"
+        ends.append(", ".join(filter(None, (attained, base["workload"], base["month"]))))
     return f"{said} {ends[0].capitalize()}{''.join(f'; {end}' for end in ends[1:])}." if ends else said
 
 
@@ -373,12 +377,6 @@ def target_lines(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 def share_words(share: float) -> str:
     """Return a share with two decimals, and more where those would round what was missed away."""
     return f"{share:.{next((n for n in (2, 3, 4) if share == 1.0 or round(share, n + 2) < 1.0), 2)}%}"
-
-
-def _moment(moment: Mapping[str, Any]) -> str:
-    """Return an attainment with its workload and month, as 99.39%, long-context, 2026-06."""
-    whose = f", {moment['workload']}" if moment["workload"] else ""
-    return f"{share_words(moment['slo_attainment_fraction'])}{whose}, {moment['month']}"
 
 
 def sizing(summary: Mapping[str, Any]) -> str:

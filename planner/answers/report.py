@@ -21,38 +21,29 @@ from planner.output.tables import DEFAULT_FORMAT, CsvFormat, csv_files
 
 _NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; `planner run` says why."
 _SWEPT = "A sweep keeps whole-horizon figures. This gives the {what} of the combination to take:"
-SENSITIVITIES = "sensitivities"
-POINTERS: dict[tuple[str, str], str] = {
-    (
-        "run",
-        SENSITIVITIES,
-    ): "One run cannot say which input moves its answer. `planner sensitivity STUDY` draws the tornado, "
-    "of a study file that names this scenario and what is uncertain about it; planner montecarlo gives the interval.",
-    (
-        "comparison",
-        SENSITIVITIES,
-    ): "One replication and one value for each input cannot say which of them decides. Put these "
-    "scenarios into a study: `planner sensitivity STUDY` draws the tornado of their difference, and planner montecarlo "
-    "says how often the order holds.",
-    ("sweep", "time"): _SWEPT.replace("{what}", "months"),
-    ("sweep", "money"): _SWEPT.replace("{what}", "ledger"),
-    ("sweep", "losses"): _SWEPT.replace("{what}", "losses"),
-    ("sweep", SENSITIVITIES): "The table above shows what was varied. `planner sensitivity STUDY` "
-    "measures it for everything uncertain.",
-    ("study", "time"): _NO_RUN,
-    ("study", "money"): _NO_RUN,
-    ("study", "losses"): _NO_RUN,
-    ("study", SENSITIVITIES): "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
+_KEPT = {"time": "months", "money": "ledger", "losses": "losses"}
+SENSITIVITIES = {
+    "run": "One run cannot say which input moves its answer. `planner sensitivity STUDY` draws the tornado, of a study "
+    "file that names this scenario and what is uncertain about it; planner montecarlo gives the interval.",
+    "comparison": "One replication and one value for each input cannot say which of them decides. Put these scenarios "
+    "into a study: `planner sensitivity STUDY` draws the tornado of their difference, and planner montecarlo says how "
+    "often the order holds.",
+    "sweep": "The table above shows what was varied. `planner sensitivity STUDY` measures it for everything uncertain.",
+    "study": "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
     "`planner sensitivity STUDY` draws the tornado.",
 }
-"""What is said where a folder has nothing to say to a question, by its kind and the question's anchor."""
+POINTERS: dict[str, dict[str, str]] = {
+    **{key: {"sweep": _SWEPT.format(what=what), "study": _NO_RUN} for key, what in _KEPT.items()},
+    "sensitivities": SENSITIVITIES,
+}
+"""What is said where a folder has nothing to say to a question, by the question's anchor and the folder's kind."""
 
 
 def _pointer(key: str) -> SectionMaker:
     """Return what makes the one line of a section."""
 
     def make(contents: Contents) -> Section | None:
-        if (said := POINTERS.get((contents.kind, key))) is None:
+        if (said := POINTERS[key].get(contents.kind)) is None:
             return None
         if not said.endswith(":"):
             return section(key, [Sentence(text=said)])
@@ -61,15 +52,15 @@ def _pointer(key: str) -> SectionMaker:
         chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
         settings: list[str] = next((settings for plan, settings in points if plan is chosen), [])
         file = str(manifest.get("scenario_file") or f"{manifest['scenario']}.yaml")
-        options = ["--seed", str(manifest["seed"])] if "seed" in manifest else []
-        words = command_line("run", [file], options, [*map(str, manifest.get("overrides", ())), *settings])
+        laid = [*map(str, manifest.get("overrides", ())), *settings]
+        words = command_line("run", [file], {"--seed": manifest.get("seed")}, laid)
         # What a user may have written stands in a block of its own: it may hold backticks.
         return section(key, [Sentence(text=said), Command(text=shlex.join(words))])
 
     return make
 
 
-POINTED = tuple(_pointer(key) for key in ("time", "money", "losses", "sensitivities"))
+POINTED = tuple(map(_pointer, POINTERS))
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),

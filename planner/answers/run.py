@@ -13,20 +13,9 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
+from planner.answers import judgement
 from planner.answers.answer import Answer
 from planner.answers.assumptions import assumptions, model_error
-from planner.answers.judgement import (
-    COST,
-    SHORTFALL,
-    WORST,
-    much_shed,
-    reserve_cluster,
-    served,
-    share_words,
-    sizing,
-    verdict_line,
-    verdict_record,
-)
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages
 from planner.answers.report import build_report
@@ -85,7 +74,7 @@ def scenario_file(scenario: Scenario) -> str:
     return place.file if place is not None and place.line is not None else ""
 
 
-def command_again(verb: str, scenarios: Sequence[Scenario], options: Sequence[str]) -> list[str]:
+def command_again(verb: str, scenarios: Sequence[Scenario], options: Mapping[str, object]) -> list[str]:
     """Return the command that writes the same bytes; none where there is none: no file, or overrides that differ."""
     files, overrides = [scenario_file(scenario) for scenario in scenarios], common_overrides(scenarios)
     return command_line(verb, files, options, overrides) if all(files) and overrides is not None else []
@@ -227,12 +216,10 @@ def write_run(
     if result.processes:
         identity["processes"] = [name_of(process) for process in result.processes]
     drawn = identity["replications"] = 1 if chance is None else chance.number
-    options = ["--seed", str(result.seed), *([] if drawn == DRAWS else ["--replications", str(drawn)])]
-    options += [word for process in identity.get("processes", ()) for word in ("--process", process)]
-    flags = (("--hourly", wanted.hourly), ("--parquet", wanted.parquet), ("--advise", remedy is not None))
-    options += [option for option, asked in flags if asked]
-    again = command_again("run", [result.scenario], [*options, *wanted.form.options])
-    identity["command"] = list(command) or again
+    options: dict[str, object] = {"--seed": result.seed, "--replications": None if drawn == DRAWS else drawn}
+    options |= {"--process": identity.get("processes", ()), "--hourly": wanted.hourly, "--parquet": wanted.parquet}
+    options |= {"--advise": remedy is not None, **wanted.form.options}
+    identity["command"] = list(command) or command_again("run", [result.scenario], options)
     beside = folders.openable([*(f"{name}.csv" for name in tables), WORKBOOK])
     contents = Contents(manifest=identity, tables=tables, summary=summary(result, chance, remedy), beside=beside)
     months = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
@@ -348,7 +335,7 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
     """Return a plan's verdict over the replications drawn, with the base case's lowest attainment."""
     target, base, labels = result.scenario.slo_target, result.slo_result(), result.plan.months.labels
     drawn = (slo_figures(result),) if chance is None else chance.figures
-    names = (SHORTFALL, "slo_met_months", WORST)
+    names = (judgement.SHORTFALL, "slo_met_months", judgement.WORST)
     shortfalls, months, lowest = (np.array([row[name] for row in drawn], float) for name in names)
     shortfall = shortfall_over(shortfalls, target.confidence)
     through, moment = int(met_months_over(months, target.confidence)), None
@@ -357,7 +344,7 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
         share = rounded(worst.slo_attainment_fraction)
         moment = {"month": labels[worst.month], "workload": workload, "slo_attainment_fraction": share}
     tested = len(drawn) if moment else 0
-    return verdict_record(
+    return judgement.verdict_record(
         Verdict(int((shortfalls == 0.0).sum()) if moment else 0, tested, target.confidence),
         result.scenario,
         shortfall_fraction=rounded(shortfall),
@@ -405,18 +392,17 @@ def first_screen(figures: Mapping[str, Any]) -> str:
     months = f"{figures['horizon_months']} months from {figures['start'][:7]}"
     many = f"{drawn['number']} replications" if drawn else "1 replication"
     head = f"{figures['scenario']}   {months}   {many}, inputs fixed"
-    said = wrapped([*much_shed([served(figures["scenario"], fleet)]), verdict_line(record)])
-    cost = [f"{unit_price(money[COST])}/Mtok levelised", f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}"]
-    cost += [
-        f"{word} {short_dollars(money[name])}" for word, name in (("capex", "capex_usd"), ("P&L cost", "pl_cost_usd"))
-    ]
+    shed = judgement.much_shed([judgement.served(figures["scenario"], fleet)])
+    said = wrapped([*shed, judgement.verdict_line(record)])
+    cost = [f"{unit_price(money[judgement.COST])}/Mtok levelised", f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}"]
+    cost += [f"capex {short_dollars(money['capex_usd'])}", f"P&L cost {short_dollars(money['pl_cost_usd'])}"]
     use = [f"{percent(fleet['utilisation_fraction'], 0)} utilised"]
     if fleet["peak_headroom_fraction"] is not None:
         use.append(f"peak-hour headroom {percent(fleet['peak_headroom_fraction'], 0)} ({fleet['peak_headroom_month']})")
     peak = fleet["peak_facility_kw"]
     use.append(f"{peak / 1e3:,.1f} MW peak" if peak >= 1e3 else f"{peak:,.0f} kW peak")
     lines = [head, *said, "COST   " + "   ".join(cost), "FLEET  " + "   ".join(use), ""]
-    reserve = reserve_cluster(figures)
+    reserve = judgement.reserve_cluster(figures)
     rows = []
     for name, row in clusters.items():
         if name != FLEET:
@@ -432,7 +418,7 @@ def first_screen(figures: Mapping[str, Any]) -> str:
     served_rows = [
         (
             name[:24],
-            share_words(row["lowest"]["slo_attainment_fraction"]) if row["lowest"] else "",
+            judgement.share_words(row["lowest"]["slo_attainment_fraction"]) if row["lowest"] else "",
             row["lowest"]["month"] if row["lowest"] else "",
             cell(row["cost_per_million_tokens_usd"], ",.3f"),
         )
@@ -440,7 +426,7 @@ def first_screen(figures: Mapping[str, Any]) -> str:
     ]
     lines += ["", text_table(("workload", "SLO low", "month", "USD/Mtok"), served_rows)]
     lines += [f"and {len(loads) - SHOWN_ROWS} more workloads in the report"] if len(loads) > SHOWN_ROWS else []
-    notes = [f"! {line}" for line in (sizing(figures), VARY) if line]
+    notes = [f"! {line}" for line in (judgement.sizing(figures), VARY) if line]
     return "\n".join([*lines, "", *wrapped(notes)])
 
 

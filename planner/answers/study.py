@@ -89,13 +89,8 @@ def _decided(
     yes, targets = {True: "yes", False: "no"}, []
     for base, standing in zip(prepared.scenarios, standings, strict=True):
         stated, verdict = base.scenario.slo_target, standing.verdict
-        asked = (
-            stated.attainment,
-            stated.per,
-            stated.scope,
-            stated.confidence,
-            yes[base.scenario.states("slo_target")],
-        )
+        is_stated = yes[base.scenario.states("slo_target")]
+        asked = (stated.attainment, stated.per, stated.scope, stated.confidence, is_stated)
         kept = (verdict.status, verdict.share, *verdict.interval, standing.shortfall_fraction)
         best = (first_missed_month(prepared, standing) or "", *_ends(standing.best_fraction, is_share=True))
         targets.append((standing.scenario, *asked, *kept, *best, verdict.replications))
@@ -214,13 +209,14 @@ def study_table(summary: Mapping[str, Any], *, verbose: bool = False) -> str:
     choice = judgement.choose(judgement.plans_of(figures_of, verdicts, objective))
     for plan in choice.ranked:
         figures, record = summary["scenarios"][plan.name], verdicts[plan.name]
-        mean, best = _number(figures["mean"]["value"]), _percent(record["best_fraction"]["value"], 0)
-        cells = [_number(figures[which]["value"]) for which in ("p5", "p50", "p95")]
-        rows.append((plan.name, plan.standing, mean, *cells, best))
+        cells = [_number(figures[which]["value"]) for which in ("mean", "p5", "p50", "p95")]
+        rows.append((plan.name, plan.standing, *cells, _percent(record["best_fraction"]["value"], 0)))
         shares = (_percent(record["met_low_fraction"]), _percent(record["met_high_fraction"]))
         tail = (_number(figures[which]["value"]) for which in ("p10", "p90"))
         attained = _percent(plan.slo_attainment_fraction, 2)
-        spreads.append((plan.name, *shares, attained, _number(_half(figures["mean"])), *tail))
+        mean, low = figures["mean"]["value"], figures["mean"]["low"]
+        half = None if mean is None or low is None else mean - low
+        spreads.append((plan.name, *shares, attained, _number(half), *tail))
     over = f"{summary['replications']:,} replications, inputs drawn"
     if summary["completed"] < summary["replications"]:
         over += f"; {summary['completed']:,} could be run in every scenario"
@@ -263,12 +259,6 @@ def flip_lines(summary: Mapping[str, Any]) -> list[str]:
         f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}."
         for row in summary["flips"][:_DRIVERS]
     ]
-
-
-def _half(figure: Mapping[str, float | None]) -> float | None:
-    """Return half the interval about a figure."""
-    value, low = figure["value"], figure["low"]
-    return None if value is None or low is None else value - low
 
 
 def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
@@ -326,9 +316,9 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
         raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
 
 
-def study_command(verb: str, prepared: Prepared, asked: Sequence[str], overrides: Sequence[str]) -> list[str]:
+def study_command(verb: str, prepared: Prepared, asked: Mapping[str, object], overrides: Sequence[str]) -> list[str]:
     """Return the command that makes the same study again, whatever it was resumed from and whoever ran it."""
-    return command_line(verb, [study_file(prepared.study)], [*asked, "--seed", str(prepared.seed)], overrides)
+    return command_line(verb, [study_file(prepared.study)], {**asked, "--seed": prepared.seed}, overrides)
 
 
 def write_study(

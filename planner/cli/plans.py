@@ -280,10 +280,8 @@ def zoom(
         begin("request by request")
         result = simulate_hour(loaded, asked)
         begin("writing")
-        words = ["--at", at, "--minutes", str(minutes), "--requests", str(requests)]
-        words += ["--seed", str(result.seed), "--replication", str(replication)]
-        words += ["--trace", trace.name] if trace is not None else []
-        words += ["--workload", workload] if workload is not None else []
+        words = {"--at": at, "--minutes": minutes, "--requests": requests, "--seed": result.seed}
+        words |= {"--replication": replication, "--trace": trace and trace.name, "--workload": workload}
         summary = write_zoom(result, folder, command_line("zoom", [scenario.name], words, overrides or ()))
     more = "; open report.html there"
     terminal.show(lambda: summary, lambda: summary_text(summary), folder, as_json=as_json, quiet=quiet, more=more)

@@ -26,14 +26,18 @@ paid (:func:`account_variance`):
 
 What is bought on a date is timing as far as the plan holds it in another month. Both are in whole cents, and sum to the
 difference exactly.
+
+The causes of each bridge, the factors they switch and what they mean stand in ``causes.csv``.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -43,25 +47,18 @@ from planner.errors import ConservationError
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account
 from planner.units import MILLION
 
-CAUSES = {
-    "hardware_cost": ("hardware_cost_usd",),
-    "throughput": ("throughput_tokens", "throughput_output_tokens"),
-    "power": ("power_usd",),
-    "software": ("undragged_fraction",),
-    "availability": ("available_fraction", "availability_usd"),
-    "utilisation": ("utilised_fraction", "utilisation_usd"),
-    "people": ("people_usd",),
-}
+with Path(__file__).with_name("causes.csv").open(encoding="utf-8", newline="") as _file:
+    _LINES = list(csv.DictReader(_file))
+
+
+def _causes(bridge: str, column: str) -> dict[str, str]:
+    """Return what a column says of each cause of a bridge."""
+    return {line["cause"]: line[column] for line in _LINES if line["bridge"] == bridge}
+
+
+CAUSES = {cause: tuple(factors.split()) for cause, factors in _causes("token", "factors").items()}
 """The factors each cause switches: what yields, and the money of the accounts that name the cause."""
-CAUSE_MEANINGS = {
-    "hardware_cost": "Depreciation, capital, rent, upkeep, insurance, property tax and licences of an hour on site.",
-    "throughput": "Tokens an accelerator yields in an hour at full speed and full load, in the plan's mix of work.",
-    "power": "Energy, cooling, demand charge, space and carbon of an accelerator-hour on site.",
-    "software": "Share of working hours not lost to open software incidents.",
-    "availability": "Share of hours on site in which an accelerator is in service, and the cost of spares and parts.",
-    "utilisation": "Share of hours in service that are worked, and the cost of work missed (credits, burst rental).",
-    "people": "Engineers, operations staff and support contracts of an accelerator-hour on site.",
-}
+CAUSE_MEANINGS = _causes("token", "meaning")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +120,8 @@ def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], fl
     return explained
 
 
-VARIANCE_CAUSES = ("volume", "efficiency", "price", "timing", "unexplained")
-VARIANCE_CAUSE_MEANINGS = {
-    "volume": "More or less was served, or more or fewer machines were in service.",
-    "efficiency": "The same work took more or less of what is paid for: kWh of a token.",
-    "price": "A unit of it cost more or less: a kWh, a token sold, a machine's month.",
-    "timing": "The plan has it in another month.",
-    "unexplained": "What was seen does not tell volume from price: the quantity behind it is not among the actuals.",
-}
+VARIANCE_CAUSE_MEANINGS = _causes("account", "meaning")
+VARIANCE_CAUSES = tuple(VARIANCE_CAUSE_MEANINGS)
 _POWER, _MACHINES = ("served_tokens", "energy_kwh"), ("accelerators_in_service",)
 DRIVERS: Mapping[Account, tuple[str, ...]] = MappingProxyType(
     dict.fromkeys(Account, _MACHINES)
@@ -148,25 +139,9 @@ ARRIVED = "arrived"
 """Accelerators in service in the last month seen, among the quantities."""
 
 
-PLAN_CAUSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "volume": ("tokens",),
-        "price": ("usd_per_h", "usd_per_kwh"),
-        "mix": ("mix",),
-        "efficiency": ("machines_per_token", "kwh_per_h", "missed_usd_per_token"),
-        "timing": ("hours",),
-        "policy": (),
-    }
-)
+PLAN_CAUSES = {cause: tuple(factors.split()) for cause, factors in _causes("plan", "factors").items()}
 """The factors that each cause of a difference between two plans switches."""
-PLAN_CAUSE_MEANINGS = {
-    "volume": "More or fewer tokens are served.",
-    "price": "An accelerator-hour on site costs more or less (capital, rent, space, upkeep, people), or a kWh does.",
-    "mix": "More of the machines' hours are of a dearer or a cheaper cluster; also one that the other plan has not.",
-    "efficiency": "A token takes more or fewer machines or kWh, or more work is missed (credits, burst rental).",
-    "timing": "A machine is on site for more or fewer hours of the horizon.",
-    "policy": "Accounting policy differs: life, method or residual of depreciation. No price, and no cash.",
-}
+PLAN_CAUSE_MEANINGS = _causes("plan", "meaning")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

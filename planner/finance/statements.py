@@ -18,10 +18,12 @@ what to move.
 
 from __future__ import annotations
 
+import csv
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -46,36 +48,8 @@ class Frequency(StrEnum):
     YEAR = "year"
 
 
-LINES = MappingProxyType(
-    {
-        "revenue_usd": "Income: tokens sold.",
-        "cost_of_serving_usd": "Accounts of the category cost_of_serving, depreciation included.",
-        "gross_profit_usd": "Revenue less cost of serving.",
-        "operating_expense_usd": "Accounts of the category operating_expense.",
-        "operating_income_usd": "Gross profit less operating expense.",
-        "interest_usd": "Interest and fees of loans and finance leases.",
-        "tax_expense_usd": "Income tax, paid and deferred.",
-        "net_income_usd": "Operating income less interest and tax.",
-        "operating_cash_flow_usd": "Cash from revenue less what running the fleet and tax cost.",
-        "investing_cash_flow_usd": "Cash from hardware sold less what is paid for hardware and a building.",
-        "financing_cash_flow_usd": "Cash from loans less repayments of loans and finance leases, interest, "
-        "fees, and plus the tax that loans save.",
-        "net_cash_flow_usd": "Sum of the cash flows.",
-        "debt_service_usd": "Interest, fees and repayments of loans and leases: what operating cash flow has to cover.",
-        "opening_cash_usd": "Cash before the period.",
-        "cash_usd": "Cash at its end, opening cash and net cash flow; below zero, what the owner has to put in.",
-        "hardware_usd": "Book value of what is owned.",
-        "right_of_use_usd": "Book value of what is had under finance leases.",
-        "building_usd": "Book value of an owned building and its land.",
-        "deposits_usd": "Paid on orders ahead of delivery; negative where more is owed to vendors after it.",
-        "assets_usd": "Cash, hardware, right of use, building and deposits.",
-        "deferred_tax_usd": "Tax expense not yet paid; negative where tax is paid ahead of its expense.",
-        "loans_usd": "Owed to lenders.",
-        "leases_usd": "Owed to lessors under finance leases.",
-        "liabilities_usd": "Loans, leases and deferred tax.",
-        "equity_usd": "Opening assets less opening liabilities, and net income since: assets less liabilities.",
-    }
-)
+with Path(__file__).with_name("statements.csv").open(encoding="utf-8", newline="") as _file:
+    LINES = MappingProxyType({row["line"]: row["description"] for row in csv.DictReader(_file)})
 """The lines of the statements in order, and what each is."""
 BALANCES = (*(f"{line}_usd" for line in Position), "cash_usd", "assets_usd", "liabilities_usd", "equity_usd")
 """Lines that hold at a period's end; all others but opening cash run through it."""

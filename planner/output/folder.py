@@ -145,10 +145,17 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return content
 
 
-def command_line(verb: str, files: Sequence[str], options: Sequence[str], overrides: Sequence[str] = ()) -> list[str]:
-    """Return the words of the command that writes a folder's bytes again, its files named as they were at first."""
-    named = [f"./{file}" if file.startswith("-") else file for file in files]  # a path, not an option
-    return ["planner", verb, *named, *options, *(word for override in overrides for word in ("--set", override))]
+def command_line(verb: str, files: Sequence[str], options: Mapping[str, object], overrides: Sequence[str]) -> list[str]:
+    """Return the words of the command that writes a folder's bytes again, its files named as they were at first.
+
+    An option is a switch where it is True, left out where it is False or None, and repeated for each of a list.
+    """
+    words = ["planner", verb, *(f"./{file}" if file.startswith("-") else file for file in files)]  # no option
+    for option, given in {**options, "--set": overrides}.items():
+        for one in given if isinstance(given, list | tuple) else (given,):
+            if one is not None and one is not False:
+                words += [option] if one is True else [option, str(one)]
+    return words
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], manifest: Mapping[str, Any]) -> None:

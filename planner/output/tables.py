@@ -261,10 +261,9 @@ class CsvFormat:
         return "," if self.decimal_comma else "."
 
     @property
-    def options(self) -> list[str]:
+    def options(self) -> dict[str, object]:
         """The options of a command that ask for this format."""
-        asked = {"--decimal-comma": self.decimal_comma, "--bom": self.byte_order_mark}
-        return [option for option, is_asked in asked.items() if is_asked]
+        return {"--decimal-comma": self.decimal_comma, "--bom": self.byte_order_mark}
 
 
 DEFAULT_FORMAT = CsvFormat()

@@ -22,16 +22,7 @@ from planner.arrays import Floats, Ints
 from planner.finance import ledger as books
 from planner.finance import present_value
 from planner.finance.depreciation import TaxRules, assess_usd, tax_years
-from planner.finance.ledger import (
-    ACCOUNT_CODES,
-    CAPEX_ACCOUNTS,
-    NOT_COST_ACCOUNTS,
-    Account,
-    Category,
-    Dimension,
-    View,
-    usd,
-)
+from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, Category, Dimension, View, usd
 from planner.finance.present_value import CashFlows, discount_factors, per_million_tokens, running_months
 from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
@@ -61,7 +52,7 @@ def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
             days[rows] = np.asarray(coordinates)[tuple(column[rows] for column in index)]
 
     by_cohort, by_month = (ledger.cohort_index,), (ledger.month_index, ledger.cluster_index)
-    dated(CAPEX_ACCOUNTS, cohorts.bought_months(plan, result.cohorts), by_cohort)
+    dated(books.CAPEX_ACCOUNTS, cohorts.bought_months(plan, result.cohorts), by_cohort)
     dated((Account.RESALE,), cohorts.retired_months(plan, result.cohorts), by_cohort)
     dated(books.END_ACCOUNTS, end)
     dated((Account.OPENING_VALUE,), start)
@@ -388,7 +379,7 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
         "pl_cost_usd": float(usd(ledger.account_cents(*PL_ACCOUNTS))),
         "tco_usd": float(series.economic_usd.sum()),
         "npv_usd": series.economic.net_present_value(plan.money.capital.discount_rate_per_year),
-        "capex_usd": float(usd(ledger.account_cents(*CAPEX_ACCOUNTS))),
+        "capex_usd": float(usd(ledger.account_cents(*books.CAPEX_ACCOUNTS))),
         "cash_usd": float(-series.cash_flow_usd.sum()),
         "end_value_usd": float(-usd(ledger.account_cents(Account.RESIDUAL_VALUE))),
         "levelised_cost_per_accelerator_h_usd": owner.price_usd(series.sums.in_service_h[:, -1]),

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.engine.hourly import WindowInput, WindowResult, rent_by_hour
+from planner.engine.hourly import WindowInput, rent_by_hour
 from planner.engine.window import Missed, missed_under
 from planner.finance.present_value import ratio
 from planner.plan import quantities
@@ -65,10 +66,7 @@ def lost_requests(result: RunResult) -> Lost:
     missed[4:] = np.where(_outgrown(plan), missed[3], missed[4:])  # missed since no batch meets the objective
     missed = np.minimum.accumulate(missed, axis=0)
     requests = np.append(missed[:-1] - missed[1:], missed[-1:], axis=0)
-    return Lost(
-        fraction=np.nan_to_num(ratio(requests, result.settled_requests())),
-        requests=requests,
-    )
+    return Lost(fraction=np.nan_to_num(ratio(requests, result.settled_requests())), requests=requests)
 
 
 def _rungs(result: RunResult) -> list[Floats]:
@@ -77,7 +75,8 @@ def _rungs(result: RunResult) -> list[Floats]:
     Requests late and shed, shape (2, workloads, hours) each.
     """
     plan, inputs, machines = result.plan, result.run.inputs, result.run.node_hours
-    rungs = [_late_and_shed(result.run.windows)]
+    served = [np.stack((window.late_requests, window.shed_requests)) for window in result.run.windows]
+    rungs = [np.concatenate(served, axis=-1)]
     if plan.site.cap_kw is None and plan.site.idle_power_down is None:
         rungs += rungs
     else:
@@ -89,7 +88,7 @@ def _rungs(result: RunResult) -> list[Floats]:
     is_whole = not any(nodes.failed.any() or nodes.dark.any() for nodes in machines)
     rungs += rungs[-1:] if is_whole else _missed(plan, inputs, [_as_it_is])
     inputs = tuple(replace(given, speed=_speed_without_incidents(given), incidents={}) for given in inputs)
-    rungs += _missed(plan, inputs, [_as_it_is, _without_bursts, _up_to_capacity, _idle])
+    rungs += _missed(plan, inputs, [_as_it_is, _without_bursts, _up_to_capacity, partial(_up_to_capacity, last_cell=0)])
     for rung in rungs[5:]:
         rung[1] = 0.0  # had there been room, it would have been served, late as the rest
     return rungs
@@ -107,11 +106,6 @@ def _missed(plan: Plan, inputs: Iterable[WindowInput], changes: Sequence[Callabl
         for name in ("late_requests", "shed_requests")
     )
     return list(np.stack((late, shed), axis=1))
-
-
-def _late_and_shed(windows: Iterable[WindowResult]) -> Floats:
-    """Return the requests of windows late and shed, shape (2, workloads, hours)."""
-    return np.concatenate([np.stack((window.late_requests, window.shed_requests)) for window in windows], axis=-1)
 
 
 def _speed_without_incidents(given: WindowInput) -> dict[tuple[int, int], Floats]:
@@ -145,16 +139,14 @@ def _without_bursts(plan: Plan) -> Plan:
 
 
 def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
-    """Return a plan without bursts or rejection, in which load beyond a cell misses as at that cell."""
+    """Return a plan without bursts or rejection, in which load beyond a cell misses as at that cell.
+
+    Beyond the first, every request finds an idle replica.
+    """
     even = _without_bursts(plan)
     late = even.late_tables.copy()
     late[..., last_cell:] = late[..., last_cell, None]
     return replace(even, late_tables=late, refused_tables=np.zeros_like(late))
-
-
-def _idle(plan: Plan) -> Plan:
-    """Return a plan in which every request finds an idle replica."""
-    return _up_to_capacity(plan, 0)
 
 
 def _missed_by_month(result: RunResult, late_and_shed: Floats) -> Floats:

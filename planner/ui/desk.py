@@ -144,7 +144,7 @@ class Desk:
     def command(self, scenario: Scenario) -> list[str]:
         """Return the command that runs a plan of this page; none where the scenario has no file."""
         file = scenario_file(self.stated)
-        return command_line("run", [file], [], scenario.document.overrides) if file else []
+        return command_line("run", [file], {}, scenario.document.overrides) if file else []
 
     def save(self, turns: Turns, name: str) -> Path:
         """Write a what-if file beside the scenario, which it extends with the changes only."""

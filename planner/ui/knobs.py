@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -19,8 +21,6 @@ from planner.scenario.workload import Workload
 from planner.validation import field_docstring
 
 MOST_TURNS = 400
-_NEW_NODES = 8
-"""Nodes that machines have when they are added; assumption: one rack row, to be turned at once."""
 _WRITTEN = r"[\w.+-]{1,64}"
 """A plain word, number or date: no turn names a file or holds further keys."""
 _WIDEST = 200.0
@@ -41,38 +41,20 @@ class Turn:
     """How its value, ``%``, is written."""
 
 
-MACHINES, TRAFFIC, POWER, MONEY, SERVICE = "Machines", "Traffic", "Power and site", "Money", "SLO target"
 ADDED = "clusters.*"
-TURNS: dict[str, Turn] = {
-    "clusters.*.accelerator": Turn(group=MACHINES, label="part"),
-    "clusters.*.engine": Turn(group=MACHINES, label="engine"),
-    "clusters.*.precision": Turn(group=MACHINES, label="precision"),
-    "clusters.*.nodes": Turn(group=MACHINES, label="nodes"),
-    "clusters.*.online": Turn(group=MACHINES, label="paid and online"),
-    "clusters.*.order.placed": Turn(group=MACHINES, label="ordered"),
-    "clusters.*.accelerator_price_usd": Turn(group=MACHINES, label="price of one accelerator, USD"),
-    "clusters.*.discount_fraction": Turn(group=MACHINES, label="discount on it, share", ends=(0.0, 0.6)),
-    "clusters.*.contract.usd_per_accelerator_h": Turn(group=MACHINES, label="rent of one accelerator, USD/h"),
-    ADDED: Turn(group=MACHINES, label="add machines", written=f"{{accelerator: %, nodes: {_NEW_NODES}}}"),
-    "workloads.*.requests_per_s": Turn(group=TRAFFIC, label="requests/s on day one"),
-    "workloads.*.growth": Turn(
-        group=TRAFFIC, label="growth a year, share", ends=(-0.5, 2.0), written="{kind: compound, per_year: %}"
-    ),
-    "workloads.*.growth.per_year": Turn(group=TRAFFIC, label="growth a year, share", ends=(-0.5, 2.0)),
-    "workloads.*.growth.ceiling_multiplier": Turn(group=TRAFFIC, label="grows to, times day one"),
-    "workloads.*.growth.midpoint_years": Turn(group=TRAFFIC, label="half of it after, years"),
-    "site.facility_power_cap_kw": Turn(group=POWER, label="power cap, kW at the meter"),
-    "site.pue_ratio": Turn(group=POWER, label="PUE", ends=(1.0, 2.0)),
-    "site.tariff": Turn(group=POWER, label="tariff"),
-    "site.electricity_usd_per_kwh": Turn(group=POWER, label="price of energy, USD/kWh"),
-    "site.colocation_usd_per_kw_month": Turn(group=POWER, label="rent of space, USD/kW and month"),
-    "finance.discount_rate_per_year": Turn(group=MONEY, label="discount rate a year, share", ends=(0.0, 0.3)),
-    "finance.depreciation_months": Turn(group=MONEY, label="book life, months", ends=(12.0, 96.0)),
-    "slo_target.attainment": Turn(group=SERVICE, label="SLO attainment", ends=(0.9, 1.0)),
-    "slo_target.per": Turn(group=SERVICE, label="met per"),
-    "slo_target.scope": Turn(group=SERVICE, label="of each workload, or the fleet"),
-}
-"""Everything that can be turned, by its path; ``*`` is any cluster or workload."""
+with Path(__file__).with_name("knobs.csv").open(encoding="utf-8", newline="") as _file:
+    TURNS = {
+        line["path"]: Turn(
+            group=line["group"],
+            label=line["label"],
+            ends=(float(line["low"]), float(line["high"])) if line["low"] else None,
+            written=line["written"] or "%",
+        )
+        for line in csv.DictReader(_file)
+    }
+"""Everything that can be turned, by its path; ``*`` is any cluster or workload.
+
+Machines that are added have eight nodes, one rack row, to be turned at once (assumption)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
