@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
+import pandas as pd
 
 from planner.calibration.benchmarks import read_benchmarks
-from planner.calibration.check import ERROR_HEADER, GROUPS, Check, check_benchmarks, entries, error_cells, summary
+from planner.calibration.check import ERROR_HEADER, GROUPS, KINDS, check_benchmarks, entries, error_cells, summary
 from planner.calibration.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
 from planner.catalog.calibration import SHIPPED_CALIBRATION, SHIPPED_MEASUREMENTS, CalibrationFile, read_calibration
 from planner.catalog.load import load_catalog, part_of, shape_of
@@ -36,15 +37,15 @@ _PANELS = {
 
 
 @cache
-def shipped_check() -> tuple[Check, CalibrationFile]:
+def shipped_check() -> tuple[pd.DataFrame, CalibrationFile]:
     """Return the shipped measurements held against the shipped calibration."""
     file = read_calibration(SHIPPED_CALIBRATION)
     return check_benchmarks(read_benchmarks(SHIPPED_MEASUREMENTS), load_catalog(), file.calibration()), file
 
 
-def validation_tables(check: Check, file: CalibrationFile) -> dict[str, object]:
+def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str, object]:
     """Return the figures and tables of the page, by their names in its template."""
-    totals = summary(check)
+    totals = summary(checked)
     by_request = file.by_request
     assert by_request is not None, "the shipped calibration is cross-validated"
     fitted = {"fitted": "none", "setting": "one setting", "layout": "one layout", "campaign": "one campaign"}
@@ -76,14 +77,14 @@ def validation_tables(check: Check, file: CalibrationFile) -> dict[str, object]:
     return {
         "totals": totals,
         "chart": CHART,
-        "errors": {name: _errors(check, errors) for name, errors in totals["quantities"].items()},
+        "errors": {name: _errors(errors) for name, errors in totals["quantities"].items()},
         "left_out": _table(("left out", "models", "quantity", "rows", "mean", "median"), left_out),
         "covered": _table(("rows of", "rows", "within 90%", "median half-width"), covered),
         "spreads": _table(spread_header, spreads),
         "first_tokens": _table(("left out", "rows", "mean", "median"), first),
         "median_off": f"{np.median(np.abs(off)):.1%}",
         "targeted": _table(("run", "measured", "predicted", "error"), targeted),
-        "worst": _worst(check),
+        "worst": _worst(checked),
         "power": _power(file.calibration()),
     }
 
@@ -94,18 +95,18 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ruler, *rows])
 
 
-def _errors(check: Check, errors: dict[str, dict[str, dict[str, float]]]) -> str:
+def _errors(errors: dict[str, dict[str, dict[str, float]]]) -> str:
     """Return the errors of one quantity: in all, by kind of model, and by each name."""
-    rows = [error_cells(f"**{label}**", errors[label]) for label in ("all", *check.classes) if label in errors]
+    rows = [error_cells(f"**{label}**", errors[label]) for label in ("all", *KINDS) if label in errors]
     for group in GROUPS:
         rows += [error_cells(label, members) for label, members in errors[f"by_{group}"].items()]
     return _table(ERROR_HEADER, rows)
 
 
-def _worst(check: Check) -> str:
+def _worst(checked: pd.DataFrame) -> str:
     """Return the twenty rows that are furthest off, first tokens apart."""
     names = ("model", "accelerator", "engine", "precision", "tp", "ep", "input_tokens", "output_tokens", "concurrency")
-    worst = [entry for entry in entries(check) if entry["quantity"] != "ttft_ms" and "predicted" in entry][:20]
+    worst = [entry for entry in entries(checked) if entry["quantity"] != "ttft_ms" and "predicted" in entry][:20]
     rows = [
         (
             *(str(entry[name] if entry[name] is not None else "") for name in names),
@@ -160,20 +161,19 @@ def serving_board_w(row: PowerMeasurement, calibration: Calibration) -> float:
     return float(board_power_w(rating, moved_s / step_s, batch * float(work.flops_s_per_token[0]) / step_s))
 
 
-def validation_picture(check: Check) -> Picture:
+def validation_picture(checked: pd.DataFrame) -> Picture:
     """Draw predicted against measured for every quantity, one panel each, on logarithmic axes."""
-    accelerators = list(dict.fromkeys(check.frame["accelerator"]))
-    labels = check.frame["accelerator"].to_numpy(dtype=object)[check.position]
+    accelerators = list(dict.fromkeys(checked.sort_index()["accelerator"]))
     panels = []
     for quantity, title in _PANELS.items():
-        chosen = check.is_predicted & (check.quantity == quantity)
-        measured, predicted = check.measured[chosen].tolist(), check.predicted[chosen].tolist()
+        chosen = checked[(checked["quantity"] == quantity) & checked["predicted"].notna()]
+        measured, predicted = chosen["measured"].tolist(), chosen["predicted"].tolist()
         x, y = ratio_axis(measured, "measured"), ratio_axis(predicted, "predicted")
         ends = [(end, end) for end in (min(measured, default=1.0), max(measured, default=1.0))]
         marks: list[Mark] = [Line(points=ends, colour=TOTAL, stroke=1.0)]
         for colour, name in enumerate(accelerators):
-            shown = chosen & (labels == name)
-            points = list(zip(check.measured[shown].tolist(), check.predicted[shown].tolist(), strict=True))
+            shown = chosen[chosen["accelerator"] == name]
+            points = list(zip(shown["measured"].tolist(), shown["predicted"].tolist(), strict=True))
             marks.append(Line(points=points, colour=colour, stroke=0.0, radius=2.6))
         panels.append(Panel(x=x, y=y, marks=marks, title=title, height=300.0))
     keys = {name: colour for colour, name in enumerate(accelerators)}

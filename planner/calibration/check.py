@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from planner.arrays import Bools, Floats, Ints
+from planner.arrays import Floats
 from planner.calibration.benchmarks import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
 from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, row_doubts
 from planner.catalog.calibration import CalibrationFile, OwnRows
@@ -22,6 +21,8 @@ from planner.units import MILLISECOND
 Predict = Callable[[BenchmarkRows, Calibration], dict[str, Floats]]
 """From rows and coefficients to seconds and tokens: the formula, or the clients simulated request by request."""
 GROUPS = ("accelerator", "engine", "model")
+KINDS = (DENSE, MIXTURE, DISAGGREGATED)
+_CHECKED = ("quantity", "measured", "predicted", "error_fraction", "low", "high", "standing", "reason")
 ERROR_HEADER = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
 _TITLES = {"ttft": "time to first token", "tpot": "time per output token", "output": "output tokens/s per accelerator"}
 """What is measured, by the first word of the quantity's name."""
@@ -30,58 +31,15 @@ _WHY_NOT = {"": "nothing was measured", "ttft_ms": "an offline run has no time t
 _NO_ROOM = "the weights and one sequence do not fit in memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Measured against predicted, one entry per measured quantity, shape (entries,)."""
-
-    frame: pd.DataFrame
-    """The table as read; its index is the line in the file."""
-    position: Ints
-    """Each entry's position in the frame."""
-    quantity: Any
-    """Each entry's column name; the empty string for a row without any measurement."""
-    measured: Floats
-    predicted: Floats
-    reason: list[str]
-    """Why an entry has no prediction; the empty string where it has one."""
-    is_mixture: Bools
-    """Whether an entry's model is a mixture of experts."""
-    sigma: Floats
-    """Standard deviation of each entry's log error, by cross-validation; NaN where the calibration knows none."""
-    standing: list[str]
-    """How each entry stands to the measurements fitted to, in words; the empty string where nothing is known."""
-
-    @property
-    def error_fraction(self) -> Floats:
-        """Predicted over measured, less one; NaN without a prediction."""
-        return self.predicted / self.measured - 1.0
-
-    @property
-    def classes(self) -> dict[str, Bools]:
-        """Masks of entries of dense models, of mixtures, and of disaggregated runs."""
-        apart = (self.frame["scenario"] == DISAGGREGATED_SCENARIO).to_numpy()[self.position]
-        return {DENSE: ~self.is_mixture & ~apart, MIXTURE: self.is_mixture & ~apart, DISAGGREGATED: apart}
-
-    @property
-    def low(self) -> Floats:
-        """Lower end of the 90% interval."""
-        return self.predicted * np.exp(-NORMAL_90 * self.sigma)
-
-    @property
-    def high(self) -> Floats:
-        """Upper end of the 90% interval."""
-        return self.predicted * np.exp(NORMAL_90 * self.sigma)
-
-    @property
-    def is_predicted(self) -> Bools:
-        """Whether an entry has a prediction."""
-        return np.isfinite(self.predicted) & np.isfinite(self.measured)
-
-
 def check_benchmarks(
     frame: pd.DataFrame, catalog: Catalog, calibration: Calibration, predict: Predict = predict_rows
-) -> Check:
-    """Return the predictions of every row of a benchmark table beside its measurements."""
+) -> pd.DataFrame:
+    """Return the predictions of every row of a benchmark table beside its measurements.
+
+    The table has a row for each measured quantity, under the row's line in the file: its column's name (empty where
+    nothing was measured), measured, predicted, their relative error, the prediction's 90% interval by cross-validation,
+    the kind of deployment, how it stands to the measurements fitted to, in words, and why it has no prediction.
+    """
     rows = prepare(frame, catalog)
     # One column per quantity, and a last one for rows in which nothing was measured.
     measured = np.column_stack([frame[list(MEASURED_COLUMNS)].to_numpy(dtype=float), np.full(len(frame), np.nan)])
@@ -95,50 +53,44 @@ def check_benchmarks(
     is_there = ~np.isnan(measured)
     is_there[:, -1] = ~is_there.any(axis=1)
     column, position = np.nonzero(is_there.T)
-    quantity = np.array([*MEASURED_COLUMNS, ""], dtype=object)[column]
-    value = predicted[position, column]
-    value = np.where(np.isfinite(value), value, np.nan)
+    checked = frame.iloc[position].copy()
+    checked["quantity"] = np.array([*MEASURED_COLUMNS, ""], dtype=object)[column]
+    checked["measured"], value = measured[position, column], predicted[position, column]
+    checked["predicted"] = np.where(np.isfinite(value), value, np.nan)
+    checked["error_fraction"] = checked["predicted"] / checked["measured"] - 1.0
     entry_doubts = [doubts[place] for place in position]
-    mixtures = np.array([d.shape.experts > 0 for d in rows.deployments] or [False])
-    sigma = [
-        np.nan if doubt is None else doubt.first_token if name == "ttft_ms" else doubt.sigma
-        for doubt, name in zip(entry_doubts, quantity, strict=True)
-    ]
-    return Check(
-        frame=frame,
-        position=position,
-        quantity=quantity,
-        measured=measured[position, column],
-        predicted=value,
-        reason=[
-            rows.reasons[place] or ("" if np.isfinite(number) else _WHY_NOT.get(name, _NO_ROOM))
-            for place, name, number in zip(position, quantity, value, strict=True)
-        ],
-        is_mixture=mixtures[rows.deployment][position] & (rows.deployment[position] >= 0),
-        sigma=np.array(sigma),
-        standing=["" if doubt is None else doubt.in_words() for doubt in entry_doubts],
+    sigma = np.array(
+        [
+            np.nan if doubt is None else doubt.first_token if name == "ttft_ms" else doubt.sigma
+            for doubt, name in zip(entry_doubts, checked["quantity"], strict=True)
+        ]
     )
+    checked["low"] = checked["predicted"] * np.exp(-NORMAL_90 * sigma)
+    checked["high"] = checked["predicted"] * np.exp(NORMAL_90 * sigma)
+    mixtures = np.array([d.shape.experts > 0 for d in rows.deployments] or [False])
+    is_mixture = mixtures[rows.deployment][position] & (rows.deployment[position] >= 0)
+    is_apart = checked["scenario"] == DISAGGREGATED_SCENARIO
+    checked["kind"] = np.select([is_apart, is_mixture], [DISAGGREGATED, MIXTURE], DENSE)
+    checked["standing"] = ["" if doubt is None else doubt.in_words() for doubt in entry_doubts]
+    checked["reason"] = [
+        rows.reasons[place] or ("" if np.isfinite(number) else _WHY_NOT.get(name, _NO_ROOM))
+        for place, name, number in zip(position, checked["quantity"], value, strict=True)
+    ]
+    return checked
 
 
-def entries(check: Check, limit: int | None = None) -> Iterator[dict[str, Any]]:
+def entries(checked: pd.DataFrame, limit: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield one JSON-ready entry per measured quantity, worst error first, unpredicted entries last."""
-    error = check.error_fraction
-    order = np.argsort(-np.nan_to_num(np.abs(error), nan=-1.0), kind="stable")[:limit]
-    rows = check.frame.iloc[check.position[order]]
-    names = [name for name in check.frame.columns if name in COLUMNS or name in OPTIONAL_COLUMNS]
+    size = np.abs(checked["error_fraction"].to_numpy())
+    rows = checked.iloc[np.argsort(-np.nan_to_num(size, nan=-1.0), kind="stable")[:limit]]
+    names = [name for name in checked.columns if name in COLUMNS or name in OPTIONAL_COLUMNS]
     cells = zip(*(_plain(rows[name]) for name in names), strict=True)
-    for index, line, values in zip(order, rows.index, cells, strict=True):
+    for line, told, values in zip(rows.index, rows[list(_CHECKED)].to_dict("records"), cells, strict=True):
         entry: dict[str, Any] = {"row": int(line), **dict(zip(names, values, strict=True))}
-        entry["quantity"] = check.quantity[index] or None
-        entry["measured"] = _number(check.measured[index])
-        if check.reason[index]:
-            entry["reason"] = check.reason[index]
-        else:
-            entry["predicted"] = float(check.predicted[index])
-            entry["error_fraction"] = float(error[index])
-            if check.standing[index]:
-                entry["low"], entry["high"] = float(check.low[index]), float(check.high[index])
-                entry["standing"] = check.standing[index]
+        entry |= {"quantity": told["quantity"] or None, "measured": _number(told["measured"])}
+        interval = ("low", "high", "standing") if told["standing"] else ()
+        shown = ("reason",) if told["reason"] else ("predicted", "error_fraction", *interval)
+        entry |= {name: told[name] for name in shown}
         yield entry
 
 
@@ -155,36 +107,34 @@ def _number(cell: float) -> float | int | None:
     return int(cell) if float(cell).is_integer() else float(cell)
 
 
-def summary(check: Check) -> dict[str, Any]:
+def summary(checked: pd.DataFrame) -> dict[str, Any]:
     """Return errors by quantity: overall, and by architecture, accelerator, engine and model."""
-    predicted = int(check.is_predicted.sum())
+    predicted = checked[checked["predicted"].notna() & checked["measured"].notna()]
     quantities: dict[str, Any] = {}
     for name in MEASURED_COLUMNS:
-        chosen = check.is_predicted & (check.quantity == name)
-        if not chosen.any():
+        chosen = predicted[predicted["quantity"] == name]
+        if chosen.empty:
             continue
-        classes = {label: chosen & mask for label, mask in check.classes.items() if (chosen & mask).any()}
-        table: dict[str, Any] = {label: _errors(check, mask) for label, mask in {"all": chosen, **classes}.items()}
+        parts = {"all": chosen} | {kind: chosen[chosen["kind"] == kind] for kind in KINDS}
+        table: dict[str, Any] = {label: _errors(part) for label, part in parts.items() if not part.empty}
         for group in GROUPS:
-            labels = check.frame[group].to_numpy(dtype=object)[check.position]
-            members = {str(label): chosen & (labels == label) for label in dict.fromkeys(labels[chosen])}
-            table[f"by_{group}"] = {label: _errors(check, mask) for label, mask in members.items()}
+            members = chosen.groupby(group, sort=False)
+            table[f"by_{group}"] = {str(label): _errors(part) for label, part in members}
         quantities[name] = table
     return {
-        "rows": len(check.frame),
-        "entries": int(check.position.size),
-        "predicted": predicted,
-        "unpredicted": int(check.position.size) - predicted,
+        "rows": checked.index.nunique(),
+        "entries": len(checked),
+        "predicted": len(predicted),
+        "unpredicted": len(checked) - len(predicted),
         "quantities": quantities,
     }
 
 
-def _errors(check: Check, chosen: Bools) -> dict[str, float | int | None]:
+def _errors(chosen: pd.DataFrame) -> dict[str, float | int | None]:
     """Return count, mean, median and worst absolute error, the mean signed one, and the share within 90% intervals."""
-    error = check.error_fraction[chosen]
-    size = np.abs(error)
-    known = np.isfinite(check.sigma[chosen])
-    inside = (check.low[chosen] <= check.measured[chosen]) & (check.measured[chosen] <= check.high[chosen])
+    error = chosen["error_fraction"].to_numpy()
+    size, known = np.abs(error), chosen["low"].notna()
+    inside = chosen["measured"].between(chosen["low"], chosen["high"])
     return {
         "count": int(size.size),
         "mean_absolute_error_fraction": float(size.mean()),
@@ -221,17 +171,17 @@ def plain_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(header), "  ".join("-" * width for width in widths), *map(line, rows)])
 
 
-def check_report(check: Check, worst: int) -> str:
+def check_report(checked: pd.DataFrame, worst: int) -> str:
     """Return the error tables of a check, its worst rows and the rows it could not predict."""
-    totals = summary(check)
+    totals = summary(checked)
     parts = [f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"]
     for name, errors in totals["quantities"].items():
-        rows = [error_cells(label, errors[label]) for label in ("all", *check.classes) if label in errors]
+        rows = [error_cells(label, errors[label]) for label in ("all", *KINDS) if label in errors]
         for group in GROUPS:
             rows += [error_cells(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
         parts.append(f"{_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows))
     predicted = []
-    for entry in (entry for entry in entries(check, worst) if "predicted" in entry):
+    for entry in (entry for entry in entries(checked, worst) if "predicted" in entry):
         names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
         tp, lengths = f"tp{entry['tp'] or '?'}", f"{entry['input_tokens']:g}/{entry['output_tokens']:g}"
         load = f"c{entry['concurrency']:g}" if entry["concurrency"] else entry["scenario"]
@@ -242,8 +192,7 @@ def check_report(check: Check, worst: int) -> str:
     if predicted:
         header = ("run", "row", "quantity", "measured", "predicted", "error", "90% interval")
         parts.append("worst rows\n" + plain_table(header, predicted))
-    reasons = zip(check.position, check.reason, strict=True)
-    lines = dict.fromkeys(f"row {check.frame.index[place]}: {reason}" for place, reason in reasons if reason)
+    lines = dict.fromkeys(f"row {line}: {reason}" for line, reason in checked["reason"].items() if reason)
     if lines:
         more = [f"and {len(lines) - _MAX_REASONS} more"] if len(lines) > _MAX_REASONS else []
         parts.append("not predicted\n" + "\n".join([*itertools.islice(lines, _MAX_REASONS), *more]))
