@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from planner.arrays import Bools, Floats
-from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics import power
 
 _NUMBERS = {
@@ -49,34 +47,15 @@ class PowerMeasurement:
 
 
 def read_power_measurements(path: Path) -> list[PowerMeasurement]:
-    """Return the table of power measurements; every bad row is reported with its line."""
-    problems: list[Problem] = []
-    rows: list[PowerMeasurement] = []
-    try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            lines = list(csv.DictReader(stream))
-    except OSError as error:
-        raise ScenarioError(Problem(message=f"cannot be read: {error.strerror}", file=str(path))) from error
-    for line, cells in enumerate(lines, start=2):
-        record = cells.get("record") or ""
-        if record not in _NUMBERS:
-            message, hint = f"{record!r} is not a record", f"one of {', '.join(_NUMBERS)}"
-            problems.append(Problem(message=message, file=str(path), line=line, path="record", hint=hint))
-            continue
-        numbers = {}
-        for name in _NUMBERS[record]:
-            try:
-                numbers[name] = float(cells.get(name) or "nan")
-            except ValueError:
-                numbers[name] = math.nan
-            if not math.isfinite(numbers[name]):
-                message = f"{cells.get(name)!r} is not a number"
-                problems.append(Problem(message=message, file=str(path), line=line, path=name))
-        rows.append(PowerMeasurement(numbers=numbers, **{name: cells.get(name) or "" for name in _TEXTS}))
-    if not lines:
-        problems.append(Problem(message="has no rows", file=str(path)))
-    raise_all(problems)
-    return rows
+    """Return the table of power measurements, each with the numbers that its record needs."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        return [
+            PowerMeasurement(
+                numbers={name: float(cells[name]) for name in _NUMBERS[cells["record"]]},
+                **{name: cells[name] for name in _TEXTS},
+            )
+            for cells in csv.DictReader(stream)
+        ]
 
 
 def column(rows: list[PowerMeasurement], name: str) -> Floats:

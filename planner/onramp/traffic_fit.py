@@ -460,44 +460,45 @@ def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: fl
         errors = f"mean {lengths.mean_tokens:,.0f} in the log, {lengths.mean_error_fraction:+.1%} in the fit"
         remark = f"{errors}; largest gap in the distribution {lengths.largest_distribution_error:.2f}"
         figures.append(Figure(field=f"lengths.{side}.quantiles", fitted=lengths.quantiles, remark=remark))
-    cached = _default("prefix_cache_hit_fraction", defaults, "no cached tokens or block hashes in the log")
-    if (hit := fit.prefix_cache_hit_fraction) is not None:
-        cached = Figure(field=cached.field, fitted=min(hit, 0.999), remark="counted in the log")
-    bursts = _default("burst_index_of_dispersion", defaults, "no ten minutes on one clock in the log")
-    if (index := fit.index_of_dispersion) is not None:
-        remark = f"±{fit.index_of_dispersion_error or 0.0:.2g} standard error; Poisson is 1"
-        bursts = Figure(field=bursts.field, fitted=max(index, 1.0), remark=remark)
-    return [*figures, cached, bursts]
+    hit, index = fit.prefix_cache_hit_fraction, fit.index_of_dispersion
+    cached = None if hit is None else (min(hit, 0.999), "counted in the log")
+    error = f"±{fit.index_of_dispersion_error or 0.0:.2g} standard error; Poisson is 1"
+    bursts = None if index is None else (max(index, 1.0), error)
+    return [
+        *figures,
+        _figure("prefix_cache_hit_fraction", defaults, "no cached tokens or block hashes in the log", seen=cached),
+        _figure("burst_index_of_dispersion", defaults, "no ten minutes on one clock in the log", seen=bursts),
+    ]
 
 
 def shape_figures(shape: ShapeFit | None, defaults: Mapping[str, Any], why: str) -> list[Figure]:
     """Return the figures of day, week and noise; the preset's where the files do not show them."""
-    peak = _default("peak_to_mean", defaults, why, "load_profile.peak_to_mean")
-    weekend = _default("weekend_fraction", defaults, why, "load_profile.weekend_fraction")
+    peak = weekend = sigma = memory = None
+    why_no_week = why
     if shape is not None and shape.weekend_fraction is not None:
-        remark = "busiest hour of the week ÷ mean"
-        peak = Figure(field=peak.field, fitted=shape.peak_to_mean, remark=remark)
-        remark = "weekend hour ÷ weekday hour"
-        weekend = Figure(field=weekend.field, fitted=shape.weekend_fraction, remark=remark)
+        peak = shape.peak_to_mean, "busiest hour of the week ÷ mean"
+        weekend = shape.weekend_fraction, "weekend hour ÷ weekday hour"
     elif shape is not None:
         # A mean day's peak is raised to the week's by the weekday level that the class implies.
-        level = max(1.0, weekend.number) * 7.0 / (5.0 + 2.0 * weekend.number)
+        usual, why_no_week = float(defaults["weekend_fraction"]), "less than a week, or no dates"
+        level = max(1.0, usual) * 7.0 / (5.0 + 2.0 * usual)
         remark = f"mean day's peak {shape.peak_to_mean:.4g} × {level:.4g}, the busier days' level"
-        peak = Figure(field=peak.field, fitted=shape.peak_to_mean * level, remark=remark)
-        weekend = _default("weekend_fraction", defaults, "less than a week, or no dates", weekend.field)
-    sigma = _default("noise_sigma", defaults, "needs two weeks", "noise.sigma")
-    memory = _default("noise_correlation_h", defaults, "needs two weeks", "noise.correlation_h")
+        peak = shape.peak_to_mean * level, remark
     if shape is not None and shape.noise_sigma is not None and shape.noise_correlation_h is not None:
-        sigma = Figure(field=sigma.field, fitted=min(shape.noise_sigma, 2.0), remark="ln(hour ÷ mean week)")
-        remark = "from the correlation of neighbouring hours"
-        memory = Figure(field=memory.field, fitted=shape.noise_correlation_h, remark=remark)
-    return [peak, weekend, sigma, memory]
+        sigma = min(shape.noise_sigma, 2.0), "ln(hour ÷ mean week)"
+        memory = shape.noise_correlation_h, "from the correlation of neighbouring hours"
+    return [
+        _figure("peak_to_mean", defaults, why, "load_profile.peak_to_mean", peak),
+        _figure("weekend_fraction", defaults, why_no_week, "load_profile.weekend_fraction", weekend),
+        _figure("noise_sigma", defaults, "needs two weeks", "noise.sigma", sigma),
+        _figure("noise_correlation_h", defaults, "needs two weeks", "noise.correlation_h", memory),
+    ]
 
 
 def class_length_figures(defaults: Mapping[str, Any], why: str) -> list[Figure]:
     """Return the preset's lengths, for use without a log."""
     sides = [(side, what) for side in ("input", "output") for what in ("mean", "p95")]
-    return [_default(f"{side}_{what}_tokens", defaults, why, f"lengths.{side}.{what}") for side, what in sides]
+    return [_figure(f"{side}_{what}_tokens", defaults, why, f"lengths.{side}.{what}") for side, what in sides]
 
 
 def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
@@ -517,8 +518,12 @@ def reported_rows(fit: TrafficFit) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _default(name: str, defaults: Mapping[str, Any], why: str, field: str | None = None) -> Figure:
-    return Figure(field=field or name, fitted=float(defaults[name]), remark=f"class default: {why}", from_class=True)
+def _figure(
+    name: str, defaults: Mapping[str, Any], why: str, field: str | None = None, seen: tuple[float, str] | None = None
+) -> Figure:
+    """Return what was seen of a figure, with its remark; else the class's own, with why nothing was."""
+    fitted, remark = seen or (float(defaults[name]), f"class default: {why}")
+    return Figure(field=field or name, fitted=fitted, remark=remark, from_class=seen is None)
 
 
 def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:

@@ -19,7 +19,6 @@ from planner.calibration.power_fit import (
     fit_host_slope,
     read_power_measurements,
 )
-from planner.errors import ScenarioError
 from planner.physics.power import (
     CAP_EXPONENT,
     CAP_FLOOR_FRACTION,
@@ -151,24 +150,3 @@ def _row(record: str, numbers: dict[str, float]) -> PowerMeasurement:
 
 def test_every_row_has_a_source_and_a_grade(rows: list[PowerMeasurement]) -> None:
     assert all(row.source and row.grade in set("ABCD") for row in rows)
-
-
-def test_bad_rows_are_all_reported_with_their_lines(tmp_path: Path) -> None:
-    path = tmp_path / "power.csv"
-    header = "record,accelerator,memory_fraction,compute_fraction,clock_fraction,power_fraction\n"
-    path.write_text(header + "bord,H200,1,1,1,1\nboard,H200,x,1,1,nan\n", encoding="utf-8")
-    with pytest.raises(ScenarioError) as caught:
-        read_power_measurements(path)
-    assert [(problem.line, problem.path) for problem in caught.value.problems] == [
-        (2, "record"),
-        (3, "memory_fraction"),
-        (3, "power_fraction"),
-    ]
-
-
-def test_an_empty_or_absent_table_is_refused(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.csv"
-    empty.write_text("record\n", encoding="utf-8")
-    for path in (empty, tmp_path / "absent.csv"):
-        with pytest.raises(ScenarioError):
-            read_power_measurements(path)
