@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -304,16 +304,18 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
     A study without any is refused.
     """
     if goal.until is not None:
-        reached = goal.until.width(finished.interval(goal))
+        reached = goal.until.width(goal.estimate([finished.by_scenario(name) for name in goal.columns]))
         width = "is not known" if math.isnan(reached) else f"is ±{reached:.2%}"  # too few rows
         more = "" if reached <= goal.until.share else "; extend with --resume and more"
         yield f"the interval of {goal.until.words()} {width} after {finished.rows:,} replications{more}"
     if finished.detailed < finished.rows:
         yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
-    if finished.dropped_share() > MOST_DROPPED:
+    failures = finished.failures()
+    failed = Counter(failure.scenario for failure in failures)
+    if max(failed.values(), default=0) / finished.rows > MOST_DROPPED:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
-    if finished.is_void():
-        raise PlannerError(f"every run failed, the first with: {finished.failures()[0].message}")
+    if not np.isfinite(finished.output("cost_usd")).any():
+        raise PlannerError(f"every run failed, the first with: {failures[0].message}")
 
 
 def study_command(verb: str, prepared: Prepared, asked: Mapping[str, object], overrides: Sequence[str]) -> list[str]:

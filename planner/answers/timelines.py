@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
+from pathlib import Path
 from typing import Any
 
 from planner.answers.sections import section
@@ -22,32 +24,8 @@ READ_A_CHART = (
     "Point at a chart, or move through it with the arrow keys, to read it; drag across it to zoom; press a name to "
     "hide it everywhere. Events lie below the charts."
 )
-LINE_CHARTS = {
-    "utilisation": (
-        *("cluster", "utilisation_fraction", "Utilisation by cluster", "percent"),
-        "Share of accelerator-hours in service that were at work{days}.",
-    ),
-    "cost": (
-        *("cluster", "cost_per_million_tokens_usd", "Cost per million tokens by cluster", "usd"),
-        "Accrued cost over prompt and generated tokens served, by month.",
-    ),
-    "workload-cost": (
-        *("workload", "cost_per_million_tokens_usd", "Cost per million tokens by workload", "usd"),
-        "Each workload's share of accrued cost, by the machine time it takes, over its tokens served.",
-    ),
-    "workload-hours": (
-        *("workload", "accelerator_h", "Accelerator-hours at work by workload", "accelerator-hours"),
-        "Whose work keeps the machines busy.",
-    ),
-    "workload-tokens": (
-        *("workload", "served_tokens", "Tokens served by workload", "tokens"),
-        "Prompt and generated tokens a month.",
-    ),
-    "objective": (
-        *("workload", "slo_attainment_fraction", "Requests refused or late", "percent"),
-        "Share of each workload's requests that missed its objective.",
-    ),
-}
+with Path(__file__).with_name("line_charts.csv").open(encoding="utf-8", newline="") as _file:
+    LINE_CHARTS = {row.pop("key"): tuple(row.values()) for row in csv.DictReader(_file)}
 """Whose lines, column, title, unit and what is to be seen of each chart of lines by month, by key."""
 
 

@@ -29,10 +29,7 @@ from planner.yaml_io import Location, parse_document, parse_scalar, read_bytes
 FLEET_COLUMNS: dict[str, str] = {
     "accelerator": "accelerator",
     "nodes": "nodes",
-    "bought": "owned.bought",
-    "cost_usd": "owned.cost_usd",
-    "book_value_usd": "owned.book_value_usd",
-    "remaining_months": "owned.remaining_months",
+    **{name: f"owned.{name}" for name in ("bought", "cost_usd", "book_value_usd", "remaining_months")},
     "engine": "engine",
     "precision": "precision",
     "name": "",

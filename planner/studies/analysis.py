@@ -20,7 +20,7 @@ from planner.studies.designs import Design, MonteCarlo
 from planner.studies.distributions import is_numeric
 from planner.studies.prepare import Prepared
 from planner.studies.replicate import HEADLINES, needed_by, objective_names
-from planner.studies.runner import Goal, batch_size
+from planner.studies.runner import batch_size
 from planner.studies.sensitivity import Driver, flip, followed, given_data
 from planner.studies.store import Store, identity
 from planner.units import DOLLARS, MILLION, unit_of
@@ -117,19 +117,6 @@ class Finished:
             if told := [apart for name in numeric if (apart := separation(name, self.input(name), failed))]:
                 lines.append(max(told)[1])
         return lines
-
-    def dropped_share(self) -> float:
-        """Return the share of failed runs of the scenario with the most failures."""
-        counts = Counter(failure.scenario for failure in self.failures())
-        return max(counts.values(), default=0) / self.rows
-
-    def interval(self, goal: Goal) -> IntervalEstimate:
-        """Return the figure that ``--until`` checks, with its interval."""
-        return goal.estimate([self.by_scenario(name) for name in goal.columns])
-
-    def is_void(self) -> bool:
-        """Return whether every run of every scenario failed."""
-        return not np.isfinite(self.output("cost_usd")).any()
 
     def statistics(self, names: Collection[str] = objective_names()) -> Iterator[Statistic]:
         """Yield mean, spread, percentiles and tail mean of the named outputs (default all) of every scenario."""

@@ -33,32 +33,16 @@ class Driver(NamedTuple):
     high: float = float("nan")
 
 
-class Importance(NamedTuple):
-    """Measures of how strongly one output depends on one input."""
-
-    conditional_low: float
-    """Lowest mean of the output over the ten bins of the input."""
-    conditional_high: float
-    """Highest."""
-    rank_correlation: float
-    """Spearman's, −1 to 1."""
-    variance_share: float
-    """Variance of the bins' means over the output's variance, less what noise alone gives: the first-order index."""
-    variance_noise: float
-    """The share that none of the inputs without any influence exceeds on so many rows, 99 times in 100."""
-    pawn: float
-    """Median distance of the output's distribution within a bin from the whole, 0 to 1 (Pianosi and Wagener 2015)."""
-    pawn_noise: float
-    """The distance that an input without any influence shows on so many rows, 95 times in 100."""
-
-    @property
-    def swing(self) -> float:
-        """Length of the conditional tornado's bar."""
-        return self.conditional_high - self.conditional_low
-
-
-def importance(values: Floats, output: Floats, inputs: int = 1) -> Importance:
+def importance(values: Floats, output: Floats, inputs: int = 1) -> dict[tuple[str, str], tuple[float, ...]]:
     """Return how strongly one output depends on one of several inputs; both of shape (rows,), without NaN.
+
+    By method and measure, a figure, and of the conditional tornado the ends of its bar:
+
+    * the lowest and the highest mean of the output over the ten bins of the input, and Spearman's rank correlation;
+    * the variance of the bins' means over the output's, less what noise alone gives (the first-order index), and the
+      share that none of the inputs without any influence exceeds on so many rows, 99 times in 100;
+    * the median distance of the output's distribution within a bin from the whole, 0 to 1 (PAWN, Pianosi and Wagener
+      2015), and the distance that an input without any influence shows on so many rows, 95 times in 100.
 
     What ε² of idle inputs stays below is a point of F with k − 1 and n − k degrees of freedom. With
     F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k), normal outputs taken for granted.
@@ -86,15 +70,15 @@ def importance(values: Floats, output: Floats, inputs: int = 1) -> Importance:
         share = float(np.clip((between - apart * within) / total, 0.0, 1.0))
     # Kolmogorov's 95% point for a bin of n of N rows: 1.358 √(1/n − 1/N), the bin being part of the whole.
     noise = 1.358 * np.sqrt(np.maximum(1.0 / np.median(counts) - 1.0 / len(output), 0.0))
-    return Importance(
-        conditional_low=float(means.min()),
-        conditional_high=float(means.max()),
-        rank_correlation=spearman(values, output),
-        variance_share=share,
-        variance_noise=variance_noise,
-        pawn=float(np.median(distances)),
-        pawn_noise=float(noise),
-    )
+    low, high = float(means.min()), float(means.max())
+    return {
+        ("conditional-mean", "swing"): (high - low, low, high),
+        ("rank-correlation", "spearman"): (spearman(values, output),),
+        ("variance-share", "first_order"): (share,),
+        ("variance-share", "noise_level"): (variance_noise,),
+        ("pawn", "median_distance"): (float(np.median(distances)),),
+        ("pawn", "noise_level"): (float(noise),),
+    }
 
 
 def bin_of(values: Floats) -> Integers:
@@ -158,17 +142,8 @@ def followed(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, 
 
 def given_data(scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int) -> Iterator[Driver]:
     """Yield the sensitivities that need no new runs."""
-    shares = importance(values, output, inputs)
-    measures = (
-        ("conditional-mean", "swing", shares.swing, shares.conditional_low, shares.conditional_high),
-        ("rank-correlation", "spearman", shares.rank_correlation, np.nan, np.nan),
-        ("variance-share", "first_order", shares.variance_share, np.nan, np.nan),
-        ("variance-share", "noise_level", shares.variance_noise, np.nan, np.nan),
-        ("pawn", "median_distance", shares.pawn, np.nan, np.nan),
-        ("pawn", "noise_level", shares.pawn_noise, np.nan, np.nan),
-    )
-    for method, measure, value, low, high in measures:
-        yield Driver(scenario, against, method, name, measure, value, low, high)
+    for (method, measure), figures in importance(values, output, inputs).items():
+        yield Driver(scenario, against, method, name, measure, *figures)
 
 
 Measures = dict[str, IntervalEstimate]

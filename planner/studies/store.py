@@ -14,7 +14,6 @@ since a month that is not there takes as much memory as one that is once it is r
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import itertools
 import shutil
@@ -34,7 +33,7 @@ from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha
 from planner.run.measure_names import FLEET
 from planner.scenario.study import Study
 from planner.studies.replicate import HEADLINES, NOT_RUN, Rows, Setup
-from planner.studies.work import Identity, Work, digest_of, inputs_identity, plain, scenario_identity
+from planner.studies.work import Identity, Work, digest_of, inputs_identity, plain, scenario_identity, short_sum
 
 SINGLE = "replications.parquet"
 FURTHER = "replications_further.parquet"
@@ -248,7 +247,7 @@ class Store(Work):
     def _checked_shard(self, path: Path, columns: tuple[str, ...] | None = None) -> pa.Table:
         """Return a shard, or some of its columns; raise ValueError where it is damaged or of another study."""
         content = path.read_bytes()
-        if _shard_sum(content) != path.stem.rpartition("-")[2]:
+        if short_sum(content) != path.stem.rpartition("-")[2]:
             raise ValueError("is damaged")
         try:
             file = pq.ParquetFile(io.BytesIO(content))
@@ -323,7 +322,7 @@ class Store(Work):
             batches, content = list(alike), io.BytesIO()
             table = table_of(self.setup, batches).replace_schema_metadata({"study": self._digest})
             pq.write_table(table, content, **_WRITING)
-            path = self.shards / f"{batches[0].first:08d}-{_shard_sum(content.getvalue())}.parquet"
+            path = self.shards / f"{batches[0].first:08d}-{short_sum(content.getvalue())}.parquet"
             part = path.with_name(f".{path.name}.part")
             try:
                 write_synced(part, content.getvalue())
@@ -401,8 +400,3 @@ class Store(Work):
         """Delete the staged folder; the shards stay."""
         if hasattr(self, "staged"):
             self.staged.discard()
-
-
-def _shard_sum(content: bytes) -> str:
-    """Return the checksum in a shard's name: the first 16 digits of its SHA-256."""
-    return hashlib.sha256(content).hexdigest()[:16]

@@ -191,7 +191,7 @@ class LinesWork(Work):
         super().open(resume=resume, restart=restart)
         path = self.shards / _LINES
         lines = path.read_bytes().splitlines() if path.exists() else []
-        sound = [line for line in lines if _sum_of(line[17:]) == line[:16]]
+        sound = [line for line in lines if short_sum(line[17:]).encode() == line[:16]]
         self.lines = [json.loads(line[17:]) for line in sound]
         if len(sound) < len(lines):
             self.notes.append(f"{path} has {len(lines) - len(sound)} damaged lines; their points are run again")
@@ -202,7 +202,7 @@ class LinesWork(Work):
         line = json.dumps(piece).encode()
         try:
             with (self.shards / _LINES).open("ab") as stream:
-                stream.write(_sum_of(line) + b" " + line + b"\n")
+                stream.write(short_sum(line).encode() + b" " + line + b"\n")
                 if time.monotonic() - self._synced_s > _SYNC_S:
                     stream.flush()
                     os.fsync(stream.fileno())
@@ -211,5 +211,6 @@ class LinesWork(Work):
             raise self.unwritable(error) from None
 
 
-def _sum_of(line: bytes) -> bytes:
-    return hashlib.sha256(line).hexdigest()[:16].encode()
+def short_sum(content: bytes) -> str:
+    """Return the checksum of a finished piece: the first 16 digits of its SHA-256."""
+    return hashlib.sha256(content).hexdigest()[:16]

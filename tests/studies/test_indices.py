@@ -93,14 +93,14 @@ def test_conditional_tornado_of_a_linear_model() -> None:
     drawn = LINEAR.drawn(cube)
     found = [importance(drawn[:, place], linear(drawn)) for place in range(3)]
     tail = 1.7550  # mean of a standard normal beyond its 90th percentile: φ(1.2816) / 0.1
-    assert found[0].swing == pytest.approx(3 * 2 * tail, rel=0.02)
-    assert found[1].swing == pytest.approx(2 * 2 * tail, rel=0.02)
-    assert found[2].swing == pytest.approx(5 * 0.9, rel=0.03)
+    assert found[0]["conditional-mean", "swing"][0] == pytest.approx(3 * 2 * tail, rel=0.02)
+    assert found[1]["conditional-mean", "swing"][0] == pytest.approx(2 * 2 * tail, rel=0.02)
+    assert found[2]["conditional-mean", "swing"][0] == pytest.approx(5 * 0.9, rel=0.03)
     variances = np.array([9.0, 4.0, 25 / 12])
     within_ten_bins = np.array([0.9577, 0.9577, 0.99])  # of a normal's and of a uniform's variance, between tenths
     shares = within_ten_bins * variances / variances.sum()
-    assert [f.variance_share for f in found] == pytest.approx(shares.tolist(), abs=0.005)
-    assert found[0].rank_correlation > 0 > found[1].rank_correlation
+    assert [f["variance-share", "first_order"][0] for f in found] == pytest.approx(shares.tolist(), abs=0.005)
+    assert found[0]["rank-correlation", "spearman"][0] > 0 > found[1]["rank-correlation", "spearman"][0]
 
 
 def test_morris_of_a_linear_model_is_its_slopes_and_no_spread() -> None:
