@@ -84,6 +84,7 @@ _UNIT_BY_SUFFIX = {
     "_per_800": "1/(800 accelerators)",
     "_per_month": "1/month",
     "per_year": "1/year",
+    "per_upgrade": "1/upgrade",
     "_h_per_node": "h/node",
     "_hours_per_day": "h/day",
     "_years": "years",

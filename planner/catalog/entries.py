@@ -268,6 +268,8 @@ class Vendor(Entry):
     """Software incidents on its parts against the rates of their stacks; absent: 1."""
     maturing_multiplier: Sourced[NonNegative] | None = None
     """What software has still to gain on its parts against what their stacks say; absent: 1."""
+    rollback_impossible_fraction: Range | None = None
+    """Share of incidents of a release after which no older release serves the model; absent: 0."""
 
     def ratio(self, name: Literal["incident_multiplier", "maturing_multiplier"]) -> float:
         """Return one of the optional multipliers, 1 where absent."""
@@ -279,11 +281,15 @@ class StackIncident(Entry):
     """Rate and effect of one kind of incident on one stack."""
 
     per_year: Range | None = None
-    """Incidents per served model and year; absent: the kind's own, or none come."""
+    """Incidents per served model and year, at any time; absent: the kind's own, or none come."""
+    per_upgrade: Range | None = None
+    """Probability that an upgrade brings one to a served model; absent: the kind's own, or none come."""
     loss_fraction: Range | None = None
     """Throughput lost while one lasts."""
+    most_loss_fraction: Sourced[Annotated[float, Field(ge=0, lt=1)]] | None = None
+    """Most throughput that one takes: a larger draw of loss_fraction is this."""
     fix_days: Range | None = None
-    """Days until it is fixed or rolled back; absent: the kind's own, or the stack's."""
+    """Days until its vendor has fixed it; absent: the kind's own, or the stack's."""
 
 
 class IncidentKind(StackIncident):
@@ -292,8 +298,14 @@ class IncidentKind(StackIncident):
     effect: Sourced[Literal["slows", "resets", "falsifies"]]
     """slows: throughput falls by loss_fraction; resets: the same, by software.hang_loss_fraction where no loss is
     stated; falsifies: outputs are wrong, so the stack is rolled back or serves in a wider precision."""
-    comes_with_releases: Sourced[bool]
-    """True where a staged or pinned upgrade policy meets fewer of them."""
+    detection_h: Range | None = None
+    """Hours from an upgrade until somebody notices what came with it."""
+    subtle_detection_h: Range | None = None
+    """The same of a subtle one; absent: as any other."""
+    subtle_fraction: Sourced[Fraction] | None = None
+    """Share that is subtle whatever its loss; absent: 0."""
+    subtle_below_loss_fraction: Sourced[Fraction] | None = None
+    """Loss below which one is subtle; absent: 0."""
 
 
 class Maturity(Entry):
@@ -323,7 +335,7 @@ class Stack(Entry):
     custom_attention_multiplier: Sourced[PositiveFloat]
     """Throughput against the calibrated model, models with an attention of their own."""
     fix_days: Range
-    """Days until an incident is fixed or rolled back, for every kind that states none of its own."""
+    """Days until its vendor has fixed an incident, for every kind that states none of its own."""
     incidents: dict[str, StackIncident] = Field(default_factory=dict)
     """How often incidents of each kind come on this stack and what they cost; kinds are those under incidents."""
     releases_per_year: Range

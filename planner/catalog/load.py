@@ -80,11 +80,8 @@ class Catalog(Strict):
     def incident(self, stack: kinds.Stack, kind: str) -> kinds.StackIncident:
         """Return an incident kind's figures on a stack: the stack's own, else the kind's, else the stack's fix time."""
         stated, usual = stack.incidents.get(kind) or kinds.StackIncident.model_construct(), self.incidents[kind]
-        return kinds.StackIncident.model_construct(
-            per_year=stated.per_year or usual.per_year,
-            loss_fraction=stated.loss_fraction or usual.loss_fraction,
-            fix_days=stated.fix_days or usual.fix_days or stack.fix_days,
-        )
+        figures = {key: getattr(stated, key) or getattr(usual, key) for key in kinds.StackIncident.model_fields}
+        return kinds.StackIncident.model_construct(**figures | {"fix_days": figures["fix_days"] or stack.fix_days})
 
     def precision_with(self, role: str) -> str:
         """Return the precision with a role: that of activations, or the default for serving."""
@@ -235,8 +232,13 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
     for name, stack in catalog.stacks.items():
         for kind, told in catalog.incidents.items():
             figures = catalog.incident(stack, kind)
-            if told.effect.value == "slows" and figures.per_year and not figures.loss_fraction:
-                yield ("stacks", name, "incidents", kind), f"{kind} slows the stack: state its loss_fraction"
+            path, comes = ("stacks", name, "incidents", kind), figures.per_year or figures.per_upgrade
+            if comes and told.effect.value == "slows" and not figures.loss_fraction:
+                yield path, f"{kind} slows the stack: state its loss_fraction"
+            if comes and told.effect.value != "falsifies" and not figures.most_loss_fraction:
+                yield path, f"{kind} costs throughput: state its most_loss_fraction"
+            if figures.per_upgrade and not told.detection_h:
+                yield ("incidents", kind), f"{kind} comes with upgrades: state its detection_h"
 
 
 @functools.cache

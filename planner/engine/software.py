@@ -1,11 +1,11 @@
-"""Software over time: releases, incidents, bring-up of new models, and the engineers who fix them."""
+"""Software over time: upgrades, incidents, bring-up of new models, and the engineers who fix them."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,22 @@ from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 Steps = Generator[simpy.Event, Any, None]
 Pair = tuple[int, int]
 Pairs = tuple[Pair, ...]
-_MOST_LOST = 0.95  # an incident slows a stack, it does not stop it: assumption
+Launch = tuple[float, float, float]
 _CONSTANTS = 3.0  # time constants in a bring-up: 95% of the gap is closed (8 to 11 days each, in a month of MI355X)
 _LANDINGS = 4  # kernels that make up a bring-up: assumption
 
 
+def _cadence(interval_h: float, end_h: float, draw: np.random.Generator) -> list[float]:
+    """Draw times on a cadence: the first within one interval, each further one half to one and a half of it later."""
+    times_h, time_h = [], draw.random() * interval_h
+    while time_h < end_h:
+        times_h.append(time_h)
+        time_h += interval_h * (0.5 + draw.random())
+    return times_h
+
+
 class IncidentProcess:
-    """The engineering teams, and the processes of releases, incidents and bring-ups."""
+    """The engineering teams, and the processes of upgrades, incidents and bring-ups."""
 
     def __init__(
         self, env: simpy.Environment, plan: Plan, log: ChangeLog, streams: Streams, arrived: Mapping[str, simpy.Event]
@@ -35,14 +44,17 @@ class IncidentProcess:
         self.env, self.plan, self.log, self.streams, self.arrived = env, plan, log, streams, arrived
         self.free_h = [0.0] * len(plan.software.teams)
         """By team: when all that it has taken up is done."""
-        self.incidents = 0
-        self.releases: dict[str, dict[tuple[int, int], list[tuple[float, float]]]] = {}
-        """By stack, then cluster and workload: when each release is taken, and by how much it moves log speed."""
+        self.numbers = itertools.count(1)
+        """Of incidents and bring-ups."""
+        self.upgrades_h: dict[str, list[float]] = {}
+        """By stack: when its canary takes each release."""
+        self.gains: dict[Pair, list[float]] = {}
+        """By cluster and workload: by how much each upgrade moves log speed."""
 
     def start(self) -> None:
-        """Schedule releases, incidents and bring-ups."""
+        """Schedule upgrades, incidents and bring-ups."""
         for stack in self.plan.software.stacks:
-            self._schedule_releases(stack)
+            self._schedule_upgrades(stack)
             for model in sorted({workload.model for workload in self.plan.workloads}):
                 self._schedule_incidents(stack, model)
             for index, workload in enumerate(self.plan.workloads):
@@ -68,13 +80,15 @@ class IncidentProcess:
             if self.plan.clusters[c].stack == stack.name
         )
 
-    def _change(self, pairs: Pairs, log_factors: tuple[float, ...], kind: str, incident: int) -> None:
-        self.log.software.append(SoftwareEvent(float(self.env.now), pairs, log_factors, kind, incident))
+    def _change(self, time_h: float, pairs: Pairs, log_factors: Iterable[float], kind: str, incident: int) -> None:
+        """Log a change of speed, known now or ahead of its time; what lies beyond the horizon is none."""
+        if time_h < self.plan.hours:
+            self.log.software.append(SoftwareEvent(time_h, pairs, tuple(log_factors), kind, incident))
 
-    def _schedule_releases(self, stack: StackPlan) -> None:
-        """Draw the releases of a stack and the speed that each brings.
+    def _schedule_upgrades(self, stack: StackPlan) -> None:
+        """Draw the releases of a stack, its upgrades, and the speed that each upgrade brings.
 
-        They come on a cadence whatever happens here, so they are known ahead and no process waits for them. A release
+        Both come on a cadence whatever happens here, so they are known ahead and no process waits for them. A release
         that was out r hours after the start has the level
 
             min(g, g·(1 − exp(−r/τ)) + σ·z) + Σ stated steps,   at most the roofline,
@@ -82,115 +96,140 @@ class IncidentProcess:
         in the logarithm of speed over day one: g is what the class of models has still to gain and τ how fast, both
         drawn once; z is drawn anew, so a poor release is over with the next. None passes the best there will be. Where
         a cluster's first image is dated, r counts from the calibration's measurements, and what that image has is off.
+        An upgrade takes the newest release that is out. Its speed counts from the end of the canary's bake on.
         """
-        pairs, software = self._pairs(stack, None), self.plan.software
-        delay_h = stack.release_delay_h
-        if not pairs or delay_h is None:
-            return
+        pairs, software, hours = self._pairs(stack, None), self.plan.software, self.plan.hours
         draw = self.streams(f"software/{stack.name}/releases")
         course = {
             name: (math.log1p(library.gain.lognormal(draw)), library.months.lognormal(draw) * HOURS_PER_YEAR / 12.0)
             for name, library in stack.maturity.items()
         }
-        out_h = {step.time_h: "step" for step in stack.steps}
-        if stack.releases_per_year > 0:
-            interval_h = HOURS_PER_YEAR / stack.releases_per_year
-            time_h = draw.random() * interval_h
-            while time_h + delay_h < self.plan.hours:
-                out_h[time_h] = "release"
-                time_h += interval_h * (0.5 + draw.random())
-        levels, taken = dict.fromkeys(pairs, 0.0), dict[tuple[str, float], float]()
+        out_h = _cadence(HOURS_PER_YEAR / stack.releases_per_year, hours, draw) if stack.releases_per_year > 0 else []
+        upgrades_h = _cadence(stack.upgrade_h, hours, self.streams(f"software/{stack.name}/upgrades"))
+        self.upgrades_h[stack.name] = upgrades_h
+        levels, newest = dict.fromkeys(pairs, 0.0), dict[tuple[str, float], float]()
         clocks_h = sorted(set(software.clock_h))
-        for time_h, kind in sorted(out_h.items()):
-            if kind == "release":
+        for time_h, is_upgrade in sorted([(at_h, False) for at_h in out_h] + [(at_h, True) for at_h in upgrades_h]):
+            if not is_upgrade:
                 noise = draw.standard_normal(len(course)).tolist()
                 for name, z in zip(course, noise, strict=True):
                     most, constant_h = course[name]
                     for clock_h in clocks_h:
                         reached = matured(most, constant_h, clock_h + time_h) + stack.release_sigma * z
-                        taken[name, clock_h] = min(most, reached)
-            taken_h, changes = time_h + delay_h, dict[str, list[tuple[Pair, float]]]()
-            if taken_h >= self.plan.hours:
+                        newest[name, clock_h] = min(most, reached)
                 continue
+            changes = dict[str, list[tuple[Pair, float]]]()
             for (c, w), before in levels.items():
                 model = self.plan.workloads[w].model
                 steps = sum(s.log_gain for s in stack.steps if s.time_h <= time_h and s.model in ("", model))
                 dated = float(software.dated_log_gain[c, w])
-                reached = taken.get((software.architectures[w], software.clock_h[c]), dated) - dated
+                reached = newest.get((software.architectures[w], software.clock_h[c]), dated) - dated
                 levels[c, w] = min(reached + steps, float(software.roofline_log_gain[c, w]))
-                gain = levels[c, w] - before
-                self.releases.setdefault(stack.name, {}).setdefault((c, w), []).append((taken_h, gain))
-                changes.setdefault(model, []).append(((c, w), gain))
+                self.gains.setdefault((c, w), []).append(levels[c, w] - before)
+                changes.setdefault(model, []).append(((c, w), levels[c, w] - before))
             for moved in changes.values():
                 which, factors = zip(*moved, strict=True)
-                self.log.software.append(SoftwareEvent(taken_h, which, factors, kind, -1))
+                self._change(time_h + software.bake_h, which, factors, "upgrade", -1)
 
     def _schedule_incidents(self, stack: StackPlan, model: str) -> None:
-        """Draw every incident of a stack and model in one block and start each at its time."""
-        pairs = self._pairs(stack, model)
-        if not pairs or sum(incident.per_year for incident in stack.incidents) <= 0:
+        """Draw every incident of a stack and model; each kind has random numbers of its own.
+
+        Some come with upgrades: at each with the probability p·(1 + (m − 1)·exp(−age/τ)), and so at the launch of the
+        model, which is an upgrade for it. The others come at any time: Poisson, and more of them while it is young.
+        """
+        pairs, hours = self._pairs(stack, model), self.plan.hours
+        if not pairs:
             return
-        for young in (False, True):  # those of any model, then what a new one has beyond them
-            draw = self.streams(f"software/{stack.name}/{model}{'/young' if young else ''}")
-            for incident in stack.incidents:
-                if young:
-                    times_h = self._youth(stack, pairs, incident.per_year, draw)
-                else:
-                    count = draw.poisson(incident.per_year * self.plan.hours / HOURS_PER_YEAR)
-                    times_h = sorted((draw.random(count) * self.plan.hours).tolist())
-                for time_h in times_h:
-                    loss = min(_MOST_LOST, incident.loss.lognormal(draw))  # drawn even where it is certain or unused
-                    fix_days = incident.fix_days.lognormal(draw)
-                    work_h = incident.difficulty(fix_days) * self.plan.software.engineer_h
-                    vendor_h = fix_days * HOURS_PER_DAY * self.plan.software.fix_time_multiplier
-                    self.env.process(self._incident(stack, pairs, incident, (time_h, loss, work_h, vendor_h)))
+        youth = launch_h, excess, constant_h = self._launch(stack, pairs)
+        upgrades_h = self.upgrades_h[stack.name] + ([launch_h] if 0.0 <= launch_h < hours else [])
+        ages_h = np.array(upgrades_h) - launch_h
+        more = np.where(ages_h < 0.0, 0.0, 1.0 + excess * np.exp(-np.maximum(ages_h, 0.0) / constant_h))
+        for incident in stack.incidents:
+            draw = self.streams(f"software/{stack.name}/{model}/{incident.kind}")
+            if incident.per_upgrade > 0.0:
+                # Drawn for every upgrade: at another probability the same incidents come, and fewer or more of them.
+                uniform, normal = draw.random((len(upgrades_h), 3)), draw.standard_normal((len(upgrades_h), 4))
+                for place in np.flatnonzero(uniform[:, 0] < incident.per_upgrade * more).tolist():
+                    drawn = (*uniform[place, 1:].tolist(), *normal[place].tolist())
+                    self._upgrade_incident(stack, pairs, incident, upgrades_h[place], drawn)
+            count = draw.poisson(incident.per_year * hours / HOURS_PER_YEAR)
+            times_h = sorted((draw.random(count) * hours).tolist())
+            for time_h in times_h + self._youth(youth, incident.per_year, draw):
+                loss = min(incident.most_loss, incident.loss.lognormal(draw))
+                slower = (math.log1p(-loss),) * len(pairs)
+                begin = SoftwareEvent(time_h, pairs, slower, incident.kind, next(self.numbers))
+                self.env.process(self._mend(stack, incident, draw.standard_normal(), begin, 0.0))
 
-    def _youth(self, stack: StackPlan, pairs: Pairs, per_year: float, draw: np.random.Generator) -> list[float]:
-        """Draw the times of the additional incidents of a newly launched model.
+    def _launch(self, stack: StackPlan, pairs: Pairs) -> Launch:
+        """Return a model's launch, its further incidents then over those of a model long served, and their τ in hours.
 
-        Their rate is λ·(m − 1)·exp(−(t − launch)/τ), with the τ of its class's maturing; a model long served, of a
-        workload without a launch, has none.
+        A model of a workload without a launch was launched at minus infinity.
         """
         launches = [self.plan.workloads[w].launch_h for _, w in pairs]
-        excess = stack.new_model_incident_multiplier - 1.0
         course = stack.maturity.get(self.plan.software.architectures[pairs[0][1]])
-        if None in launches or excess <= 0.0 or course is None:
-            return []
-        launch_h = min(launch for launch in launches if launch is not None)
-        constant_h = course.months.base * HOURS_PER_YEAR / 12.0
+        excess = stack.new_model_incident_multiplier - 1.0 if course else 0.0
+        constant_h = course.months.base * HOURS_PER_YEAR / 12.0 if course else 1.0
+        return min(-math.inf if launch is None else launch for launch in launches), excess, constant_h
+
+    def _youth(self, youth: Launch, per_year: float, draw: np.random.Generator) -> list[float]:
+        """Draw the times of the additional incidents of a newly launched model: rate λ·(m − 1)·exp(−(t − launch)/τ)."""
+        launch_h, excess, constant_h = youth
         # The share of a launch's further incidents that falls into the run, by age at its beginning and at its end.
         begun, ended = (math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, float(self.plan.hours)))
         count = draw.poisson(per_year * excess * constant_h / HOURS_PER_YEAR * (begun - ended))
         left = ended + (begun - ended) * draw.random(count)
         return sorted((launch_h - constant_h * np.log(left)).tolist())
 
-    def _incident(
-        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, figures: tuple[float, float, float, float]
-    ) -> Steps:
-        """Slow the stack until its engineers or its vendor have fixed the incident."""
-        time_h, loss, work_h, vendor_h = figures
-        yield self.env.timeout(time_h)
-        self.incidents += 1
-        number = self.incidents
-        factors = self._factors(stack, pairs, incident, loss)
-        self._change(pairs, factors, incident.kind, number)
-        yield self.env.timeout(self._mended_after_h(stack, work_h, vendor_h))
-        self._change(pairs, tuple(-factor for factor in factors), incident.kind + " fixed", number)
+    def _upgrade_incident(
+        self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, time_h: float, drawn: tuple[float, ...]
+    ) -> None:
+        """Log what an incident that an upgrade brings costs, from the upgrade to its end.
 
-    def _factors(self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, loss: float) -> tuple[float, ...]:
-        """Return an incident's effect on the log speed of each pair."""
-        if not incident.falsifies:
-            return (math.log1p(-loss),) * len(pairs)
-        factors = []
-        for pair in pairs:
-            wide = self.plan.software.wide_precision_factor[pair]
-            if math.isnan(wide):  # without a wider precision it takes what the newest release has gained
-                taken = self.releases.get(stack.name, {}).get(pair, [])
-                count = bisect_right(taken, (float(self.env.now), math.inf))
-                factors.append(-max(taken[count - 1][1] if count else 0.0, 0.0))
-            else:
-                factors.append(math.log(max(wide, 0.05)))
-        return tuple(factors)
+        The canary alone runs the release while it bakes, so a loss L costs canary share · L of the stack. What is
+        noticed by then never reaches the rest, and the canary can return, for the rest runs the release before. What is
+        noticed later costs L until the stack is rolled back; where that cannot be, until it is fixed. A roll-back costs
+        the gain of the newest release too, until the next upgrade. Wrong output costs no speed until it is noticed, and
+        none while it is served because nothing can be rolled back. Incidents do not know of each other.
+        """
+        software, number, kind, everywhere = self.plan.software, next(self.numbers), incident.kind, len(pairs)
+        subtle, stuck, loss_z, detection_z, rollback_z, fix_z = drawn
+        loss = min(incident.most_loss, incident.loss.lognormal_at(loss_z))
+        is_subtle = subtle < incident.subtle_fraction or loss < incident.subtle_below
+        detection_h = incident.subtle_detection_h if is_subtle else incident.detection_h
+        baked_h, noticed_h = time_h + software.bake_h, time_h + detection_h.lognormal_at(detection_z)
+        slower, on_canary = math.log1p(-loss), math.log1p(-loss * software.canary_fraction)
+        is_caught = noticed_h < baked_h
+        self._change(time_h, pairs, [on_canary] * everywhere, kind, number)
+        if not is_caught:
+            self._change(baked_h, pairs, [slower - on_canary] * everywhere, f"{kind} spread", number)
+            widens = incident.falsifies and not math.isnan(software.wide_precision_factor[pairs[0]])
+            if widens or stuck < stack.rollback_impossible_fraction:
+                wide = (software.wide_precision_factor[pair] if widens else 1.0 for pair in pairs)
+                wider = tuple(math.log(max(factor, 0.05)) for factor in wide)
+                begin = SoftwareEvent(noticed_h, pairs, wider, kind, number)
+                self.env.process(self._mend(stack, incident, fix_z, begin, slower))
+                return
+        share, lost = (software.canary_fraction, on_canary) if is_caught else (1.0, slower)
+        back_h = noticed_h + software.rollback_h.lognormal_at(rollback_z) * share
+        self._change(back_h, pairs, [-lost] * everywhere, f"{kind} rolled back", number)
+        without_h = baked_h if is_caught else back_h
+        taken_h = [upgrade_h + software.bake_h for upgrade_h in self.upgrades_h[stack.name]]
+        count = bisect_right(taken_h, without_h)
+        gains = [max(0.0, self.gains[pair][count - 1]) if count else 0.0 for pair in pairs]
+        self._change(without_h, pairs, [-gain for gain in gains], f"{kind} rolled back", number)
+        if count < len(taken_h):
+            self._change(taken_h[count], pairs, gains, f"{kind} fixed", number)
+
+    def _mend(self, stack: StackPlan, incident: IncidentPlan, z: float, begin: SoftwareEvent, slower: float) -> Steps:
+        """Log an incident, and its end once it is fixed; ``slower`` is the log speed that it has cost before."""
+        fix_days, software = incident.fix_days.lognormal_at(z), self.plan.software
+        work_h = incident.difficulty(fix_days) * software.engineer_h
+        yield self.env.timeout(begin.time_h)
+        self.log.software.append(begin)
+        vendor_h = fix_days * HOURS_PER_DAY * software.fix_time_multiplier
+        yield self.env.timeout(self._mended_after_h(stack, work_h, vendor_h))
+        ends = tuple(-slower - factor for factor in begin.log_factors)
+        self._change(float(self.env.now), begin.pairs, ends, f"{begin.kind} fixed", begin.incident)
 
     def _mended_after_h(self, stack: StackPlan, work_h: float, vendor_h: float) -> float:
         """Return the hours until a fix: min(wait + hours of work / engineers, the vendor's time).
@@ -225,16 +264,15 @@ class IncidentProcess:
         if left_h <= 0.0:
             return
         yield self.env.timeout(max(0.0, begin_h - self.env.now))
-        self.incidents += 1
-        number = self.incidents
+        number = next(self.numbers)
         # The gap closes as (e^−3s − e^−3)/(1 − e^−3) with the share s of the work that is done, in steps: kernels land
         # one by one.
         done, last = 1.0 - left_h / length_h, math.exp(-_CONSTANTS)
         shares = (done + (1.0 - done) * step / _LANDINGS for step in range(_LANDINGS + 1))
         levels = [factor * ((math.exp(-_CONSTANTS * share) - last) / (1.0 - last)) for share in shares]
-        self._change(pairs, (levels[0],) * len(pairs), "bring-up", number)
+        self._change(float(self.env.now), pairs, [levels[0]] * len(pairs), "bring-up", number)
         each_h = left_h / _LANDINGS
         for step, (before, after) in enumerate(itertools.pairwise(levels), start=1):
             yield self.env.timeout(self._mended_after_h(stack, each_h / TeamPlan.hours(1.0, 1), each_h))
             kind = "bring-up done" if step == _LANDINGS else "bring-up eased"
-            self._change(pairs, (after - before,) * len(pairs), kind, number)
+            self._change(float(self.env.now), pairs, [after - before] * len(pairs), kind, number)

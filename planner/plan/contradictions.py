@@ -19,12 +19,12 @@ from planner.plan.capacity import Services, served_precision, service_of
 from planner.plan.clusters import order_date
 from planner.plan.plan import Plan, allowed_it_kw, full_load_kw, on_site_kw
 from planner.plan.reuse import Reuse
-from planner.plan.software import MOST_EVENTS, expected_events, release_delay_h
+from planner.plan.software import MOST_EVENTS, expected_events, upgrade_days
 from planner.scenario.consistency import implausible
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import dated_quotes, window_zone
 from planner.scenario.workload import GrowthSteps
-from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, SECONDS_PER_HOUR, rounded_up
+from planner.units import SECONDS_PER_HOUR, rounded_up
 from planner.yaml_io import KeyPath
 
 MOST_TOKENS_PER_S = 1e9
@@ -278,13 +278,10 @@ def _unchanged(scenario: Scenario, plan: Plan) -> Iterator[str]:
                 f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the "
                 f"reserve (reliability.reserve_nodes) is {reserve}"
             )
-    end, policy = add_months(scenario.start, scenario.horizon_months), scenario.software.upgrade_policy
-    wait_h = release_delay_h(policy)
+    end, days = add_months(scenario.start, scenario.horizon_months), upgrade_days(scenario, scenario.load_catalog())
     for index, step in enumerate(scenario.software.steps):
-        if wait_h is None or _later(step.date, wait_h / HOURS_PER_DAY) >= end:
-            wait = f"{wait_h / HOURS_PER_WEEK:g} weeks after it, " if wait_h else ""
-            when = "never" if wait_h is None else f"{wait}beyond the horizon"
-            said = f"under upgrade_policy {policy} a release of {step.date} is taken {when}: the step has no effect"
+        if _later(step.date, days) >= end:
+            said = f"upgrades come every {days:g} days: a release of {step.date} may be taken only beyond the horizon"
             yield str(scenario.document.problem(("software", "steps", index, "date"), said))
 
 

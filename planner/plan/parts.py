@@ -16,7 +16,7 @@ from planner.finance.depreciation import ResaleCurve, TaxRules
 from planner.finance.financing import LoanTerms, Quote, choose_quote
 from planner.finance.present_value import CashFlowTiming
 from planner.finance.tariffs import EnergyTariff
-from planner.units import HOURS_PER_WEEK
+from planner.units import HOURS_PER_WEEK, HOURS_PER_YEAR
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -216,9 +216,13 @@ class ThreePoint:
 
     def lognormal(self, generator: np.random.Generator) -> float:
         """Draw from the lognormal with this median and this P90 / P10."""
+        return self.lognormal_at(generator.standard_normal())
+
+    def lognormal_at(self, z: float) -> float:
+        """Return the quantile of that lognormal at a standard normal one; of a normal where the figures reach zero."""
         if self.base <= 0 or self.low <= 0:
-            return max(0.0, self.normal(generator))
-        return self.base * math.exp(math.log(self.high / self.low) / 2.5631 * generator.standard_normal())
+            return max(0.0, self.base + (self.high - self.low) / 2.5631 * z)
+        return self.base * math.exp(math.log(self.high / self.low) / 2.5631 * z)
 
     @property
     def lognormal_mean(self) -> float:
@@ -265,9 +269,20 @@ class IncidentPlan:
 
     kind: str
     per_year: float
-    """Rate per served model, as the upgrade policy meets it."""
+    """Rate per served model of those that come at any time."""
+    per_upgrade: float
+    """Probability per served model that an upgrade brings one."""
     loss: ThreePoint
     """Throughput lost while it lasts."""
+    most_loss: float
+    """Where that is cut."""
+    detection_h: ThreePoint
+    """From an upgrade until what came with it is noticed."""
+    subtle_detection_h: ThreePoint
+    subtle_fraction: float
+    """Share that is subtle whatever the loss."""
+    subtle_below: float
+    """Loss below which one is subtle."""
     fix_days: ThreePoint
     """What its vendor takes."""
     falsifies: bool
@@ -304,8 +319,10 @@ class StackPlan:
 
     name: str
     releases_per_year: float
-    release_delay_h: float | None
-    """How long a release waits before it is taken; None for never."""
+    upgrade_h: float
+    """Mean hours from one upgrade to the next, each of which takes the newest release."""
+    rollback_impossible_fraction: float
+    """Share of incidents after which no older release serves."""
     release_sigma: float
     """Spread of releases about the course of maturing, in the logarithm of speed."""
     maturity: Mapping[str, MaturityPlan]
@@ -319,6 +336,11 @@ class StackPlan:
     new_model_incident_multiplier: float
     team: int = 0
     """Which of the teams of engineers mends it."""
+
+    @property
+    def upgrades_per_year(self) -> float:
+        """Mean upgrades of a year."""
+        return HOURS_PER_YEAR / self.upgrade_h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +367,12 @@ class SoftwarePlan:
     fix_time_multiplier: float
     engineer_h: float
     """Engineer's hours that an incident takes whose fix takes the vendor its median time."""
+    canary_fraction: float
+    """Share of a stack that runs a release first."""
+    bake_h: float
+    """For how long, before the rest takes it; 0 where all take it at once."""
+    rollback_h: ThreePoint
+    """What a return of the stack to the release before takes."""
     architectures: tuple[str, ...]
     """Class of each workload's model."""
     clock_h: tuple[float, ...]

@@ -334,7 +334,8 @@ class Plan:
     def engineer_load(self, team: int, engineers: int) -> float:
         """Return the load of a team: Σ over stacks and models of incidents a year · mean hours each / hours a year.
 
-        Incidents that the vendor mends first take less, so this is the load were there no vendor.
+        Of those that upgrades bring, what cannot be rolled back counts. Incidents that the vendor mends first take
+        less, so this is the load were there no vendor.
         """
         hours = 0.0
         for stack in (stack for stack in self.software.stacks if stack.team == team):
@@ -342,7 +343,9 @@ class Plan:
             models = {workload.model for workload in self.workloads if runs & set(workload.cluster_order)}
             for incident in stack.incidents:
                 work_h = incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
-                hours += len(models) * incident.per_year * parts.TeamPlan.hours(work_h, engineers)
+                stuck_per_year = incident.per_upgrade * stack.upgrades_per_year * stack.rollback_impossible_fraction
+                often = len(models) * (incident.per_year + stuck_per_year)
+                hours += often * parts.TeamPlan.hours(work_h, engineers)
         return hours / HOURS_PER_YEAR
 
     @property

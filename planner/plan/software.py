@@ -17,21 +17,18 @@ from planner.plan.plan import ClusterPlan, Plan
 from planner.plan.reuse import Reuse
 from planner.scenario.fields import PerThousand
 from planner.scenario.scenario import Scenario
-from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 from planner.yaml_io import KeyPath
 
-_POLICY = {  # release delay in hours (None: never), share of regressions met
-    "latest": (0.0, 1.0),
-    "staged": (8 * HOURS_PER_WEEK, 0.5),
-    "pinned": (None, 0.25),
-}
+_POLICY = {"latest": "low", "staged": "base", "pinned": "high"}  # of the catalogue's production operators
 _FIX_MULTIPLIER = {"none": 1.5, "standard": 1.0, "premium": 0.6}
 SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}
 
 
-def release_delay_h(upgrade_policy: str) -> float | None:
-    """Return the hours between a release and its installation; None for never."""
-    return _POLICY[upgrade_policy][0]
+def upgrade_days(scenario: Scenario, catalog: Catalog) -> float:
+    """Return the mean days from one upgrade to the next: those stated, or those of the upgrade policy."""
+    usual: float = getattr(catalog.prior("upgrade_interval_production"), _POLICY[scenario.software.upgrade_policy])
+    return scenario.software.upgrade_days or usual
 
 
 def stack_name(stack: Stack) -> str:
@@ -91,6 +88,9 @@ def software_plan(
         teams=tuple(teams),
         fix_time_multiplier=_FIX_MULTIPLIER[stated.support_contract],
         engineer_h=stated.fix_engineer_h,
+        canary_fraction=stated.canary_fraction,
+        bake_h=stated.bake_h if stated.canary_fraction < 1.0 else 0.0,
+        rollback_h=as_stated(ThreePoint, catalog.prior("rollback_fleet")),
         architectures=tuple(catalog.model(workload.model).architecture_class.value for workload in loads),
         clock_h=tuple(0.0 if cluster.engine_date is None else ahead_h for cluster in of),
         dated_log_gain=np.array([[dated_log_gain(c, load, calibration, catalog) for load in loads] for c in of]),
@@ -100,7 +100,7 @@ def software_plan(
 
 
 def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> StackPlan:
-    """Compile a stack, its releases and its incidents; the upgrade policy sets the share of regressions met."""
+    """Compile a stack, its releases, its upgrades and the incidents that come with them or at any time."""
     stated, vendor = scenario.software, stack.vendor.value
     usual = catalog.vendor(vendor).ratio("maturing_multiplier")
     multiplier = stated.software_speedup_multiplier * stated.vendor_software_speedup_multiplier.get(vendor, usual)
@@ -114,20 +114,26 @@ def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> Sta
                 gain=ThreePoint(low=gain.low * multiplier, base=gain.base * multiplier, high=gain.high * multiplier),
                 months=as_stated(ThreePoint, months),
             )
-    delay_h, met = _POLICY[stated.upgrade_policy]
     usual = catalog.vendor(vendor).ratio("incident_multiplier")
     often = stated.incident_multiplier * stated.vendor_incident_multiplier.get(vendor, usual)
     incidents = []
     for kind, told in catalog.incidents.items():
         figures = catalog.incident(stack, kind)
-        if figures.per_year is None or figures.fix_days is None:
+        if not figures.per_year and not figures.per_upgrade:
             continue
         loss = stated.hang_loss_fraction if told.effect.value == "resets" else 0.0
+        noticed = told.detection_h or ThreePoint(low=0.0, base=0.0, high=0.0)
         incidents.append(
             parts.IncidentPlan(
                 kind=kind,
-                per_year=figures.per_year.base * often * (met if told.comes_with_releases.value else 1.0),
+                per_year=figures.per_year.base * often if figures.per_year else 0.0,
+                per_upgrade=figures.per_upgrade.base * often if figures.per_upgrade else 0.0,
                 loss=as_stated(ThreePoint, figures.loss_fraction or ThreePoint(low=loss, base=loss, high=loss)),
+                most_loss=figures.most_loss_fraction.value if figures.most_loss_fraction else 0.0,
+                detection_h=as_stated(ThreePoint, noticed),
+                subtle_detection_h=as_stated(ThreePoint, told.subtle_detection_h or noticed),
+                subtle_fraction=told.subtle_fraction.value if told.subtle_fraction else 0.0,
+                subtle_below=told.subtle_below_loss_fraction.value if told.subtle_below_loss_fraction else 0.0,
                 fix_days=as_stated(ThreePoint, figures.fix_days),
                 falsifies=told.effect.value == "falsifies",
             )
@@ -135,7 +141,8 @@ def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> Sta
     return StackPlan(
         name=stack_name(stack),
         releases_per_year=stack.releases_per_year.base,
-        release_delay_h=delay_h,
+        upgrade_h=upgrade_days(scenario, catalog) * HOURS_PER_DAY,
+        rollback_impossible_fraction=stated.rollback_impossible_fraction.get(vendor, 0.0),
         release_sigma=spread * min(multiplier, 1.0),
         maturity=maturity,
         steps=tuple(
@@ -164,8 +171,8 @@ def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
     failures = sum(expected_failures(plan, cluster) for cluster in plan.clusters)
     yield ("reliability", "failure_multiplier"), "failures", failures
     years, models = plan.hours / HOURS_PER_YEAR, {workload.model for workload in plan.workloads}
-    per_year = [sum(incident.per_year for incident in stack.incidents) for stack in plan.software.stacks]
-    yield ("software", "incident_multiplier"), "incidents", sum(often * years * len(models) for often in per_year)
+    per_year = sum(i.per_year + i.per_upgrade * s.upgrades_per_year for s in plan.software.stacks for i in s.incidents)
+    yield ("software", "incident_multiplier"), "incidents", per_year * years * len(models)
     if plan.site.outages_per_year > 0:
         outages = plan.hours / (HOURS_PER_YEAR / plan.site.outages_per_year + plan.site.outage_h)
         yield ("site", "outages_per_year"), "outages", outages

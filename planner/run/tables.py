@@ -441,22 +441,30 @@ def _failures(result: RunResult, tokens: Floats) -> _Events:
 
 
 def _software(result: RunResult, tokens: Floats) -> _Events:
-    """One row per incident and cluster, from its start to its fix; a release has no end."""
+    """One row per incident and cluster, from its start to its end; an upgrade has no end.
+
+    An incident spreads, eases and ends step by step. It has ended where its steps sum to nothing, and its size is the
+    lowest that they come to.
+    """
     plan, changes = result.plan, result.run.log.speeds()
-    ended = [change for change in changes if _is_end(change)]
-    ends = {(change.incident, change.cluster): change.time_h for change in ended}
-    ends_there = {(change.incident, change.cluster, change.workload): change.time_h for change in ended}
     begun: dict[tuple[int, int], list[SpeedChange]] = defaultdict(list)
+    level: dict[tuple[int, int, int], float] = defaultdict(float)
+    lowest: dict[tuple[int, int], float] = defaultdict(float)
+    ends, ends_there = dict[tuple[int, int], float](), dict[tuple[int, int, int], float]()
     for change in changes:
-        if change.incident >= 0 and not _is_end(change):
+        if change.incident >= 0:
+            key = (change.incident, change.cluster)
+            here = (*key, change.workload)
             begun[change.cluster, change.workload].append(change)
+            level[here] = round(level[here] + change.log_factor, 12)
+            lowest[key] = min(lowest[key], level[here])
+            ends[key] = ends_there[here] = math.inf if level[here] else change.time_h
     taken: dict[tuple[int, int], float] = defaultdict(float)  # node-hours at work for nothing
     for window in result.run.windows:
         for pair, drag in window.drags.items():
             hours = (drag.hours + window.first_hour).astype(np.float64)
             slowness = [
-                -change.log_factor
-                * quantities.open_fraction(hours, change.time_h, ends_there.get((change.incident, *pair), math.inf))
+                -change.log_factor * quantities.open_fraction(hours, change.time_h, ends_there[change.incident, *pair])
                 for change in begun[pair]
             ]
             lost_h = quantities.incident_node_h(drag.nodes, np.array(slowness).reshape(-1, hours.size))
@@ -467,21 +475,17 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
         key = (change.incident, change.cluster)
         model = plan.workloads[change.workload].model
         told = key if change.incident >= 0 else (*key, change.time_h, model)  # what eases an incident is no other
-        if _is_end(change) or told in seen:
+        if told in seen:
             continue
         seen.add(told)
-        end_h = ends.get(key, math.inf) if change.incident >= 0 else change.time_h
+        end_h, size = (ends[key], lowest[key]) if change.incident >= 0 else (change.time_h, change.log_factor)
         cluster = plan.clusters[change.cluster]
-        detail = f"{cluster.stack}, {model}, {math.expm1(change.log_factor):+.1%} throughput"
+        detail = f"{cluster.stack}, {model}, {math.expm1(size):+.1%} throughput"
         lost = taken.get(key, 0.0) if change.incident >= 0 else 0.0
         of = (cluster.name, "software", change.kind, detail)
         rows.append(_Row(change.time_h, end_h, *of, 0, lost, lost * float(tokens[change.cluster])))
         lost_node_h[change.cluster] += lost
     return rows, lost_node_h
-
-
-def _is_end(change: SpeedChange) -> bool:
-    return change.incident >= 0 and change.kind.endswith(("fixed", "done"))
 
 
 def _outages(result: RunResult, tokens: Floats) -> _Events:

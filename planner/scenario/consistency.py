@@ -56,6 +56,7 @@ def check_scenario(scenario: Scenario) -> None:
         (("reliability", "vendor_failure_multiplier"), scenario.reliability.vendor_failure_multiplier),
         (("software", "engineers_per_800"), software.engineers_per_800),
         (("software", "vendor_incident_multiplier"), software.vendor_incident_multiplier),
+        (("software", "rollback_impossible_fraction"), software.rollback_impossible_fraction),
         (("software", "vendor_software_speedup_multiplier"), software.vendor_software_speedup_multiplier),
         (("software", "engineers"), software.engineers if isinstance(software.engineers, dict) else {}),
     ):

@@ -118,9 +118,11 @@ def with_vendors(scenario: Scenario) -> Scenario:
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
     incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
     maturing = {name: vendor.ratio("maturing_multiplier") for name, vendor in vendors.items()}
+    stuck = {name: fact.base for name, vendor in vendors.items() if (fact := vendor.rollback_impossible_fraction)}
     failing = {"vendor_failure_multiplier": failures | reliability.vendor_failure_multiplier}
     by_vendor = {
         "engineers_per_800": engineers | software.engineers_per_800,
+        "rollback_impossible_fraction": stuck | software.rollback_impossible_fraction,
         "vendor_incident_multiplier": incidents | software.vendor_incident_multiplier,
         "vendor_software_speedup_multiplier": maturing | software.vendor_software_speedup_multiplier,
     }

@@ -184,6 +184,7 @@ Engineers = Annotated[Team | fields.Rate, fields.NumberOrRate]
 
 
 Incidents = Annotated[NonNegative, Plausible(0.05, 20, "assumption")]
+Share = Annotated[Fraction, Plausible(0, 1, "a share")]
 Speedup = Annotated[NonNegative, Plausible(0.05, 5, "assumption")]
 OneTeam = Annotated[NonNegative, Plausible(0.1, 2000, "assumption"), Tag("count")]
 
@@ -192,7 +193,7 @@ class SoftwareStep(Strict):
     """A technique, kernel or policy that changes speed from a release on."""
 
     date: datetime.date
-    """Day of the release; a staged policy takes it eight weeks later, a pinned one never."""
+    """Day of the release; a stack has it from its next upgrade on."""
     gain_fraction: Annotated[float, Field(gt=-1, le=100), Plausible(-0.6, 3, "assumption")]
     """Throughput gained; negative is a loss. Never past the part's roofline."""
     vendor: str | None = None
@@ -218,10 +219,22 @@ class Software(Strict):
     steps: tuple[SoftwareStep, ...] = ()
     """Gains or losses that come on a day, beside the catalogue's course. Default: none."""
     upgrade_policy: Literal["latest", "staged", "pinned"] = "staged"
-    """When releases are taken: latest at once; staged after eight weeks, meeting half the regressions; pinned never,
-    meeting a quarter of them, since models still change. Default staged: what careful operators do (assumption)."""
+    """How often a stack is upgraded to the newest release: latest every 30 days, staged every 75, pinned every 200.
+    Regressions come with upgrades, and so do speed-ups. Default staged: prior upgrade_interval_production."""
+    upgrade_days: Annotated[Positive, Plausible.prior("upgrade_interval_production")] | None = None
+    """Mean days from one upgrade to the next; half to one and a half times as many pass. Default: as upgrade_policy
+    says."""
+    canary_fraction: Annotated[float, Field(gt=0, le=1), Plausible.prior("canary_share")] = 0.1
+    """Share of a stack's capacity that runs a release first; 1 upgrades all at once. What is noticed while it bakes
+    never reaches the rest. Default 0.1: prior canary_share."""
+    bake_h: Annotated[NonNegative, Plausible.prior("canary_bake")] = 2.0
+    """Hours for which the canary alone runs a release; 0 upgrades all at once. Default 2: prior canary_bake."""
+    rollback_impossible_fraction: dict[str, Share] = Field(default_factory=dict)
+    """Share of a release's incidents that no roll-back ends, since no older release serves the model, by vendor, e.g.
+    {amd: 0.1}; they last until fixed. Default: what the catalogue's vendors say."""
     accuracy_regression_response: Literal["roll-back", "higher_precision"] = "roll-back"
-    """Serve the release before, or in the next wider precision, until fixed. Default roll-back: it is faster."""
+    """Answer to wrong output once it is noticed: serve the release before until the next upgrade, or in the next wider
+    precision until fixed. Default roll-back: it is faster."""
     engineers: Annotated[OneTeam | Annotated[dict[str, Engineers], Tag("rate")], fields.NumberOrRate] | None = None
     """Engineers who mend incidents and bring models up, all paid for. A number is one team for every stack, in whole
     people; by vendor each has its own: {amd: 3, nvidia: {per_1000_accelerators: 0.5}}. The team works on one thing at a

@@ -190,12 +190,12 @@ def _lit(result: RunResult) -> Floats:
 
 
 def _rates(result: RunResult) -> Floats:
-    """Return the most requests per node and hour in each month: without incidents, on the best release."""
+    """Return the most requests per node and hour in each month: without incidents, on the best upgrade."""
     plan = result.plan
     months = len(plan.month_edges_h) - 1
     level = np.zeros((len(plan.clusters), len(plan.workloads), months))
     for event in sorted(result.run.log.software, key=lambda event: event.time_h):
-        if event.kind != "release":
+        if event.kind != "upgrade":
             continue
         month = int(np.searchsorted(plan.month_edges_h, event.time_h, side="right")) - 1
         for (cluster, workload), factor in zip(event.pairs, event.log_factors, strict=True):

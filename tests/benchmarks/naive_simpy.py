@@ -95,7 +95,7 @@ class NaiveFleet:
     def _stack(self, stack: StackPlan) -> Steps:
         """One stack: incidents and releases, one after another."""
         pairs = [pair for pair in self.speed if self.plan.clusters[pair[0]].stack == stack.name]
-        incidents = sum(incident.per_year for incident in stack.incidents)
+        incidents = sum(kind.per_year + kind.per_upgrade * stack.upgrades_per_year for kind in stack.incidents)
         rate = incidents * len({workload.model for workload in self.plan.workloads}) + stack.releases_per_year
         while rate > 0:
             yield self.env.timeout(self.draw.exponential(HOURS_PER_YEAR / rate))

@@ -211,34 +211,6 @@ def test_any_overlay_is_used_or_refused(tmp_path_factory: pytest.TempPathFactory
         assert error.problems
 
 
-OLD_KEYS = """
-accelerators:
-  H200: {source: our sheet, grade: B, fp8_dense_tflops: 1900, fp8_format: fnuz}
-stacks:
-  rocm-vllm:
-    source: our tickets
-    grade: B
-    regressions_per_year: {low: 1, base: 2, high: 3}
-    regression_loss_fraction: {low: 0.1, base: 0.2, high: 0.3}
-    regression_days: {low: 4, base: 5, high: 6}
-    wrong_numerics_per_year: {low: 5, base: 6, high: 7}
-    hangs_per_year: {low: 7, base: 8, high: 9}
-"""
-NEW_KEYS = """
-accelerators:
-  H200: {source: our sheet, grade: B, dense_tflops: {fp8: 1900}, dialects: {fp8: fnuz}}
-stacks:
-  rocm-vllm:
-    source: our tickets
-    grade: B
-    fix_days: {low: 4, base: 5, high: 6}
-    incidents:
-      regression: {per_year: {low: 1, base: 2, high: 3}, loss_fraction: {low: 0.1, base: 0.2, high: 0.3}}
-      wrong-numerics: {per_year: {low: 5, base: 6, high: 7}}
-      hang: {per_year: {low: 7, base: 8, high: 9}}
-"""
-
-
 def test_null_takes_a_rate_away(write: Write) -> None:
     part = load_catalog("measured", write("accelerators: {B200: {dense_tflops: {fp4: null}}}")).accelerators["B200"]
     assert list(part.dense_tflops) == ["bf16", "fp8"]
@@ -247,7 +219,7 @@ def test_null_takes_a_rate_away(write: Write) -> None:
 def test_an_incident_has_its_stacks_figures_else_its_kinds(write: Write) -> None:
     text = """
 incidents:
-  leak: {source: our tickets, grade: B, effect: slows, comes_with_releases: true, per_year: {low: 1, base: 2, high: 3},
+  leak: {source: our tickets, grade: B, effect: slows, per_year: {low: 1, base: 2, high: 3}, most_loss_fraction: 0.5,
          loss_fraction: {low: 0.1, base: 0.1, high: 0.1}, fix_days: {low: 30, base: 30, high: 30}}
 stacks:
   rocm-vllm: {source: our tickets, grade: B, incidents: {leak: {per_year: {low: 8, base: 9, high: 10}}}}

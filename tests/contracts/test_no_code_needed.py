@@ -117,7 +117,7 @@ incidents:
     grade: B
     date: 2026-07-01
     effect: slows
-    comes_with_releases: false
+    most_loss_fraction: 0.5
     per_year: {low: 20, base: 30, high: 40}
     loss_fraction: {low: 0.25, base: 0.25, high: 0.25}
 stacks:
@@ -222,6 +222,9 @@ def test_a_new_incident_kind_shifts_no_other(write: Write, tiny: str) -> None:
         (("wider: fp8", "wider: int8\n    role: default"), "one precision must have the role default, not 2"),
         (("wider: fp8", "wider: fp4"), "precisions.fp6.wider: fp4 has weights no larger than fp6"),
         (("loss_fraction: {low: 0.25, base: 0.25, high: 0.25}", ""), "memory-leak slows the stack: state its loss"),
+        (("most_loss_fraction: 0.5", ""), "memory-leak costs throughput: state its most_loss_fraction"),
+        (("per_year: {low: 20, base: 30, high: 40}", "per_upgrade: {low: 0.1, base: 0.2, high: 0.3}"),
+         "memory-leak comes with upgrades: state its detection_h"),
         (("fix_days: {low: 2", "incidents: {hnag: {}}\n    fix_days: {low: 2"), "unknown incident 'hnag' (did you"),
         (("  resale_24m_intel", "  resale_24m_ntel"), "nothing of what used servers of intel fetch"),
     ],

@@ -124,18 +124,26 @@ def certain(figure: float) -> ThreePoint:
     return ThreePoint(low=figure, base=figure, high=figure)
 
 
-def incident_plans(**per_year: float) -> tuple[IncidentPlan, ...]:
-    """The three shipped kinds, each fixed after five days, at these rates (``wrong_numerics=2.0``) or never."""
-    return tuple(
+def incident_plans(*, regression: float = 0.0, wrong_numerics: float = 0.0, hang: float = 0.0, **changes: Any) -> Any:
+    """Three shipped kinds, the first two by upgrade and the last by year, each fixed after five days."""
+    kinds = (("regression", 0.2, regression), ("wrong-numerics", 0.0, wrong_numerics), ("hang", 0.05, hang))
+    plain = tuple(
         IncidentPlan(
             kind=kind,
-            per_year=per_year.get(kind.replace("-", "_"), 0.0),
+            per_year=often if kind == "hang" else 0.0,
+            per_upgrade=0.0 if kind == "hang" else often,
             loss=certain(loss),
+            most_loss=0.65,
+            detection_h=certain(4.0),
+            subtle_detection_h=certain(100.0),
+            subtle_fraction=0.0,
+            subtle_below=0.0,
             fix_days=certain(5.0),
             falsifies=kind == "wrong-numerics",
         )
-        for kind, loss in (("regression", 0.2), ("wrong-numerics", 0.0), ("hang", 0.05))
+        for kind, loss, often in kinds
     )
+    return tuple(dataclasses.replace(incident, **changes) for incident in plain)
 
 
 def stack_plan(**changes: Any) -> StackPlan:
@@ -143,7 +151,8 @@ def stack_plan(**changes: Any) -> StackPlan:
     plain = StackPlan(
         name="cuda-vllm",
         releases_per_year=0.0,
-        release_delay_h=None,
+        upgrade_h=np.inf,
+        rollback_impossible_fraction=0.0,
         release_sigma=0.0,
         maturity={},
         steps=(),
@@ -163,6 +172,9 @@ def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> Soft
         teams=(team,),
         fix_time_multiplier=1.0,
         engineer_h=40.0,
+        canary_fraction=0.1,
+        bake_h=0.0,
+        rollback_h=certain(3.0),
         architectures=("dense",) * workloads,
         clock_h=(0.0,) * clusters,
         dated_log_gain=np.zeros((clusters, workloads)),

@@ -13,8 +13,17 @@ from hypothesis import strategies as st
 
 from planner.engine.driver import Course, NodeHours, Simulation, run_plan
 from planner.engine.log import streams
+from planner.plan.parts import MaturityPlan
 from planner.plan.plan import Plan
-from tests.engine.plans import cause_plan, cluster_plan, incident_plans, make_plan, reliability_plan, stack_plan
+from tests.engine.plans import (
+    cause_plan,
+    certain,
+    cluster_plan,
+    incident_plans,
+    make_plan,
+    reliability_plan,
+    stack_plan,
+)
 from tests.engine.plans import software_plan as software
 
 steps = st.lists(st.tuples(st.floats(0.0, 60.0), st.floats(-5.0, 5.0)), max_size=12)
@@ -40,8 +49,15 @@ def troubled(**changes: Any) -> Plan:
     faults = {"soft_fraction": 0.3, "medium_fraction": 0.3}
     causes = (cause_plan(per_node_h=1 / 300, **faults), cause_plan(per_node_h=1 / 900, whole_node=True, **faults))
     plan = make_plan([cluster], months=6, reliability=reliability_plan(causes=causes, crews=1))
-    stack = stack_plan(incidents=incident_plans(regression=20.0), releases_per_year=12.0)
-    return dataclasses.replace(plan, software=software(1, 1, stacks=(stack,)))
+    course = {"dense": MaturityPlan(gain=certain(0.5), months=certain(6.0))}
+    stack = stack_plan(
+        incidents=incident_plans(regression=0.7, hang=5.0),
+        upgrade_h=300.0,
+        releases_per_year=12.0,
+        rollback_impossible_fraction=0.3,
+        maturity=course,
+    )
+    return dataclasses.replace(plan, software=software(1, 1, stacks=(stack,), bake_h=2.0))
 
 
 @pytest.mark.parametrize("retire_h", [np.inf, 2000.5])

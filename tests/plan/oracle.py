@@ -194,6 +194,9 @@ class Oracle(Machines):
             "stacks": [self.stack_plan(name, teams) for name in sorted({self.stack(c)[0] for c in self.names})],
             "teams": teams,
             "engineer_h": stated("fix_engineer_h", 40.0),
+            "canary_fraction": stated("canary_fraction", 0.1),
+            "bake_h": 0.0 if stated("canary_fraction", 0.1) == 1.0 else stated("bake_h", 2.0),
+            "rollback_h": {"low": 0.5, "base": 3.0, "high": 12.0},
             "fix_time_multiplier": {"none": 1.5, "standard": 1.0, "premium": 0.6}[
                 stated("support_contract", "standard")
             ],
@@ -213,9 +216,7 @@ class Oracle(Machines):
             return of(self.doc, f"software.{key}", default)
 
         stack, kinds = self.stacks[name], facts("incidents")
-        delay_h, met = {"latest": (0.0, 1.0), "staged": (1344.0, 0.5), "pinned": (None, 0.25)}[
-            stated("upgrade_policy", "staged")
-        ]
+        usual_days = {"latest": 30.0, "staged": 75.0, "pinned": 200.0}[stated("upgrade_policy", "staged")]
         vendor = stack["vendor"]
         often = stated("incident_multiplier", 1.0) * stated(f"vendor_incident_multiplier.{vendor}", 1.0)
         gain = stated("software_speedup_multiplier", 1.0) * stated(f"vendor_software_speedup_multiplier.{vendor}", 1.0)
@@ -223,19 +224,26 @@ class Oracle(Machines):
         incidents = []
         for kind, told in kinds.items():
             own = stack["incidents"].get(kind, {})
-            rate, fix = (
-                own.get("per_year") or told.get("per_year"),
-                own.get("fix_days") or told.get("fix_days") or stack.get("fix_days"),
+            per_year, per_upgrade, loss, most = (
+                own.get(key) or told.get(key)
+                for key in ("per_year", "per_upgrade", "loss_fraction", "most_loss_fraction")
             )
-            if not rate or not fix:
+            if not per_year and not per_upgrade:
                 continue
-            loss = own.get("loss_fraction") or told.get("loss_fraction")
+            fix = own.get("fix_days") or told.get("fix_days") or stack["fix_days"]
             flat = hang if told["effect"] == "resets" else 0.0
+            noticed = told.get("detection_h", {"low": 0.0, "base": 0.0, "high": 0.0})
             incidents.append(
                 {
                     "kind": kind,
-                    "per_year": rate["base"] * often * (met if told["comes_with_releases"] else 1.0),
+                    "per_year": per_year["base"] * often if per_year else 0.0,
+                    "per_upgrade": per_upgrade["base"] * often if per_upgrade else 0.0,
                     "loss": three(loss) if loss else {"low": flat, "base": flat, "high": flat},
+                    "most_loss": most or 0.0,
+                    "detection_h": three(noticed),
+                    "subtle_detection_h": three(told.get("subtle_detection_h", noticed)),
+                    "subtle_fraction": told.get("subtle_fraction", 0.0),
+                    "subtle_below": told.get("subtle_below_loss_fraction", 0.0),
                     "fix_days": three(fix),
                     "falsifies": told["effect"] == "falsifies",
                 }
@@ -249,7 +257,10 @@ class Oracle(Machines):
         return {
             "name": name,
             "releases_per_year": stack["releases_per_year"]["base"],
-            "release_delay_h": delay_h,
+            "upgrade_h": stated("upgrade_days", usual_days) * 24.0,
+            "rollback_impossible_fraction": stated(
+                f"rollback_impossible_fraction.{vendor}", {"amd": 0.2, "nvidia": 0.08}[vendor]
+            ),
             "release_sigma": stack.get("release_spread_fraction", 0.0) * min(gain, 1.0),
             "maturity": {
                 kind: {"gain": three(course["ceiling_gain_fraction"], gain), "months": three(course["closing_months"])}

@@ -171,15 +171,14 @@ def test_power_is_held_against_the_machines_that_are_there_together(kw: float, o
 @pytest.mark.parametrize(
     ("policy", "day", "said"),
     [
-        ("latest", "2026-02-27", None),
-        ("latest", "2026-03-01", "beyond the horizon"),
-        ("staged", "2026-01-04", "8 weeks after it, beyond the horizon"),
-        ("staged", "2026-01-03", None),
-        ("pinned", "2026-01-02", "taken never"),
+        ("latest", "2026-01-29", None),
+        ("latest", "2026-01-30", "upgrades come every 30 days: a release of 2026-01-30 may be taken only beyond"),
+        ("staged", "2026-01-04", "upgrades come every 75 days"),
+        ("pinned", "2026-01-02", "upgrades come every 200 days"),
     ],
 )
 def test_a_step_of_software_that_is_not_taken_is_a_warning(policy: str, day: str, said: str | None) -> None:
-    """Two months from January: eight weeks after the fourth is the first of March."""
+    """Two months from January: thirty days after the 30th is the first of March."""
     software = {"upgrade_policy": policy, "steps": [{"date": day, "gain_fraction": 0.5}]}
     told = [warning for warning in plan_of({"software": software}).warnings if "software.steps[0].date" in warning]
     assert len(told) == (said is not None)
