@@ -12,6 +12,7 @@ Bools = NDArray[np.bool_]
 Complexes = NDArray[np.complex128]
 Ints = NDArray[np.intp]
 """Places in another array."""
+Names = NDArray[np.str_]
 Cents = NDArray[np.int64]
 """Money in whole cents, which no float ever touches."""
 FloatLike = Any

@@ -17,10 +17,11 @@ from planner.catalog.entries import Entry, Range
 from planner.catalog.load import VERSION
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
-from planner.plan.capacity import served_precision
+from planner.plan.capacity import as_first_bought, options, runner_up
 from planner.plan.money import rent_prior
 from planner.plan.placement import services_of
 from planner.plan.reuse import Reuse
+from planner.plan.software import stack_name
 from planner.scenario.cluster import OnDemand, Reserved, Spot
 from planner.scenario.scenario import Scenario
 from planner.units import unit_of
@@ -85,11 +86,10 @@ def _facts(scenario: Scenario) -> Iterator[Row]:
         if not cluster.resale_curve:
             resold |= catalog.resale_priors(cluster.accelerator)
         used["vendors", accelerator.vendor.value] = catalog.vendor(accelerator.vendor.value)
-        stack = catalog.stack(accelerator.vendor.value, cluster.engine)
-        used["stacks", f"{stack.platform.value}-{stack.engine.value}"] = stack
-        for workload in scenario.workloads.values():
-            precision = served_precision(cluster, workload, catalog)
-            used["precisions", precision] = catalog.precisions[precision]
+        for option in (one for load in scenario.workloads.values() for one in options(cluster, load, catalog)):
+            stack = catalog.stack(accelerator.vendor.value, option.engine)
+            used["stacks", stack_name(stack)] = stack
+            used["precisions", str(option.precision)] = catalog.precisions[str(option.precision)]
         contract = cluster.contract
         if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None:
             rents.add(rent_prior(cluster))
@@ -129,6 +129,21 @@ def _plain(value: Any) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_plain, value))
     return value.isoformat() if isinstance(value, datetime.date) else str(value)
+
+
+def layouts(scenario: Scenario) -> Table:
+    """Return layouts.csv: how each cluster serves each workload, and what the next best would serve."""
+    reuse, rows = Reuse(scenario), []
+    for (name, load), service in services_of(scenario, {}, reuse)[0].items():
+        cluster, spec = as_first_bought(scenario, name), service.spec
+        other = runner_up(cluster, scenario.workloads[load], service, scenario, reuse)
+        said = f"{other.spec.engine}, {other.spec.precision}, {other.layout}" if other else ""
+        laid_out = (spec.accelerators, spec.attention_data_parallel, (service.prefill or service).spec.chunk_tokens)
+        share = service.prefill.share if service.prefill else None
+        apart = ("disaggregated" if service.prefill else "colocated", share)
+        rates = (service.requests_per_s, said, other.requests_per_s if other else None)
+        rows.append((name, load, spec.engine, spec.precision, *laid_out, *apart, *rates))
+    return TABLES["layouts"].of_rows(rows)
 
 
 def model_error(calibration: CalibrationFile | None = None) -> Table:

@@ -130,6 +130,7 @@ def verdict_record(
     first_missed_month: str | None,
     lowest_fraction: float | None = None,
     base_case: Mapping[str, Any] | None = None,
+    past_mending: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return a verdict as summaries hold it: the target, the replications that meet it, and where it is lowest."""
     low, high = verdict.interval
@@ -147,6 +148,7 @@ def verdict_record(
         "first_missed_month": first_missed_month,
         "lowest_fraction": lowest_fraction,
         "base_case": base_case,
+        "past_mending": past_mending,
     }
 
 
@@ -315,6 +317,18 @@ def inconclusive_lines(plans: Sequence[Served]) -> list[str]:
         if plan.verdict is not None and plan.is_inconclusive:
             alike.setdefault(_open(plan.verdict), []).append(plan.name)
     return [f"{', '.join(names)}: SLO {said}." for said, names in alike.items()]
+
+
+def past_mending_lines(verdicts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say how many replications of which plans miss the SLO target whatever is bought, and why; nothing of none."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, record in verdicts.items():
+        if past := {cause: number for cause, number in (record["past_mending"] or {}).items() if number}:
+            causes = ", ".join(f"{cause.replace('_', ' ')} {number}" for cause, number in past.items())
+            number = sum(past.values())
+            misses = f"miss{'es' if number == 1 else ''} the SLO target whatever is bought: {causes}."
+            alike.setdefault((f"{number} of {record['replications']} replications", misses), []).append(name)
+    return [f"{lead}{' of ' * any(names)}{', '.join(names)} {misses}" for (lead, misses), names in alike.items()]
 
 
 def _open(verdict: Verdict, option: str = "-n") -> str:

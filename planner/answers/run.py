@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from planner.answers import judgement
 from planner.answers.answer import Answer
-from planner.answers.assumptions import assumptions, model_error
+from planner.answers.assumptions import assumptions, layouts, model_error
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages
 from planner.answers.report import build_report
@@ -150,7 +150,7 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
         **({"timeline_hourly": tables.timeline_hourly(result)} if hourly else {}),
     }
     made = {name: Table(TABLES[name], cells) for name, cells in columns.items()}
-    for table in (measure_table(result), assumptions(result.scenario), model_error()):
+    for table in (measure_table(result), layouts(result.scenario), assumptions(result.scenario), model_error()):
         made[table.name] = table
     return [made[name] for name in (*(table.name for table in RUN_TABLES), *(["timeline_hourly"] if hourly else []))]
 

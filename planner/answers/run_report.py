@@ -282,6 +282,20 @@ def loss_grid(
     return bar_grid((of, *names, what), rows, what.removeprefix("of ").capitalize(), palette)
 
 
+def layout_grid(contents: Contents) -> list[Block]:
+    """Return how each cluster serves each workload, and by how much that is better than the next best."""
+    if not (layouts := contents.table("layouts")):
+        return []
+    names = ("workload", "cluster", "engine", "precision", "prefill_decode", "accelerators", "chunk_tokens")
+    rows = []
+    for *named, rate, other in layouts.rows(*names, numbers=["node_requests_per_s", "next_best_requests_per_s"]):
+        rows.append((*named, f"{rate:.4g}", f"{rate / other - 1.0:+.0%}" if other else NOTHING))
+    header = ("workload", "cluster", "engine", "precision", "prefill and decode", "accelerators", "tokens a step")
+    caption = "How each workload is served on day one, and by how much better than the next best"
+    numeric = (5, 6, 7, 8)
+    return [Grid(caption=caption, header=(*header, "requests/s a node", "next best"), rows=rows, numeric=numeric)]
+
+
 def routing_section(contents: Contents) -> Section | None:
     """Return who served what, by workload and cluster: shares of tokens, and how busy the replicas held for it were."""
     if contents.plans or not (routing := contents.table("routing_monthly")):
@@ -306,5 +320,6 @@ def routing_section(contents: Contents) -> Section | None:
         Sentence(text=ROUTED, tone="note"),
         bar_grid(("workload", *clusters, "of its tokens"), served_by, "Who served each workload", hues),
         bar_grid(("workload", *clusters, "side by side"), used, caption),
+        *layout_grid(contents),
     ]
     return section("losses", blocks)

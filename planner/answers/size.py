@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 
 from planner.answers.answer import Answer
-from planner.answers.judgement import verdict_line, verdict_record
+from planner.answers.judgement import past_mending_lines, verdict_line, verdict_record
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages, plain_pages
 from planner.answers.report import answer_files
@@ -21,6 +21,7 @@ from planner.files import check_target
 from planner.output.folder import WORKBOOK, Contents, place_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table
 from planner.output.terminal import text_table, wrapped
+from planner.plan.slo_target import past_mending
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
@@ -221,8 +222,9 @@ def _record(sized: Sized) -> dict[str, Any]:
     short = round(max(0.0, target.attainment - outcome.service(target.confidence)), 6)
     lowest = round(float(np.nanmin(outcome.worst)), 6)
     return verdict_record(
-        sized.verdict, sized.scenario, shortfall_fraction=short, first_missed_month=None, lowest_fraction=lowest
-    )
+        sized.verdict, sized.scenario, shortfall_fraction=short, first_missed_month=None, lowest_fraction=lowest,
+        past_mending=past_mending(outcome.ceilings.T, target.attainment),
+    )  # fmt: skip
 
 
 def _records(table: Table) -> list[dict[str, Any]]:
@@ -249,7 +251,9 @@ def said_of(sized: Sized) -> Iterator[str]:
         f"{lead} {words}: {what[sized.trial.objective]} {money(plan.cost)}. Lower bound {money(sized.bound)}: at most "
         f"{sized.gap:.1%} could be saved."
     )
-    yield f"On fresh replications: {verdict_line(_record(sized), '--confirmations')}"
+    record = _record(sized)
+    fresh = [verdict_line(record, "--confirmations"), *past_mending_lines({"": record})]
+    yield f"On fresh replications: {' '.join(fresh)}"
     asked = slo_target.confidence
     less = [cheaper for cheaper in sized.explanation.frontier if cheaper.cost < plan.cost]
     if any(cheaper.kept(slo_target.attainment).mean() >= asked - 1e-9 for cheaper in less):

@@ -93,7 +93,8 @@ def _decided(
         asked = (stated.attainment, stated.per, stated.scope, stated.confidence, is_stated)
         kept = (verdict.status, verdict.share, *verdict.interval, standing.shortfall_fraction)
         best = (first_missed_month(prepared, standing) or "", *_ends(standing.best_fraction, is_share=True))
-        targets.append((standing.scenario, *asked, *kept, *best, verdict.replications))
+        past = standing.past_mending.values()
+        targets.append((standing.scenario, *asked, *kept, *best, *past, verdict.replications))
     pairs = []
     for pair in comparisons:
         figures = (*_ends(pair.probability_better, is_share=True), *_ends(pair.mean_difference))
@@ -168,6 +169,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
                 base.scenario,
                 shortfall_fraction=_known(standing.shortfall_fraction),
                 first_missed_month=first_missed_month(finished.prepared, standing),
+                past_mending=standing.past_mending,
             )
             | {"best_fraction": _figure(standing.best_fraction)}
             for base, standing in zip(finished.prepared.scenarios, finished.standings(), strict=True)
@@ -223,7 +225,7 @@ def study_table(summary: Mapping[str, Any], *, verbose: bool = False) -> str:
     lead = (
         [judgement.none_keeps(choice)] if choice.best is None else [f"Cheapest plan that is MET: {choice.best.name}."]
     )
-    lead += judgement.inconclusive_lines(choice.ranked)
+    lead += judgement.inconclusive_lines(choice.ranked) + judgement.past_mending_lines(verdicts)
     lines = [
         f"{summary['study']}   {over}",
         *wrapped([*judgement.much_shed(choice.ranked), *judgement.target_lines(verdicts), *filter(None, lead)]),

@@ -74,8 +74,12 @@ class Catalog(Strict):
         for stack in self.stacks.values():
             if stack.vendor.value == vendor and stack.engine.value == engine:
                 return stack
-        engines = [stack.engine.value for stack in self.stacks.values() if stack.vendor.value == vendor]
-        raise ScenarioError(f"engine {engine!r} does not run on {vendor} accelerators; choose from {choices(engines)}")
+        names = choices(self.engines(vendor))
+        raise ScenarioError(f"engine {engine!r} does not run on {vendor} accelerators; choose from {names}")
+
+    def engines(self, vendor: str) -> list[str]:
+        """Return the engines that serve on the accelerators of a vendor."""
+        return [stack.engine.value for stack in self.stacks.values() if stack.vendor.value == vendor]
 
     def incident(self, stack: kinds.Stack, kind: str) -> kinds.StackIncident:
         """Return an incident kind's figures on a stack: the stack's own, else the kind's, else the stack's fix time."""

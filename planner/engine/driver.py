@@ -335,7 +335,8 @@ class Histories:
                 apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
                 ends = (float(plan.software.roofline_log_gain[c, w]), float(plan.software.dated_log_gain[c, w]))
                 course = (*ends, plan.software.clock_h[c])
-                key = (cluster.stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
+                stack = str(plan.software.stack_of[c, w])
+                key = (stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
                 self.twins[c, w] = first.setdefault(key, (c, w))
         self._speeds = {twin: _Speed() for twin in self.twins.values()}
         self.present, self.failed = ([Course(0.0) for _ in plan.clusters] for _ in range(2))

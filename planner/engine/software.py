@@ -77,7 +77,7 @@ class IncidentProcess:
             for w, workload in enumerate(self.plan.workloads)
             if model is None or workload.model == model
             for c in sorted(workload.cluster_order)
-            if self.plan.clusters[c].stack == stack.name
+            if self.plan.software.stack_of[c, w] == stack.name
         )
 
     def _change(self, time_h: float, pairs: Pairs, log_factors: Iterable[float], kind: str, incident: int) -> None:

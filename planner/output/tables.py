@@ -318,7 +318,8 @@ def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = 
         elif form.decimal_comma and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
             cells = [cell.replace(".", form.decimal_mark) for cell in cells]
         written.append(cells)
-    lines = [form.separator.join(table.columns)] if header else []
+    names = (_quoted(name, form.separator) for name in table.columns)
+    lines = [form.separator.join(names)] if header else []
     text = "\n".join([*lines, *map(form.separator.join, zip(*written, strict=True)), ""])
     return (BYTE_ORDER_MARK if form.byte_order_mark and header else b"") + text.encode("utf-8")
 

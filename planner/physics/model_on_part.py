@@ -321,8 +321,8 @@ USABLE_FRACTION = 0.9
 """Share of memory an engine takes for weights, activations and cache (vLLM's and TensorRT-LLM's default)."""
 ENGINE_OVERHEAD_BYTES = 1.0e9
 """Runtime, graphs and communication buffers of one accelerator; grade D, engines report 0.5 to 2 GB."""
-PREFILL_CHUNK_TOKENS = 8192
-"""Tokens of one prefill chunk, whose activations must fit beside the cache (vLLM's default)."""
+CHUNK_TOKENS = 8192
+"""Prompt tokens of one step where nothing else is stated, whose activations must fit beside the cache (vLLM's)."""
 _HEAD_BYTES = 2.0  # embeddings and output head stay at 16 bits in quantised checkpoints
 
 
@@ -368,18 +368,23 @@ def streamed_shared_bytes(formats: Formats, shape: ModelShape, precision: str, a
     return body * shared_weight_bytes(formats, shape, precision) + head * _HEAD_BYTES
 
 
-def activation_bytes(shape: ModelShape, accelerators: int) -> float:
+def activation_bytes(shape: ModelShape, accelerators: int, chunk_tokens: int = CHUNK_TOKENS) -> float:
     """Return the activations of one prefill chunk on one accelerator, at 16 bits.
 
     The residual stream and its copy are whole on every rank, the feed-forward's gate and up halves are split.
     """
     routed = shape.experts_per_token * (shape.moe_intermediate or shape.intermediate) if shape.experts else 0
     width = 4.0 * shape.hidden + 2.0 * max(shape.intermediate, routed) / accelerators
-    return PREFILL_CHUNK_TOKENS * width * 2.0
+    return chunk_tokens * width * 2.0
 
 
 def memory_fit(
-    part: AcceleratorSpec, shape: ModelShape, precision: str, accelerators: int, attention_data_parallel: int = 1
+    part: AcceleratorSpec,
+    shape: ModelShape,
+    precision: str,
+    accelerators: int,
+    attention_data_parallel: int = 1,
+    chunk_tokens: int = CHUNK_TOKENS,
 ) -> MemoryFit:
     """Return the memory layout of a model over a replica of ``accelerators`` that share every layer.
 
@@ -387,7 +392,7 @@ def memory_fit(
     Within a group key-value heads are split until each rank has one, then copied; a latent vector is on every rank.
     """
     weights = weight_bytes(part.formats, shape, precision, attention_data_parallel)
-    overhead = accelerators * (ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators))
+    overhead = accelerators * (ENGINE_OVERHEAD_BYTES + activation_bytes(shape, accelerators, chunk_tokens))
     free = USABLE_FRACTION * part.hbm_bytes * accelerators - weights - overhead
     group = accelerators // attention_data_parallel
     copies = group / kv_shards(shape, group)

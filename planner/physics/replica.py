@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from planner.physics import coefficients
 from planner.physics import model_on_part as on_part
 from planner.physics.coefficients import Calibration, Groups
 
-Columns = TypeVar("Columns", "ReplicaWork", "Replicas")
 ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
 FEWEST_VISITS = 4
 """The fixed cost of a mixture's layer follows the experts a token visits; no rows have fewer than four."""
@@ -46,12 +44,20 @@ class ReplicaSpec:
     """Whether whole experts sit on ranks, rather than a slice of each on every rank."""
     max_sequences: int | None = None
     """Sequences the engine admits to one attention group; None: its default."""
+    chunk_tokens: int = on_part.CHUNK_TOKENS
+    """Prompt tokens that one step computes at most, beside the sequences that decode."""
     drafted_tokens: int = 0
     """Tokens a draft proposes per step (speculative decoding, multi-token prediction); 0: none."""
     mean_acceptance_length: float = 1.0
     """Mean tokens a step yields, the certain one included."""
     reserved_output_fraction: float | None = None
     """Share of the output for which cache is held from the start; None: the engine's habit."""
+
+    @property
+    def layout(self) -> tuple[object, ...]:
+        """By what replicas of one model differ: engine, precision, accelerators, attention groups, chunk, draft."""
+        wide = (self.accelerators, self.attention_data_parallel, self.chunk_tokens, self.drafted_tokens)
+        return self.engine, self.precision, *wide
 
     def groups(self, kind: str) -> Groups:
         """Return the measurement groups of this replica; ``kind`` is serving or saturated."""
@@ -87,6 +93,7 @@ class ReplicaWork:
     kv_capacity_tokens: Floats
     max_context_tokens: Floats
     max_sequences: Floats
+    chunk_tokens: Floats
     reserved_output_fraction: Floats
     drafted_tokens: Floats
     mean_acceptance_length: Floats
@@ -104,6 +111,8 @@ class Replicas:
 
     accelerators: Floats
     fixed_s: Floats
+    stream_s: Floats
+    """Of the fixed time, what the weights that every step reads take: the arithmetic of prompts hides it."""
     routed_s: Floats
     log_expert_missed: Floats
     sequence_s: Floats
@@ -117,6 +126,9 @@ class Replicas:
     longest_tokens: Floats
     """Prompt and output together that the model attends to and the cache holds: no request is longer."""
     max_sequences: Floats
+    chunk_tokens: Floats
+    tokens_per_step: Floats
+    """What a step yields of each sequence: more than one with drafts, and then all times of steps are of one token."""
     reserved_output_fraction: Floats
     ttft_fixed_s: Floats
     ttft_prefill: Floats
@@ -198,9 +210,12 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "window_tokens": shape.sliding_window,
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
         "attended_tokens": shape.attended_tokens or np.inf,
-        "kv_capacity_tokens": on_part.memory_fit(part, shape, precision, count, groups).kv_capacity_tokens,
+        "kv_capacity_tokens": on_part.memory_fit(
+            part, shape, precision, count, groups, spec.chunk_tokens
+        ).kv_capacity_tokens,
         "max_context_tokens": shape.max_context,
         "max_sequences": groups * (spec.max_sequences or coefficients.MAX_SEQUENCES),
+        "chunk_tokens": spec.chunk_tokens,
         "reserved_output_fraction": reserved,
         "drafted_tokens": spec.drafted_tokens,
         "mean_acceptance_length": spec.mean_acceptance_length,
@@ -230,9 +245,9 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     compute = c["compute"] * np.where(work.is_fp4_compute, c["fp4_compute"], one)
     compute = compute * np.where(work.is_moe, c["moe_compute"], one)
     token_s = factor * (compute * work.flops_s_per_token + c["link"] * work.link_s_per_token)
-    fixed_s = factor * (
-        weight_stream * work.shared_stream_s
-        + c["step_s"]
+    stream_s = factor * weight_stream * work.shared_stream_s
+    fixed_s = stream_s + factor * (
+        c["step_s"]
         + c["layer_s"] * work.dense_layers
         + c["visit_s"] * unpacking * work.expert_visits
         + c["latent_layer_s"] * work.latent_layers
@@ -246,10 +261,12 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     checked, yielded = 1.0 + work.drafted_tokens, work.mean_acceptance_length
     draft = 1.0 + c["draft"] * work.drafted_tokens
     names = ("accelerators", "window_tokens", "windowed_fraction", "attended_tokens", "kv_capacity_tokens")
-    same = {name: getattr(work, name) for name in (*names, "max_sequences", "reserved_output_fraction")}
+    same = {name: getattr(work, name) for name in (*names, "max_sequences", "chunk_tokens", "reserved_output_fraction")}
     return Replicas(
         **same,
         fixed_s=fixed_s * draft / yielded,
+        stream_s=stream_s / yielded,
+        tokens_per_step=yielded,
         routed_s=factor * expert_stream * work.routed_stream_s / yielded,
         log_expert_missed=work.log_expert_missed * checked,
         sequence_s=(token_s + factor * c["request_s"] / work.attention_groups) * checked / yielded,
@@ -279,9 +296,14 @@ def price_work(
     return price(work, coefficient, calibration.log_effects(groups))
 
 
-def taken(columns: Columns, places: Sequence[int]) -> Columns:
-    """Return the replicas at these indices."""
-    return type(columns)(**{field.name: getattr(columns, field.name)[places] for field in fields(columns)})
+def beside_s(stream_s: FloatLike, compute_s: FloatLike) -> Floats:
+    """Return by how much prompts lengthen a step: their arithmetic overlaps with the stream of the weights.
+
+    (stream⁴ + compute⁴)^¼ − stream, held to mixed steps measured on an H200 (docs/explanation/throughput.md). What
+    sequences add to a step, their arithmetic and their cache, comes on top as in a step without prompts.
+    """
+    stream, compute = np.asarray(stream_s, dtype=float), np.asarray(compute_s, dtype=float)
+    return np.asarray(np.sqrt(np.hypot(stream * stream, compute * compute)) - stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,12 +355,23 @@ class ReplicaTimes:
         prompt = np.minimum(lengths.prompt_tokens, max(of("longest_tokens") - self.output, 1.0))
         cached = np.floor(prompt * lengths.cached_fraction)
         attended = np.minimum(self._kept(0.5 * prompt), self._attends)
-        self.prefill_s = of("prefill_s_per_token") * (prompt - cached)
-        self.prefill_s += of("attention_s_per_token2") * attended / prompt * (prompt**2 - cached**2)
-        self.prefill_s /= speed
+        fresh, chunk = prompt - cached, of("chunk_tokens")
+        compute_s = of("prefill_s_per_token") * fresh
+        compute_s += of("attention_s_per_token2") * attended / prompt * (prompt**2 - cached**2)
+        compute_s /= speed
+        chunk_s, full = compute_s * chunk / np.maximum(fresh, 1.0), np.floor(fresh / chunk)
+        # With drafts a step yields several tokens: all times but these are of one token.
+        yielded = of("tokens_per_step")
+        stream_s = yielded * (of("stream_s") + of("routed_s")) / speed
+        full_s = beside_s(stream_s, chunk_s)
+        # Prompts that share a step hide its weights once: 1 + λ·(E[S] + D) of them, prompts taking half of the time.
+        mean_s, rest_s = float(lengths.prompt_weights @ compute_s), np.maximum(compute_s - full * chunk_s, 0.0)
+        together = 1.0 + 0.5 * (1.0 + yielded * (self.fixed_s + self.routed_s) / max(mean_s, 1e-12))
+        self.prefill_s = full * full_s + rest_s - (rest_s - beside_s(stream_s, rest_s)) / together
+        self._full_chunk_s, self.steps = full_s / yielded, yielded * fresh / chunk
         self._prefill_s2 = self.prefill_s**2
         self._placed: dict[tuple[bytes, int, int], tuple[Ints, Floats]] = {}
-        self.chunks = np.ceil((prompt - cached) / on_part.PREFILL_CHUNK_TOKENS)
+        self.chunks = yielded * np.ceil(fresh / chunk)
         self.alone_s = self.prefill_s + self.chunks * self.fixed_s + self.overhead_s  # to the first token, when idle
         self._prompt, self._context = prompt, self._kept(prompt + self._halfway)
         self._alone_s, self._kv_s = of("sequence_s"), of("kv_s_per_token")
@@ -349,6 +382,8 @@ class ReplicaTimes:
     def _weigh(self, weights: Floats) -> None:
         """Compute the figures that depend on the weights of prompt lengths."""
         self.prompt_weights = weights
+        self.mean_steps = float(weights @ self.steps)
+        self._tokens_up_to = np.cumsum(weights * self.steps)
         self.mean_prefill_s = float(weights @ self.prefill_s)
         self.square_prefill_s2 = float(weights @ self._prefill_s2)
         context = min(float(weights @ self._context), self._attends)
@@ -358,6 +393,11 @@ class ReplicaTimes:
         held -= self._windowed * max(held - self._window, 0.0)
         self.room = self._kv_tokens / held
         self.most_batch = min(self.room, self._max_sequences)
+
+    def slow_chunks(self, room_s: Floats) -> Floats:
+        """Return the share of prompt tokens in chunks that lengthen a step by more than some times, of their shape."""
+        up_to = self._tokens_up_to
+        return np.asarray(1.0 - np.interp(room_s, self._full_chunk_s, up_to, left=0.0) / max(float(up_to[-1]), 1e-300))
 
     def weighted(self, prompt_weights: Floats) -> ReplicaTimes:
         """Return the same replica with other weights for its prompt lengths."""

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import fft
 
-from planner.arrays import Complexes, Floats, Ints
+from planner.arrays import Bools, Complexes, Floats, Ints
 from planner.physics.replica import Lengths, ReplicaTimes, ServiceTerms
 
 CELLS = 256
@@ -47,6 +47,7 @@ _FADED = 1e-6 ** (_CELL / _GRID)
 """rʲ: the 288th power of r is what is left of what comes back, and its 256th, 5e-6, costs no digit that shows."""
 _LONGEST = 2.0 * CELLS  # cells: a prefill that takes longer makes all behind it late, however long it is
 MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
+_MOST_BUSY = 0.92  # of a replica's time in steps with prompts, those steps' sequences included: held to the zoom
 _NEVER = 1e-17  # of requests
 _NO_BETTER = 0.6
 """Share of prompts, over the square of the time in prefill, that a router of many replicas sends behind another all the
@@ -95,10 +96,11 @@ def waits_beyond(times: ReplicaTimes, cell_s: float, rate: Floats, step_s: Float
     The residual of a prefill has density P(S > x) / E[S], which stands on the grid as the part of each cell that
     prefills reach.
     """
-    # Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one.
-    extra_s = step_s / (1.0 + rate * (times.mean_prefill_s + step_s))
-    share = np.minimum(rate * (times.mean_prefill_s + extra_s), MOST_PROMPT_SHARE)[:, None]
-    service = np.minimum((times.prefill_s + extra_s[:, None]) / cell_s, _LONGEST)
+    # Prompts computed together share a step: each brings 1 / (1 + λ·(E[S] + D)) of one, or as many as its chunks fill.
+    together = 1.0 / (1.0 + rate * (times.mean_prefill_s + step_s))
+    service_s = times.prefill_s + np.maximum(times.steps, together[:, None]) * step_s[:, None]
+    share = np.minimum(rate * (service_s @ times.prompt_weights), MOST_PROMPT_SHARE)[:, None]
+    service = np.minimum(service_s / cell_s, _LONGEST)
     cells = service.astype(np.intp)
     ends = _histograms(cells, np.broadcast_to(times.prompt_weights, service.shape))
     reached = np.maximum(1.0 - np.cumsum(ends, axis=1), 0.0)
@@ -154,6 +156,8 @@ def late_tokens_within(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, 
     under, above = within.take(at), within.take(at + 1)
     replies = float(times.output_weights @ several)
     inside = np.minimum(np.maximum(under + (above - under) * (room - low), 0.0), replies)
+    # Beside chunks that fit into what steps leave of the objective no reply is late, however many there are.
+    inside = replies - (replies - inside) * times.slow_chunks(room * (asked.tpot_s / CELLS))
     return np.asarray(np.where(room < 0.0, replies, replies - inside) @ _NORMAL_WEIGHTS)
 
 
@@ -302,7 +306,9 @@ def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: floa
     """Return whether a replica's SLO capacity exceeds a rate, from only the curve's points around that rate."""
     batch = _batches(times, asked)
     rates = times.requests_per_s(batch)
-    if requests_per_s >= rates[-1]:
+    at = np.interp([requests_per_s], rates, batch)
+    busy = _is_steady(times, at, np.array([requests_per_s]))[0]
+    if requests_per_s >= rates[-1] or not busy or times.decode_s(at)[0] > asked.tpot_s:
         return False
     place = int(np.searchsorted(rates[_WORKED_OUT], requests_per_s, side="right"))
     low, high = int(_WORKED_OUT[max(place - 1, 0)]), int(_WORKED_OUT[max(place, 1)])
@@ -336,10 +342,16 @@ def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Flo
         first = late_first(times, asked, rate, times.decode_s(worked_out), ttft_s)
         tokens = late_tokens(times, asked, worked_out, rate)
         late = np.clip(1.0 - (1.0 - first) * (1.0 - tokens), _LEAST_LATE, 1.0)
-    late[:, rate * times.mean_prefill_s > MOST_PROMPT_SHARE] = 1.0
+    late[:, ~_is_steady(times, worked_out, rate)] = 1.0
     logarithms = np.log(np.maximum.accumulate(late, axis=1))
     rows = [np.asarray(np.exp(np.interp(batch, worked_out, row))) for row in logarithms]
     return [np.maximum(rows[0], too_long), *rows[1:]]
+
+
+def _is_steady(times: ReplicaTimes, batch: Floats, rate: Floats) -> Bools:
+    """Return whether prompts are computed as fast as they come, in steps of at most a chunk, shape (batches,)."""
+    busy = rate * (times.mean_prefill_s + times.mean_steps * times.decode_s(batch))
+    return np.asarray(busy <= _MOST_BUSY)
 
 
 def _quantile(numbers: Floats, weights: Floats, share: float) -> float:
@@ -429,8 +441,7 @@ def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats
         return late
     rate = times.requests_per_s(batch)
     room = room_for_prefills(times, asked, batch, rate)
-    is_steady = rate * times.mean_prefill_s <= MOST_PROMPT_SHARE
-    rows = np.flatnonzero(is_steady & (least_late_tokens(times, room) < worth))
+    rows = np.flatnonzero(_is_steady(times, batch, rate) & (least_late_tokens(times, room) < worth))
     if rows.size:
         tokens = late_tokens_within(times, asked, batch[rows], rate[rows], room[rows])
         rows, tokens = rows[tokens < worth[rows]], tokens[tokens < worth[rows]]
@@ -441,7 +452,12 @@ def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats
 
 
 def _most_batch(times: ReplicaTimes, tpot_s: float) -> float:
-    """Return the largest batch worth evaluating: memory's limit, or where mean TPOT is 1.5 times the objective."""
+    """Return the largest batch worth evaluating.
+
+    Where memory ends, mean TPOT is 1.5 times the objective, or prompts take all but a fiftieth of the time.
+    """
     slope_s = times.sequence_s + times.mean_prefill_s / times.output
     slow = (1.5 * tpot_s - times.fixed_s) / slope_s
-    return float(np.clip(slow, 1.0, max(times.most_batch, 1.0)))
+    step_s = times.fixed_s + times.routed_s
+    full = MOST_PROMPT_SHARE / (1.0 - MOST_PROMPT_SHARE) * times.output * step_s / max(times.mean_prefill_s, 1e-12)
+    return float(min(np.clip(slow, 1.0, max(times.most_batch, 1.0)), full))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats
 from planner.catalog.load import Catalog, part_of, shape_of
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError, Problem, ScenarioError
@@ -18,7 +18,7 @@ from planner.physics import model_on_part
 from planner.physics.coefficients import SERVING, Calibration, Doubt, roofline_calibration
 from planner.physics.model_on_part import AcceleratorSpec, ModelShape, memory_fit
 from planner.physics.operating import OperatingPoint, at_concurrency, at_objective
-from planner.physics.replica import Replicas, ReplicaSpec, ReplicaWork, describe, price_replicas, price_work, taken
+from planner.physics.replica import Replicas, ReplicaSpec, ReplicaWork, describe, price_replicas, price_work
 from planner.plan import slo_capacity
 from planner.plan.parts import as_stated
 from planner.plan.quantities import matured
@@ -28,6 +28,18 @@ from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Workload
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR, counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillWorkers:
+    """Accelerators that only prefill prompts, whose caches move to the accelerators that decode."""
+
+    spec: ReplicaSpec
+    """One worker."""
+    share: float
+    """Of the accelerators that serve the workload."""
+    transfer_s_per_token: float
+    """Time in which the cache of one prompt token moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +81,27 @@ class Service:
     """The shares of requests late and refused by load over capacity, without bursts."""
     layout: str = ""
     """How a replica is laid out, in words."""
-    is_apart: bool = False
-    """Whether prompts are prefilled by accelerators of their own."""
+    prefill: PrefillWorkers | None = None
+    """Where prompts are prefilled by accelerators of their own, those."""
     doubt: Doubt | None = None
     """How far the throughput may be off; None where the calibration knows nothing of it."""
+
+    def faster(self, factor: float) -> Service:
+        """Return the service at a multiple of its speed."""
+        yearly, rate = tuple(rate * factor for rate in self.yearly), self.requests_per_s * factor
+        return dataclasses.replace(self, speed=self.speed * factor, requests_per_s=rate, yearly=yearly)
+
+    def as_keys(self) -> dict[str, object]:
+        """Return the keys of a cluster that state this layout."""
+        spec = self.spec
+        return {
+            "engine": spec.engine,
+            "precision": spec.precision,
+            "tensor_parallel": spec.accelerators,
+            "attention": "data-parallel" if spec.attention_data_parallel > 1 else "tensor-parallel",
+            "chunk_tokens": spec.chunk_tokens,
+            "prefill_decode": "disaggregated" if self.prefill else "colocated",
+        }
 
 
 Services = dict[tuple[str, str], Service]
@@ -91,21 +120,27 @@ class Layouts(NamedTuple):
     """The same in the next wider precision."""
     wider: str
     """That precision."""
+    is_allowed: Bools
+    """Those in which the cluster may serve; prompts may be prefilled apart in the others too."""
+
+
+CHUNKS = tuple(256 * 2**n for n in range(7))
+"""Prompt tokens of a step among which the planner chooses."""
 
 
 def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reuse: Reuse) -> Layouts:
     """Return a cluster's candidate layouts for requests of this many tokens; raise CapacityError where none fits.
 
-    Workloads of one model mostly share them, whatever is asked, and one of them that is tried by itself is among all.
+    Workloads of one model mostly share them, whatever is asked, and one that a cluster states is among all.
     """
     catalog = reuse.catalog
     part = reuse.once(("part", cluster.accelerator), lambda: part_of(cluster.accelerator, catalog))
     shape = reuse.once(("model", model), lambda: shape_of(model, catalog))
     stated = (cluster.accelerator, cluster.engine, model, precision, cluster.max_sequences, cluster.speculation)
 
-    def widths(specs: Sequence[ReplicaSpec]) -> tuple[tuple[int, int, int], ...]:
-        """Return accelerators, attention groups and drafted tokens of each layout, by which layouts differ."""
-        return tuple((spec.accelerators, spec.attention_data_parallel, spec.drafted_tokens) for spec in specs)
+    def widths(specs: Sequence[ReplicaSpec]) -> tuple[tuple[int, ...], ...]:
+        """Return accelerators, attention groups, chunk and drafted tokens of each layout, by which layouts differ."""
+        return tuple((s.accelerators, s.attention_data_parallel, s.chunk_tokens, s.drafted_tokens) for s in specs)
 
     def priced() -> Layouts:
         work, wider = describe(every), model_on_part.wider_precision(part, shape, precision)
@@ -116,18 +151,15 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
             roofline=price_work(work, every, roofline_calibration()),
             wide=price_replicas([dataclasses.replace(spec, precision=wider) for spec in every], reuse.calibration),
             wider=wider,
+            is_allowed=np.ones(len(every), dtype=bool),
         )
 
-    free = cluster.model_copy(update={"tensor_parallel": None, "attention": "auto"})
-    every = candidates(free, part, shape, precision, tokens)
+    free = cluster.model_copy(update={"tensor_parallel": None, "attention": "auto", "chunk_tokens": None})
+    every, bound = (candidates(of, part, shape, precision, tokens) for of in (free, cluster))
+    wanted, usual = widths(bound), widths(every)
+    every += [spec for spec, wide in zip(bound, wanted, strict=True) if wide not in usual]
     known = reuse.once(("layouts", stated, widths(every)), priced)
-    if cluster.tensor_parallel is None and cluster.attention == "auto":
-        return known
-    wanted = widths(candidates(cluster, part, shape, precision, tokens))
-    places = [place for place, wide in enumerate(widths(every)) if wide in wanted]
-    specs, work = [known.specs[place] for place in places], taken(known.work, places)
-    replicas, roofline, wide = (taken(of, places) for of in (known.replicas, known.roofline, known.wide))
-    return Layouts(specs, work, replicas, roofline, wide, known.wider)
+    return known._replace(is_allowed=np.array([wide in wanted for wide in widths(every)]))
 
 
 def candidates(
@@ -169,24 +201,32 @@ def candidates(
             attention_data_parallel=groups,
             expert_parallel=groups > 1,
             max_sequences=cluster.max_sequences,
+            chunk_tokens=chunk,
             drafted_tokens=drafted,
             mean_acceptance_length=accepted,
         )
         for drafted, accepted in drafts
         for degree, groups in layouts
+        for chunk in ([cluster.chunk_tokens] if cluster.chunk_tokens else CHUNKS)
     ]
 
 
-def served_precision(cluster: Cluster, workload: Workload, catalog: Catalog) -> str:
-    """Return the precision in which a cluster serves a workload: the wider of the two stated.
+def options(cluster: Cluster, workload: Workload, catalog: Catalog) -> list[Cluster]:
+    """Return a cluster in every engine and precision in which it may serve a workload.
 
-    What a workload states is a floor of quality, which no cluster may undercut; where it states nothing the cluster
-    decides, and where neither does it is what public serving runs use.
+    What either states binds, and of the precisions that a workload allows no cluster serves another. Where neither
+    states one it is what public serving runs use.
     """
-    stated = [name for name in (cluster.precision, workload.precision) if name is not None]
-    if not stated:
-        return catalog.precision_with("default")
-    return max(stated, key=lambda name: catalog.precisions[name].weight_bytes.value)
+    vendor = catalog.accelerator(cluster.accelerator).vendor.value
+    engines = catalog.engines(vendor) if cluster.engine == "auto" else [cluster.engine]
+    precisions: tuple[str, ...] = workload.precisions
+    if cluster.precision in precisions or not precisions:
+        precisions = (cluster.precision or catalog.precision_with("default"),)
+    return [
+        cluster.model_copy(update={"engine": engine, "precision": precision})
+        for engine in engines
+        for precision in dict.fromkeys(precisions)
+    ]
 
 
 _FIRST_LIGHT = 0.3
@@ -223,10 +263,46 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
     return services, refused
 
 
+_TIE = 1e-9
+"""Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
+
+
 def served_by(
     cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, factors: Factors
 ) -> Service | CapacityError:
-    """Return how a cluster, as first bought, serves a workload of a scenario, or why it cannot.
+    """Return how a cluster, as first bought, serves most of a workload of a scenario, or why it cannot.
+
+    It is chosen by what the model says; by how much that is off, ``factors``, nobody knows when choosing.
+    """
+    tried = [_served(of, workload, scenario, reuse) for of in options(cluster, workload, reuse.catalog)]
+    services = [service for service in tried if isinstance(service, Service)]
+    if not services:
+        return tried[0]
+    most = max(service.requests_per_s for service in services)
+    best = next(service for service in services if service.requests_per_s >= most * (1.0 - _TIE))
+    factor, model, engine = 1.0, workload.model, best.spec.engine
+    for part, of in ((cluster.accelerator, model), ("", model), (cluster.accelerator, "")):
+        factor *= factors.get((part, engine, of), 1.0)
+    return best.faster(factor)
+
+
+def runner_up(
+    cluster: Cluster, workload: Workload, service: Service, scenario: Scenario, reuse: Reuse
+) -> Service | None:
+    """Return the best that a cluster could do instead: with another engine, precision or place of prefill."""
+    other, tried = "disaggregated" if service.prefill is None else "colocated", []
+    for one in options(cluster, workload, reuse.catalog):
+        if (one.engine, one.precision) != (service.spec.engine, service.spec.precision):
+            tried.append(one)
+        elif cluster.prefill_decode == "auto" and cluster.throughput_tokens_per_s_per_accelerator is None:
+            tried.append(one.model_copy(update={"prefill_decode": other}))
+    services = [_served(one, workload, scenario, reuse) for one in tried]
+    able = [one for one in services if isinstance(one, Service)]
+    return max(able, key=lambda one: one.requests_per_s, default=None)
+
+
+def _served(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
+    """Return how a cluster serves a workload with its engine and precision, or why it cannot.
 
     The router chooses among the replicas which the workload's own traffic takes. However large the cluster, a model
     that is asked little beside others stands on few of its accelerators, and few replicas keep fewer requests apiece in
@@ -249,7 +325,7 @@ def served_by(
                 if isinstance(beside, Service) and beside.spec == service.spec:
                     nodes += load.busiest_requests_per_s(scenario.horizon_months) / beside.requests_per_s
         busiest = nodes * service.requests_per_s / PREFERRED_UTILISATION
-        laid_out = cluster.model_copy(update={"tensor_parallel": service.tensor_parallel})
+        laid_out = cluster.model_copy(update=service.as_keys())
 
         def carried(service: Service, replicas: int) -> float:
             return replicas * service.requests_per_s * service.tensor_parallel / service.accelerators_per_node
@@ -261,12 +337,9 @@ def served_by(
                 if isinstance(few, Service) and carried(few, replicas) >= busiest:
                     service = few
                     break
-    dated = dated_log_gain(cluster, workload, reuse.calibration, reuse.catalog)
+    dated = dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog)
     factor = cluster.throughput_multiplier * min(math.exp(dated), max(service.roofline_factor / service.speed, 1.0))
-    for accelerator, model in ((cluster.accelerator, workload.model), ("", workload.model), (cluster.accelerator, "")):
-        factor *= factors.get((accelerator, cluster.engine, model), 1.0)
-    yearly, rate = tuple(rate * factor for rate in service.yearly), service.requests_per_s * factor
-    return dataclasses.replace(service, speed=service.speed * factor, requests_per_s=rate, yearly=yearly)
+    return service.faster(factor)
 
 
 def as_first_bought(scenario: Scenario, name: str) -> Cluster:
@@ -283,12 +356,14 @@ def as_first_bought(scenario: Scenario, name: str) -> Cluster:
     return cluster.model_copy(update={"nodes": first})
 
 
-def dated_log_gain(cluster: Cluster, workload: Workload, calibration: Calibration, catalog: Catalog) -> float:
+def dated_log_gain(
+    cluster: Cluster, engine: str, workload: Workload, calibration: Calibration, catalog: Catalog
+) -> float:
     """Return the log speed change due to the date of a cluster's engine image; 0 where it has no date.
 
     The stack's course of maturing, at its base figures, from the calibration's measurements to that date.
     """
-    stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
+    stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, engine)
     course = stack.maturity.get(catalog.model(workload.model).architecture_class.value)
     is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
     if cluster.engine_date is None or calibration.measured_on is None or course is None or is_stated:
@@ -312,9 +387,9 @@ def service_of(
         except CapacityError as error:
             return error
 
-    layout = (cluster.tensor_parallel, cluster.attention, cluster.prefill_decode, cluster.max_sequences)
-    precision = served_precision(cluster, workload, reuse.catalog)
-    hardware = (cluster.accelerator, cluster.engine, precision, layout, cluster.speculation)
+    wide = (cluster.tensor_parallel, cluster.attention, cluster.chunk_tokens)
+    layout = (*wide, cluster.prefill_decode, cluster.max_sequences)
+    hardware = (cluster.accelerator, cluster.engine, cluster.precision, layout, cluster.speculation)
     traffic = (workload.model, workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     pool = (scenario.router_pool, replicas, pooled_nodes(cluster.nodes))
@@ -325,8 +400,10 @@ def service_of(
 def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, most_replicas: float) -> Service:
     """Return the service in the layout with most requests per accelerator within the SLO."""
     catalog, horizon_months, slo = reuse.catalog, scenario.horizon_months, workload.slo
+    if workload.priority == "deferrable" and cluster.chunk_tokens is None:  # by mean times no chunk is better
+        cluster = cluster.model_copy(update={"chunk_tokens": model_on_part.CHUNK_TOKENS})
     tokens = workload.lengths.input.mean + workload.lengths.output.mean
-    layouts = layouts_of(cluster, workload.model, served_precision(cluster, workload, catalog), tokens, reuse)
+    layouts = layouts_of(cluster, workload.model, str(cluster.precision), tokens, reuse)
     specs, work, replicas = layouts.specs, layouts.work, layouts.replicas
     part, shape, every = specs[0].part, specs[0].shape, np.arange(len(specs))
 
@@ -334,7 +411,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
         """Return the operating points at the SLO, and their requests per second and accelerator."""
         point = at_objective(priced, every, traffic_of(workload), slo.ttft_s, slo.tpot_s)
         rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
-        return point, rate
+        return point, np.where(layouts.is_allowed, rate, -1.0)
 
     point, rate = at_slo(replicas)
     (_, roofline), (_, wide) = at_slo(layouts.roofline), at_slo(layouts.wide)
@@ -354,19 +431,22 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
     speed: float = getattr(stack, f"{kind}_multiplier").value if claim is None else claim
     # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
     speeds = (1.0, claim) if claim else (speed, 1.0)
-    if workload.priority == "deferrable":
-        held = slo_capacity.mean_point(replicas, best, workload, point, horizon_months, speed)
-    else:
-        best, held = slo_capacity.slo_point(candidates, workload, horizon_months, *speeds)
-    apart = None
-    if cluster.prefill_decode != "colocated":
-        apart, pooled = slo_capacity.apart_point(candidates, specs, workload, horizon_months, *speeds)
-        if cluster.prefill_decode == "auto" and pooled.yearly[0] <= held.yearly[0]:
-            apart = None
+    apart, floor = None, 0.0
+    if cluster.prefill_decode != "colocated" and claim is None:
+        apart, held = slo_capacity.apart_point(candidates, specs, workload, horizon_months, speeds)
+        floor = float(held.yearly[0])
+    if cluster.prefill_decode != "disaggregated":
+        if workload.priority == "deferrable":
+            together = slo_capacity.mean_point(replicas, best, workload, point, horizon_months, speed)
+            tried = (best, together) if together.yearly[0] > floor or apart is None else None
         else:
-            best, held = apart.decode, pooled
+            tried = slo_capacity.slo_point(candidates, workload, horizon_months, speeds, floor)
+        if tried is not None:
+            apart, (best, held) = None, tried
+    if apart is not None:
+        best = apart.decode
     if held.yearly[0] <= 0:
-        fastest = int(np.argmin(single.tpot_s))
+        fastest = int(np.argmin(np.where(layouts.is_allowed, single.tpot_s, np.inf)))
         raise CapacityError(
             f"no batch of {workload.model} on {cluster.accelerator} meets {slo.ttft_s:g} s to the first token "
             f"and {slo.tpot_s:g} s per token; a single request takes {single.ttft_s[fastest]:.3g} s and "
@@ -376,14 +456,22 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
     layout = f"{counted(spec.accelerators, 'accelerator')} a replica"
     if spec.attention_data_parallel > 1:
         layout += f", attention in {spec.attention_data_parallel} groups"
-    if apart is not None:
-        layout += f", prompts on a pool of {apart.prefill_share:.0%} in replicas of {apart.prefill_accelerators}"
+    prefill = None
+    if apart is None:
+        layout += f", {spec.chunk_tokens:,} prompt tokens a step"
+    else:
+        prompt = workload.lengths.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
+        moved_s = apart.transfer_s / max(prompt, 1.0)
+        prefill = PrefillWorkers(spec=specs[apart.prefill], share=apart.prefill_share, transfer_s_per_token=moved_s)
+        layout += f", prompts on a pool of {prefill.share:.0%} in replicas of {prefill.spec.accelerators}"
     if spec.drafted_tokens:
         layout += f", {spec.drafted_tokens} tokens drafted"
     yearly = held.yearly * part.accelerators_per_node
     compute_s = float(work.flops_s_per_token[best])
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
-    wide_fits = memory_fit(part, shape, layouts.wider, spec.accelerators, spec.attention_data_parallel).fits
+    wide_fits = memory_fit(
+        part, shape, layouts.wider, spec.accelerators, spec.attention_data_parallel, spec.chunk_tokens
+    ).fits
     return as_stated(
         Service,
         held,
@@ -401,7 +489,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
         wide_factor=min(1.0, float(wide[best] / rate[best])) if rate[best] > 0 and wide_fits else 0.0,
         roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
         layout=layout,
-        is_apart=apart is not None,
+        prefill=prefill,
         doubt=reuse.calibration.doubt(spec.groups(SERVING), shape.experts > 0),
         # The formula serves more than what keeps the objective, and more of it late; of a stated throughput nobody
         # knows what it would take beyond: it is a ceiling.

@@ -16,7 +16,7 @@ from planner.plan.money import last_day, lease_terms, rent_plan
 from planner.plan.parts import CausePlan, PlannedWork, PriceBook, as_stated
 from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Prices
 from planner.plan.reuse import Reuse
-from planner.plan.software import headcount, stack_name
+from planner.plan.software import headcount
 from planner.scenario.cluster import ON_SITE, Cluster, Order, Owned, Spot
 from planner.scenario.fields import PerThousand
 from planner.scenario.scenario import Scenario
@@ -51,7 +51,6 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse
         name=name,
         accelerator=cluster.accelerator,
         vendor=vendor,
-        stack=stack_name(catalog.stack(vendor, cluster.engine)),
         nodes=cluster.nodes,
         accelerators_per_node=per_node,
         group_accelerators=per_node if loses_node or per_node % widest else min(widest, per_node),

@@ -15,7 +15,7 @@ import numpy as np
 from planner.demand.plan import TableGrowth, WorkloadDemand
 from planner.errors import CapacityError, Problem, raise_all
 from planner.finance.months import add_months
-from planner.plan.capacity import Services, served_precision, service_of
+from planner.plan.capacity import Services, service_of
 from planner.plan.clusters import order_date
 from planner.plan.plan import Plan, allowed_it_kw, full_load_kw, on_site_kw
 from planner.plan.reuse import Reuse
@@ -109,16 +109,14 @@ def _notes(scenario: Scenario, plan: Plan) -> Iterator[str]:
     if share > 1.0 and not plan.expansion.rules:
         times = f"{share:.2f} times what all clusters sustain"
         yield f"by the last month mean demand is {times} with the software of day one"
-    catalog, document = scenario.load_catalog(), scenario.document
+    document = scenario.document
     for w, (name, workload) in enumerate(scenario.workloads.items()):
         for c, (cluster_name, stated) in enumerate(scenario.clusters.items()):
-            served = served_precision(stated, workload, catalog)
-            if stated.precision not in (None, served) and c in plan.workloads[w].cluster_order:
-                mine, other = ("workloads", name, "precision"), ("clusters", cluster_name, "precision")
-                yield (
-                    f"{document.problem(mine, served)} goes before {document.problem(other, str(stated.precision))}: "
-                    f"{name} is served in {served} on {cluster_name}"
-                )
+            allowed = (None, *workload.precisions)
+            if workload.precisions and stated.precision not in allowed and c in plan.workloads[w].cluster_order:
+                mine, other = ("workloads", name, "precisions"), ("clusters", cluster_name, "precision")
+                said = document.problem(mine, ", ".join(workload.precisions))
+                yield f"{said} goes before {document.problem(other, str(stated.precision))} on {cluster_name}"
     for cluster in plan.clusters:
         if (order := cluster.order) is not None and order.placed_h + order.lead_h + order.slip_h.low < 0:
             yield (
@@ -259,10 +257,10 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
     for w, workload in enumerate(plan.workloads):
         slo = scenario.workloads[workload.name].slo
         too_long, best = min((float(plan.no_burst_tables[0, c, w, 0]), c) for c in workload.cluster_order)
-        if too_long > 1.0 - slo.percentile + 1e-9:
+        if too_long > 1.0 - slo.share + 1e-9:
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "
-                f"{plan.clusters[best].name}, and more on any other cluster, where {1.0 - slo.percentile:.2g} may: "
+                f"{plan.clusters[best].name}, and more on any other cluster, where {1.0 - slo.share:.2g} may: "
                 f"state at least {rounded_up(plan.alone_s[best, w], 2):g} s, shorter prompts, or a faster part"
             )
             yield str(scenario.document.problem(("workloads", workload.name, "slo", "ttft_s"), message))
@@ -287,8 +285,8 @@ def _unchanged(scenario: Scenario, plan: Plan) -> Iterator[str]:
 
 def slower_drafts(scenario: Scenario, services: Services, reuse: Reuse) -> Iterator[str]:
     """Yield a warning for each pair where speculative decoding lowers the throughput."""
-    for name, workload in services:
-        cluster = scenario.clusters[name]
+    for (name, workload), service in services.items():
+        cluster = scenario.clusters[name].model_copy(update=service.as_keys())
         if cluster.speculation is None or cluster.speculation.use == "auto":
             continue
         both = [cluster, cluster.model_copy(update={"speculation": None})]

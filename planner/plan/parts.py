@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Floats, Ints, Names
 from planner.elementwise import Hours, pad_edge, part_of
 from planner.finance.depreciation import ResaleCurve, TaxRules
 from planner.finance.financing import LoanTerms, Quote, choose_quote
@@ -377,6 +377,8 @@ class SoftwarePlan:
     """Class of each workload's model."""
     clock_h: tuple[float, ...]
     """By cluster, hours by which its maturing is ahead of the first day: 0 unless its first image is dated."""
+    stack_of: Names
+    """Stack that serves each pair, shape (clusters, workloads); empty where none does."""
     dated_log_gain: Floats
     """Logarithm of what its first image's date makes of its speed, shape (clusters, workloads); 0 unless dated."""
     roofline_log_gain: Floats

@@ -272,21 +272,21 @@ def _engines(
     layouts: dict[tuple[object, ...], list[int]] = {}
     for w in (w for w in plan.by_priority if w in of):
         spec, alone = of[w].spec, w if stated[w].fine_tunes > 1 else None  # weights of its own are nobody else's
-        layout = (spec.shape.name, spec.precision, spec.accelerators, spec.attention_data_parallel, alone)
+        layout = (spec.shape.name, spec.layout, of[w].prefill is None, alone)
         layouts.setdefault(layout, []).append(w)
     engines = []
     for members in layouts.values():
         spec, tuned, waiting = of[members[0]].spec, stated[members[0]].fine_tunes, {}
-        fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
+        wide = (spec.accelerators, spec.attention_data_parallel, spec.chunk_tokens)
+        fit = memory_fit(spec.part, spec.shape, spec.precision, *wide)
         lengths = [stated[w].lengths for w in members]
         contexts = [tokens.input.mean + tokens.output.mean / 2 for tokens in lengths]
         cached = max(of[w].batch * context for w, context in zip(members, contexts, strict=True))
         cache = min(cached, fit.kv_capacity_tokens) * fit.kv_bytes_per_token
-        attention = "data-parallel" if spec.attention_data_parallel > 1 else "tensor-parallel"
         for w, service in of.items() if tuned == 1 else ():  # whoever has weights of its own serves nobody else
             same = (service.spec.shape.name, service.spec.precision) == (spec.shape.name, spec.precision)
             if same and plan.workloads[w].deadline_h and w not in members:
-                at = {"tensor_parallel": spec.accelerators, "attention": attention}
+                at = of[members[0]].as_keys()
                 if (tried := laid_out(scenario, factors, reuse, cluster, plan.workloads[w].name, at)) is not None:
                     waiting[w] = tried
         engines.append(

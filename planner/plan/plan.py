@@ -119,7 +119,6 @@ class ClusterPlan:
     name: str
     accelerator: str
     vendor: str
-    stack: str
     nodes: int
     accelerators_per_node: int
     group_accelerators: int
@@ -339,8 +338,8 @@ class Plan:
         """
         hours = 0.0
         for stack in (stack for stack in self.software.stacks if stack.team == team):
-            runs = {index for index, cluster in enumerate(self.clusters) if cluster.stack == stack.name}
-            models = {workload.model for workload in self.workloads if runs & set(workload.cluster_order)}
+            runs = np.any(self.software.stack_of == stack.name, axis=0)
+            models = {workload.model for workload, is_there in zip(self.workloads, runs, strict=True) if is_there}
             for incident in stack.incidents:
                 work_h = incident.difficulty(incident.fix_days.lognormal_mean) * self.software.engineer_h
                 stuck_per_year = incident.per_upgrade * stack.upgrades_per_year * stack.rollback_impossible_fraction

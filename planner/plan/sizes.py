@@ -144,8 +144,7 @@ def resized(scenario: Scenario, known: Services, nodes: int, factors: Factors, r
     """Return how a cluster with this many nodes serves its workloads in the known layouts, if it can."""
     services = {}
     for (name, workload), service in known.items():
-        attention = "data-parallel" if service.spec.attention_data_parallel > 1 else "tensor-parallel"
-        layout = {"nodes": nodes, "tensor_parallel": service.tensor_parallel, "attention": attention}
+        layout = {"nodes": nodes, **service.as_keys()}
         services[name, workload] = laid_out(scenario, factors, reuse, name, workload, layout) or service
     return services
 

@@ -87,7 +87,8 @@ class Candidates:
 
     replicas: Replicas
     mean_rates: Floats
-    """Requests per second and accelerator by mean times, shape (layouts,): in their order layouts are tried."""
+    """Requests per second and accelerator by mean times, shape (layouts,): in their order layouts are tried, those
+    below zero not at all."""
     router_pool: str
     nodes: int
     accelerators_per_node: int
@@ -95,6 +96,8 @@ class Candidates:
     """Replicas that the workload's own traffic takes, beyond which there are none to choose from."""
     share: float = 1.0
     """Of the accelerators, those that do this part of the work."""
+    pooling: float = 1.0
+    """Power of the number of replicas that counts: below 1 where the wait of one makes those of the others longer."""
 
     def asked(self, index: int, workload: Workload) -> ServiceTerms:
         """Return a workload's latency objectives and the number of replicas its router pools in a layout."""
@@ -103,12 +106,17 @@ class Candidates:
         return ServiceTerms(
             ttft_s=workload.slo.ttft_s,
             tpot_s=workload.slo.tpot_s,
-            percentile=workload.slo.percentile,
-            pooled_replicas=float(np.clip(min(pooled, self.most_replicas) * self.share, 1.0, _MOST_POOLED)),
+            percentile=workload.slo.share,
+            pooled_replicas=float(np.clip(min(pooled, self.most_replicas) * self.share, 1.0, _MOST_POOLED))
+            ** self.pooling,
         )
 
-    def best(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
+    def best(
+        self, speed: float, workload: Workload, lengths: Lengths, floor: float = 0.0
+    ) -> tuple[int, Curve, float] | None:
         """Return the layout with the highest SLO capacity per accelerator, its curve and that rate.
+
+        None where no layout sustains more than ``floor``.
 
         Mean times say in which order layouts are tried, so that few curves are worked out, and no more: they may rank
         the best of them far below another. A layout on which more prompts than may be late are too long, however idle
@@ -117,12 +125,14 @@ class Candidates:
         """
         trials = []
         for index in np.argsort(-self.mean_rates, kind="stable").tolist():
+            if self.mean_rates[index] < 0.0:
+                break
             times, asked = ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload)
             may_keep = too_long_fraction(times, asked) <= 1.0 - asked.percentile + _ROUNDING
             trials.append((index, times, asked, may_keep))
         chosen: tuple[int, Curve, float] | None = None
         for tried in ([trial for trial in trials if trial[3]], trials):
-            chosen, best = None, (False, -1.0)
+            chosen, best = None, (floor > 0.0, floor or -1.0)
             for index, times, asked, may_keep in tried:
                 count = float(self.replicas.accelerators[index])
                 if best[0] and not sustains_more(times, asked, best[1] * count):
@@ -131,12 +141,17 @@ class Candidates:
                 rate = curve.capacity_requests_per_s / count
                 keeps = rate > 0.0 and may_keep
                 worth = (keeps, rate if keeps else -curve.too_long_fraction if rate > 0.0 else -1.0)
-                if chosen is None or worth > best:
+                if worth > best or (chosen is None and not floor):
                     chosen, best = (index, curve, rate), worth
-            if chosen is not None and chosen[2] > 0.0:
+            if floor > 0.0 or (chosen is not None and chosen[2] > 0.0):
                 break
-        assert chosen is not None  # there is always a layout: none at all is an error before
         return chosen
+
+    def any(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
+        """Return the best layout, however little it sustains."""
+        best = self.best(speed, workload, lengths)
+        assert best is not None  # there is always a layout: none at all is an error before
+        return best
 
 
 def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candidates) -> float | None:
@@ -155,13 +170,14 @@ def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candid
     which = np.arange(replicas.accelerators.size)
     point = at_objective(replicas, which, there, workload.slo.ttft_s, workload.slo.tpot_s)
     rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    rates = np.where(candidates.mean_rates < 0.0, -1.0, rates)
     formula = float(rates.max())
     if workload.priority != "deferrable":
         planned, tokens = lengths_of(workload), workload.lengths
         prompts = planned.prompt_tokens * (lengths.input_tokens / tokens.input.mean)
         outputs = planned.output_tokens * (lengths.output_tokens / tokens.output.mean)
         measured = replace(planned, prompt_tokens=prompts, output_tokens=outputs)
-        _, _, formula = replace(candidates, mean_rates=rates).best(1.0, workload, measured)
+        _, _, formula = replace(candidates, mean_rates=rates).any(1.0, workload, measured)
     if formula <= 0:
         raise CapacityError(
             f"its stated throughput, measured at {lengths.input_tokens:g} prompt and {lengths.output_tokens:g} "
@@ -209,14 +225,18 @@ def as_tokens_grow(workload: Workload, horizon_months: int, rate: Callable[[floa
 
 
 def slo_point(
-    candidates: Candidates, workload: Workload, horizon_months: int, speed: float, factor: float
-) -> tuple[int, Point]:
+    candidates: Candidates, workload: Workload, horizon_months: int, speeds: tuple[float, float], floor: float = 0.0
+) -> tuple[int, Point] | None:
     """Return the best layout, and its operating point at the SLO percentile.
 
-    ``speed`` is that of the steps, and ``factor`` one on the rates that come of it.
+    ``speeds`` are that of the steps, and a factor on the rates that come of it. None where no layout sustains more than
+    ``floor`` requests per second and accelerator.
     """
-    lengths, replicas = lengths_of(workload), candidates.replicas
-    best, curve, rate = candidates.best(speed, workload, lengths)
+    lengths, replicas, (speed, factor) = lengths_of(workload), candidates.replicas, speeds
+    chosen = candidates.best(speed, workload, lengths, floor / factor)
+    if chosen is None:
+        return None
+    best, curve, rate = chosen
     accelerators = float(replicas.accelerators[best])
     times, asked = ReplicaTimes(replicas, best, speed, lengths), candidates.asked(best, workload)
 
@@ -382,8 +402,13 @@ def _admitted_by_pace(times: ReplicaTimes, held_s: float) -> tuple[Floats, Float
 _TO_FIRST_TOKENS = 0.8
 """Of the requests that may be late, those left to first tokens: the time per token hardly varies where no prompt is
 computed beside it, so little room is enough for it (assumption)."""
-_PROMPTS_AT_ONCE = 10.0  # up to which the curve of a worker that only prefills is worked out
-_NO_OBJECTIVE_S = 60.0  # to the first token of a worker that computes no prompt
+_PREFILL_POOLING = 0.5
+"""Power of the number of prefill workers among which a router is as good as choosing freely: a long prompt that holds
+one of them up sends what it would have taken to the others. Held to the zoom."""
+_PREFILL_FILL = 0.92
+"""What a pool of prefill workers sustains over what the waits of one by itself allow: held to the zoom, where a queue
+of prompts, once there, drains slowly."""
+_NO_OBJECTIVE_S = 60.0  # to the first token of a worker that computes no prompt, per token of one that only does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,25 +417,29 @@ class Apart:
 
     rate: float
     """Requests per second and accelerator of both together."""
+    prefill: int
+    """The prefill workers' layout, by its place among the candidates."""
     decode: int
-    """The decode workers' layout, by its place among the candidates."""
-    prefill_accelerators: int
-    """Accelerators of one prefill worker."""
+    """The decode workers'."""
     prefill_share: float
     """Share of the accelerators that prefill."""
     transfer_s: float
-    """Time in which a prompt's cache moves from one pool to the other."""
+    """Time in which a mean prompt's cache moves from one pool to the other."""
     point: OperatingPoint
     """Of the decode workers, by layout."""
     mean_rates: tuple[Floats, Floats]
     """Requests per second and accelerator of prefill and of decode workers by mean times, shape (layouts,) each."""
 
 
-def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, growth: float = 1.0) -> Apart:
+def separate(specs: list[ReplicaSpec], candidates: Candidates, workload: Workload, growth: float = 1.0) -> Apart:
     """Return the best prefill workers balanced with the best decode workers, by mean times.
 
-    1/rate = 1/prefill rate + 1/decode rate.
+    1/rate = 1/prefill rate + 1/decode rate. Workers that decode are among the layouts that may be tried, where the
+    chunk is the smallest, as they compute no prompt; those that prefill are any, with the largest.
     """
+    replicas, chunks = candidates.replicas, candidates.replicas.chunk_tokens
+    may_decode = candidates.mean_rates >= 0.0
+    may_decode &= chunks == chunks[may_decode].min()
     traffic = traffic_of(workload, growth)
     prompt = workload.lengths.input.mean * growth * (1.0 - workload.prefix_cache_hit_fraction)
     cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
@@ -419,34 +448,44 @@ def separate(specs: list[ReplicaSpec], replicas: Replicas, workload: Workload, g
     pools = disaggregated(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
     prefill = pools.prefill_requests_per_s / replicas.accelerators
     decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
-    decode = decoded / replicas.accelerators
+    prefill = np.where(chunks == chunks.max(), prefill, -1.0)
+    decode = np.where(may_decode, decoded / replicas.accelerators, -1.0)
     first, second = int(np.argmax(prefill)), int(np.argmax(decode))
-    rate, share = _balanced(float(prefill[first]), float(decode[second]))
+    total = float(prefill[first] + decode[second])
     return Apart(
-        rate=rate,
+        rate=float(prefill[first] * decode[second]) / total if total > 0.0 else 0.0,
+        prefill=first,
         decode=second,
-        prefill_accelerators=specs[first].accelerators,
-        prefill_share=share,
+        prefill_share=float(decode[second]) / total if total > 0.0 else 0.0,
         transfer_s=float((moved / network)[first]),
         point=pools.decode,
         mean_rates=(prefill, decode),
     )
 
 
-def _balanced(prefill: float, decode: float) -> tuple[float, float]:
-    """Return the combined rate of two balanced pools per accelerator, and the prefill pool's share."""
-    total = prefill + decode
-    return (prefill * decode / total, decode / total) if total > 0.0 else (0.0, 0.0)
+def workers(accelerators: int, sizes: tuple[int, int], rates: tuple[float, float]) -> tuple[int, int]:
+    """Return the whole prefill and decode workers that serve most with some accelerators; none where two do not fit.
+
+    ``sizes`` are the accelerators of one worker of each kind, and ``rates`` what each accelerator of it sustains.
+    """
+    first, second = sizes
+    prefill = np.arange(1, max((accelerators - second) // first, 0) + 1)
+    decode = (accelerators - prefill * first) // second
+    if not prefill.size:
+        return 0, 0
+    best = int(np.argmax(np.minimum(prefill * first * rates[0], decode * second * rates[1])))
+    return int(prefill[best]), int(decode[best])
 
 
 def apart_point(
-    candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, months: int, speed: float, factor: float
+    candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, months: int, speeds: tuple[float, float]
 ) -> tuple[Apart, Point]:
     """Return the disaggregated pools and their operating point at the SLO; by mean times for deferrable work.
 
-    ``speed`` is that of the steps, and ``factor`` one on the rates that come of it; ``months`` are the horizon's.
+    ``speeds`` are that of the steps, and a factor on the rates that come of it; ``months`` are the horizon's.
     """
-    by_mean = functools.partial(separate, specs, candidates.replicas, workload)
+    speed, factor = speeds
+    by_mean = functools.partial(separate, specs, candidates, workload)
     in_time = functools.cache(functools.partial(_within_slo, candidates, specs, workload, speed))
     lateness = SHARP
     if workload.priority == "deferrable":
@@ -476,28 +515,37 @@ def _within_slo(
 ) -> tuple[Apart, Curve, Curve]:
     """Return the balanced pools at the SLO percentile, and the miss curves of a worker of each.
 
-    A router sees the workers of its pool alone, as many as mean times would make it.
+    A router sees the workers of its pool alone, as many as mean times would make it. Both kinds must stand on the
+    accelerators there are: the larger ones of either are left out, and where no two fit nothing is served.
     """
-    mean, lengths = separate(specs, candidates.replicas, workload, growth), lengths_of(workload, growth)
-    slo, may_be_late = workload.slo, 1.0 - workload.slo.percentile
+    mean, lengths = separate(specs, candidates, workload, growth), lengths_of(workload, growth)
+    slo, may_be_late = workload.slo, 1.0 - workload.slo.share
     first_s = max(slo.ttft_s - mean.transfer_s - slo.tpot_s, 1e-3)
-    # Of a worker without replies the time per token is no SLO target: that of some prompts lets its curve rise to where
-    # they take all its time.
-    prompt_s = 1.0 / max(float(mean.mean_rates[0].max()) * mean.prefill_accelerators, 1e-9)
-    to_first = {"ttft_s": first_s, "tpot_s": _PROMPTS_AT_ONCE * prompt_s}
-    to_first |= {"percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late}
+    to_first = {"ttft_s": first_s, "tpot_s": _NO_OBJECTIVE_S, "percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late}
     to_tokens = {"ttft_s": _NO_OBJECTIVE_S, "percentile": 1.0 - (1.0 - _TO_FIRST_TOKENS) * may_be_late}
 
-    def best(pool: int, share: float, asked: dict[str, float], work: Lengths) -> tuple[int, Curve, float]:
-        """Return the best workers of a pool, the miss curve of one, and its rate per accelerator."""
+    counts = candidates.replicas.accelerators
+    most = pooled_nodes(candidates.nodes) if candidates.router_pool == "cluster" else 1
+    there = most * candidates.accelerators_per_node
+
+    def best(pool: int, room: float, asked: dict[str, float], work: Lengths) -> tuple[int, Curve, float]:
+        """Return the best workers of a pool that leave room for another, the miss curve of one, and its rate."""
         terms = workload.model_copy(update={"slo": slo.model_copy(update=asked)})
-        return replace(candidates, mean_rates=mean.mean_rates[pool], share=share).best(speed, terms, work)
+        rates, share = mean.mean_rates[pool], mean.prefill_share if pool == 0 else 1.0 - mean.prefill_share
+        fitting = np.where(counts <= room, rates, -1.0)
+        rates = fitting if fitting.max() >= 0.0 else rates
+        pooling = _PREFILL_POOLING if pool == 0 else 1.0
+        return replace(candidates, mean_rates=rates, share=share, pooling=pooling).any(speed, terms, work)
 
     bare = replace(lengths, output_tokens=np.ones(1), output_weights=np.ones(1))
-    first, prefill, prefill_rate = best(0, mean.prefill_share, to_first, bare)
-    second, decode, decode_rate = best(1, 1.0 - mean.prefill_share, to_tokens, replace(lengths, cached_fraction=1.0))
-    rate, share = _balanced(prefill_rate, decode_rate)
-    apart = replace(mean, rate=rate, decode=second, prefill_accelerators=specs[first].accelerators, prefill_share=share)
+    first, prefill, prefill_rate = best(0, there - counts[mean.mean_rates[1] >= 0.0].min(), to_first, bare)
+    prefill_rate *= _PREFILL_FILL
+    second, decode, decode_rate = best(1, there - counts[first], to_tokens, replace(lengths, cached_fraction=1.0))
+    sizes = specs[first].accelerators, specs[second].accelerators
+    pool = int(min(there, candidates.most_replicas * sum(sizes)))
+    split = workers(pool, sizes, (prefill_rate, decode_rate))
+    rate = min(split[0] * sizes[0] * prefill_rate, split[1] * sizes[1] * decode_rate) / pool
+    apart = replace(mean, rate=rate, prefill=first, decode=second, prefill_share=split[0] * sizes[0] / pool)
     return apart, prefill, decode
 
 

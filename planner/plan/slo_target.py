@@ -20,6 +20,9 @@ from planner.scenario.scenario import SloTarget
 LEAST_SHORTFALL = 5e-7
 """Shortfalls below it are none: files hold shares to six decimals, and a verdict must not contradict them."""
 
+CEILINGS = ("slo_ceiling_outages_fraction", "slo_ceiling_fraction")
+"""SLO attainment that no further node raises: with site outages alone, and with prompts that are too long as well."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
@@ -145,6 +148,15 @@ def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> SloResult:
     first = int(np.argmax(broken.any(axis=1)))
     missed_first = moment(first, int(np.nanargmin(shares[first])))
     return SloResult(shortfall_fraction=shortfall, worst=worst, first_missed=missed_first)
+
+
+def past_mending(ceilings: Floats, attainment: float) -> dict[str, int]:
+    """Return how many replications miss an SLO attainment whatever is bought, by cause.
+
+    ``ceilings`` are those of :data:`CEILINGS`, shape (2, replications); NaN where one could not be run.
+    """
+    outages, either = (attainment - ceilings >= LEAST_SHORTFALL).sum(axis=1).tolist()
+    return {"site_outages": outages, "prompts_too_long": either - outages}
 
 
 def shortfall_over(shortfalls: Floats, confidence: float) -> float:

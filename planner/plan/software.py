@@ -62,20 +62,23 @@ def software_plan(
             served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
             teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(people)))
     stacks = {}
-    for index, cluster in enumerate(scenario.clusters.values()):
-        stack = catalog.stack(clusters[index].vendor, cluster.engine)
-        team = next(number for number, team in enumerate(teams) if index in team.clusters)
-        stacks[stack_name(stack)] = _stack(scenario, catalog, stack, team)
     shape = (len(scenario.clusters), len(scenario.workloads))
-    wide, roofline = np.full(shape, np.nan), np.zeros(shape)
+    wide, roofline, dated = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+    stack_of = np.full(shape, "", dtype="U64")
     gains: dict[tuple[str, str, str], float] = {}
     places = {}
     for pair, service in services.items():
-        cluster, model = scenario.clusters[pair[0]], scenario.workloads[pair[1]].model
+        cluster, load, engine = scenario.clusters[pair[0]], scenario.workloads[pair[1]], service.spec.engine
         at = list(scenario.clusters).index(pair[0]), list(scenario.workloads).index(pair[1])
+        stack = catalog.stack(clusters[at[0]].vendor, engine)
+        stack_of[at] = name = stack_name(stack)
+        if name not in stacks:
+            team = next(number for number, team in enumerate(teams) if at[0] in team.clusters)
+            stacks[name] = _stack(scenario, catalog, stack, team)
+        dated[at] = dated_log_gain(cluster, engine, load, calibration, catalog)
         if stated.accuracy_regression_response == "higher_precision":
             wide[at] = service.wide_factor
-        places[at] = key = (cluster.accelerator, cluster.engine, model)
+        places[at] = key = (cluster.accelerator, engine, load.model)
         gain = math.log(max(1.0, service.roofline_factor / service.speed))
         gains[key] = min(gains.get(key, math.inf), gain)
     for at, key in places.items():
@@ -93,7 +96,8 @@ def software_plan(
         rollback_h=as_stated(ThreePoint, catalog.prior("rollback_fleet")),
         architectures=tuple(catalog.model(workload.model).architecture_class.value for workload in loads),
         clock_h=tuple(0.0 if cluster.engine_date is None else ahead_h for cluster in of),
-        dated_log_gain=np.array([[dated_log_gain(c, load, calibration, catalog) for load in loads] for c in of]),
+        stack_of=stack_of,
+        dated_log_gain=dated,
         roofline_log_gain=roofline,
         wide_precision_factor=wide,
     )

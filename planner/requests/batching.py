@@ -23,7 +23,7 @@ from typing import Any
 import simpy
 
 from planner.physics.coefficients import MAX_SEQUENCES
-from planner.physics.model_on_part import PREFILL_CHUNK_TOKENS
+from planner.physics.model_on_part import CHUNK_TOKENS
 from planner.physics.replica import Replicas
 
 PACE_FRACTION = 0.85
@@ -69,7 +69,7 @@ class Replica:
         self._chunks: list[tuple[Request, int]] = []
         self._steps, self._first_s, self._growth_s = 0, 0.0, 0.0
         self._began_s = 0.0
-        self._chunk_s = 0.0
+        self._chunk_s = self._beside_s = 0.0
         self._can_stop = False
         self._epoch = 0
         self.alarm: simpy.Event | None = None
@@ -101,6 +101,8 @@ class Replica:
             sequences, context = sequences + one.sequences, context + one.context_tokens
         step_s = times.decode_s(sequences, context)
         steps = math.ceil(prefill_s / max(times.prefill_s_per_token * times.chunk_tokens, 1e-12))
+        if steps:
+            prefill_s = steps * times.beside_s(prefill_s / steps, sequences, times.chunk_tokens)
         left_s = 0.0
         if self._steps:
             elapsed = self.env.now - self._began_s
@@ -192,7 +194,11 @@ class Replica:
             self._fill_step(sequences, step_s)
             if not sequences and not self._chunks:
                 return False
-        self._first_s = step_s + self._chunk_s
+        self._beside_s = 0.0
+        if self._chunks:
+            tokens = sum(end - request.prefilled_tokens for request, end in self._chunks)
+            self._beside_s = self.times.beside_s(self._chunk_s, sequences, tokens)
+        self._first_s = step_s + self._beside_s
         if self._chunks:
             self._steps, self._growth_s = 1, 0.0
             return True
@@ -232,7 +238,7 @@ class Replica:
 
     def _fill_step(self, sequences: float, step_s: float) -> None:
         """Add chunks of prefill to the next step in order, within the token budget and the step time."""
-        budget = self.times.chunk_tokens - int(sequences)
+        budget = self.times.chunk_tokens
         top = self.prefilling[0].level
         pace_s = self._allowed_s(top)
         for request in self.prefilling:
@@ -338,7 +344,7 @@ class Replica:
         self.prefill_share = [share * weight for share in self.prefill_share]
         if chunks:
             top = chunks[0][0].level
-            self.prefill_share[top] += (1.0 - weight) * self._chunk_s / span_s
+            self.prefill_share[top] += (1.0 - weight) * self._beside_s / span_s
             self.pending_prefill_s[top] = max(self.pending_prefill_s[top] - self._chunk_s, 0.0)
         steps, self._steps = self._steps, 0
         above = levels[0].sequences  # the highest has none to fall behind: no debt
@@ -456,6 +462,8 @@ class StepTimes:
     """One replica's seconds per step and per token, and its capacity for sequences and tokens."""
 
     fixed_s: float
+    stream_s: float = 0.0
+    """Of the fixed time, what the weights that every step reads take."""
     sequence_s: float = 0.0
     kv_s_per_token: float = 0.0
     prefill_s_per_token: float = 0.0
@@ -472,13 +480,14 @@ class StepTimes:
     overhead_s: float = 0.0
     """Time to the first token that depends on nothing: network, tokenising, scheduling."""
     most_sequences: int = MAX_SEQUENCES
-    chunk_tokens: int = PREFILL_CHUNK_TOKENS
-    """Tokens of one step, prefill and decode together."""
+    chunk_tokens: int = CHUNK_TOKENS
+    """Prompt tokens of one step, beside the sequences that decode."""
 
     @staticmethod
     def of(replicas: Replicas, index: int, speed: float = 1.0) -> StepTimes:
         """Return the step times of one replica at ``speed`` times the formula's speed."""
-        timed = ("fixed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token", "attention_s_per_token2", "routed_s")
+        decode = ("fixed_s", "stream_s", "routed_s", "sequence_s", "kv_s_per_token")
+        timed = (*decode, "prefill_s_per_token", "attention_s_per_token2")
         others = ("log_expert_missed", "window_tokens", "windowed_fraction", "attended_tokens", "kv_capacity_tokens")
         figures: dict[str, Any] = {name: float(getattr(replicas, name)[index]) / speed for name in timed}
         figures |= {name: float(getattr(replicas, name)[index]) for name in others}
@@ -487,12 +496,25 @@ class StepTimes:
             reserves_output=float(replicas.reserved_output_fraction[index]) >= 1.0,
             overhead_s=float(replicas.ttft_fixed_s[index]),
             most_sequences=int(replicas.max_sequences[index]),
+            chunk_tokens=max(int(replicas.chunk_tokens[index] / replicas.tokens_per_step[index]), 1),
         )
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:
         """Return the time of a decode step for a number of sequences and their total context tokens."""
         touched = -math.expm1(sequences * self.log_expert_missed) if self.routed_s else 0.0
         return self.fixed_s + self.routed_s * touched + self.sequences_s(sequences, context_tokens)
+
+    def beside_s(self, compute_s: float, sequences: float, tokens: float) -> float:
+        """Return by how much a chunk's arithmetic lengthens a step with sequences: :func:`replica.beside_s`.
+
+        A chunk's tokens touch experts that the sequences do not, and all of them are read.
+        """
+        stream_s = read_s = self.stream_s
+        if self.routed_s:
+            sequences = max(sequences, 1.0)
+            stream_s -= self.routed_s * math.expm1(sequences * self.log_expert_missed)
+            read_s -= self.routed_s * math.expm1((sequences + tokens) * self.log_expert_missed)
+        return math.sqrt(math.hypot(read_s * read_s, compute_s * compute_s)) - stream_s
 
     def sequences_s(self, sequences: float, context_tokens: float) -> float:
         """Return the time that sequences add to a step: their own work and reading their KV cache."""

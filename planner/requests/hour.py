@@ -23,6 +23,7 @@ from planner.plan.placement import ROUNDING
 from planner.plan.plan import Plan
 from planner.plan.sizes import at_sizes
 from planner.requests.batching import StepTimes
+from planner.requests.router import PrefillStage
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Length, Workload
 from planner.units import SECONDS_PER_HOUR
@@ -180,6 +181,8 @@ class ReplicaGroup:
     busy_nodes: float
     """Node-equivalents that the hourly model's work for it takes."""
     times: StepTimes
+    prefill: PrefillStage | None
+    """Where prompts are prefilled by accelerators of their own, those."""
     served: tuple[int, ...]
     """Workloads it may serve."""
     pace_s: dict[int, float]
@@ -253,6 +256,14 @@ def _replica_groups(
             # What accelerators do over what they do for one model alone.
             deployed_speed = 1.0 if placement is None else placement.deployments[tenant.deployment].speed
             share = tenant.accelerators / per_node / SECONDS_PER_HOUR * deployed_speed
+            prefill = None
+            if service.prefill is not None:
+                prefill = PrefillStage(
+                    times=StepTimes.of(price_replicas([service.prefill.spec], calibration), 0, speed),
+                    replicas=service.prefill.spec.accelerators / tenant.accelerators,
+                    share=service.prefill.share,
+                    transfer_s_per_token=service.prefill.transfer_s_per_token,
+                )
             of = {w: services[cluster.name, plan.workloads[w].name] for w in tenant.served}
             groups.append(
                 ReplicaGroup(
@@ -263,6 +274,7 @@ def _replica_groups(
                     replicas=count,
                     busy_nodes=busy_nodes,
                     times=StepTimes.of(price_replicas([_spec_of(service)], calibration), 0, speed),
+                    prefill=prefill,
                     served=tenant.served,
                     pace_s={w: other.held_tpot_s / other.speed for w, other in of.items()},  # at its day-one speed
                     capacity_requests_per_s={w: rates[w] * share for w in tenant.served},
@@ -277,16 +289,18 @@ def _tenants(plan: Plan, services: Services, cluster: int) -> list[_Tenant]:
     for d, held in enumerate(plan.placement.deployments if plan.placement is not None else ()):
         if held.cluster != cluster:
             continue
-        layouts: dict[tuple[str, int], list[int]] = {}
+        layouts: dict[tuple[object, ...], list[int]] = {}
         for w in sorted(held.workloads, key=lambda w: (plan.workloads[w].priority, w)):
             if w not in held.waiting_speed:
                 load = plan.workloads[w]
-                layout = (load.model, services[plan.clusters[cluster].name, load.name].tensor_parallel)
-                layouts.setdefault(layout, []).append(w)
-        for (model, accelerators), members in layouts.items():
-            waiting = [w for w in held.waiting_speed if plan.workloads[w].model == model]
+                service = services[plan.clusters[cluster].name, load.name]
+                layouts.setdefault((load.model, service.spec.layout, service.prefill is None), []).append(w)
+        for members in layouts.values():
+            leader = plan.workloads[members[0]]
+            waiting = [w for w in held.waiting_speed if plan.workloads[w].model == leader.model]
             served = tuple(sorted({*members, *waiting}))
-            tenants.append(_Tenant(deployment=d, leader=members[0], accelerators=accelerators, served=served))
+            size = services[plan.clusters[cluster].name, leader.name].tensor_parallel
+            tenants.append(_Tenant(deployment=d, leader=members[0], accelerators=size, served=served))
     return tenants
 
 

@@ -14,8 +14,9 @@ import heapq
 import math
 import operator
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import simpy
 
@@ -41,11 +42,34 @@ class LatencySlo:
     """Whether a request that would be late is refused; otherwise it waits."""
 
 
-class ReplicaPool:
-    """Replicas of one model behind one router."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillStage:
+    """Accelerators that only prefill prompts, whose caches then move to the replicas that decode."""
 
-    def __init__(self, router: RequestRouter, times: StepTimes, replicas: int, held_s: Mapping[int, float]) -> None:
-        """Take the number of replicas, and the mean time per token to hold for each workload served."""
+    times: StepTimes
+    """Of one worker."""
+    replicas: float
+    """What one worker takes of accelerators, in replicas that decode."""
+    share: float
+    """Of the pool's accelerators."""
+    transfer_s_per_token: float
+
+
+class ReplicaPool:
+    """Replicas of one model behind one router; workers that only prefill prompts come last."""
+
+    def __init__(
+        self,
+        router: RequestRouter,
+        times: StepTimes,
+        replicas: int,
+        held_s: Mapping[int, float],
+        prefill: PrefillStage | None = None,
+    ) -> None:
+        """Take the number of replicas, and the mean time per token to hold for each workload served.
+
+        Of the accelerators of so many replicas a share prefills, in whole workers.
+        """
         self.router, self.times = router, times
         served = list(held_s)
         slos = [router.slos[workload] for workload in served]
@@ -57,12 +81,22 @@ class ReplicaPool:
         self.pace_s = [YIELD_FRACTION * tpot_s for tpot_s in tightest_s]
         self.deferrable = [workload for workload in served if router.slos[workload].is_deferrable]
         more = self._more if self.deferrable else None
-        self.replicas = [Replica(router.env, times, self.pace_s, self._done, more) for _ in range(replicas)]
-        self.loads = [0] * replicas
+        self.prefill, self.moving, decoding = prefill, 0, replicas
+        """Workers for prompts, if any, and the requests whose caches move."""
+        stages = [(times, None if prefill else more)] * replicas
+        if prefill is not None:
+            first = max(round(prefill.share * replicas / prefill.replicas), 1)
+            decoding = max(int(replicas - first * prefill.replicas), 1)
+            stages = stages[:decoding] + [(prefill.times, more)] * first
+        self.decoding = range(decoding)
+        self.entry = range(len(stages))[decoding if prefill else 0 :]
+        """Places of the replicas that decode, and of those to which requests come."""
+        self.replicas = [Replica(router.env, of, self.pace_s, self._done, helps) for of, helps in stages]
+        self.loads = [0] * len(stages)
         """Requests of each replica, deferrable work left out."""
         self.places = {replica: place for place, replica in enumerate(self.replicas)}
         self.queue: list[Request] = []
-        self.up = replicas
+        self.up = len(stages)
         self._finish_rate, self._finished_s = 0.0, router.env.now
 
     @property
@@ -72,24 +106,59 @@ class ReplicaPool:
 
     def offer(self, request: Request, slo: LatencySlo) -> bool:
         """Take a request, at once or in the queue; return False where admission control rejects it."""
-        place = self.loads.index(min(self.loads))
-        ttft_s = self.replicas[place].expected_ttft_s(request) if self.up else math.inf
-        if self.up and ttft_s > 0.5 * slo.ttft_s:
+        place = self._least(self.entry)
+        decoder = self._least(self.decoding) if self.prefill else place
+        is_up = max(self.loads[place], self.loads[decoder]) < _DOWN
+        ttft_s = self.replicas[place].expected_ttft_s(request) if is_up else math.inf
+        if is_up and ttft_s > 0.5 * slo.ttft_s:
             # The fewest requests, but a long prompt among them: look at every replica, which is seldom needed.
-            up = [place for place, load in enumerate(self.loads) if load < _DOWN]
+            up = [place for place in self.entry if self.loads[place] < _DOWN]
             ttft_s, place = min((self.replicas[place].expected_ttft_s(request), place) for place in up)
-        replica = self.replicas[place]
-        at_once = self.up > 0 and not self.queue and self._has_room(replica, request)
+        if not self.prefill:
+            decoder = place
+        at_once = is_up and not self.queue and self._has_room(self.replicas[decoder], request)
         if slo.refuses:
-            wait_s = 0.0 if at_once else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
-            if not self.up or wait_s + ttft_s > slo.ttft_s:
+            wait_s = self._transfer_s(request)
+            wait_s += 0.0 if at_once else (len(self.queue) + 1) / max(self._finish_rate, 1e-12) / PACE_FRACTION
+            if not is_up or wait_s + ttft_s > slo.ttft_s:
                 return False
         if at_once:
-            self.loads[place] += 1
-            replica.take(request)
+            self._start(place, request)
         else:
             heapq.heappush(self.queue, request)
         return True
+
+    def _least(self, places: range) -> int:
+        """Return the place among some whose replica has the fewest requests."""
+        loads = self.loads[places.start : places.stop]
+        return places.start + loads.index(min(loads))
+
+    def _start(self, place: int, request: Request) -> None:
+        """Give a request to a replica; a worker that only prefills computes its first token alone."""
+        if not self.router.slos[request.workload].is_deferrable:
+            self.loads[place] += 1
+        if place not in self.decoding:
+            request.left_tokens = 1
+        self.replicas[place].take(request)
+
+    def _transfer_s(self, request: Request) -> float:
+        """Return the time in which a request's cache moves to the replica that decodes."""
+        fresh = request.prompt_tokens - request.cached_tokens
+        return fresh * self.prefill.transfer_s_per_token if self.prefill else 0.0
+
+    def _hand_over(self, request: Request) -> Generator[simpy.Event, Any, None]:
+        """Move a prefilled request to the replica that decodes with the fewest requests; with none it starts anew."""
+        self.moving += 1
+        yield self.router.env.timeout(self._transfer_s(request))
+        self.moving -= 1
+        request.begin()
+        request.first_token_s = request.finished_s = math.nan
+        place = self._least(self.decoding)
+        if self.loads[place] == _DOWN:
+            self.router.offer(request)
+            return
+        request.prefilled_tokens = request.needed_tokens
+        self._start(place, request)
 
     def _has_room(self, replica: Replica, request: Request) -> bool:
         """Return whether a replica has room for one more request.
@@ -99,6 +168,9 @@ class ReplicaPool:
         """
         level = request.level
         sequences = sum(replica.requests[: level + 1])
+        if self.prefill:  # and its share of those to come
+            coming = self.moving + sum(self.loads[place] for place in self.entry if self.loads[place] < _DOWN)
+            sequences += coming // len(self.decoding)
         if sequences == 0 or sequences >= self.times.most_sequences:
             return sequences == 0
         if not self.router.slos[request.workload].refuses:
@@ -115,6 +187,9 @@ class ReplicaPool:
         place = self.places[replica]
         if not self.router.slos[request.workload].is_deferrable:
             self.loads[place] -= 1
+        if place not in self.decoding:
+            self.router.env.process(self._hand_over(request))
+            return
         self.router.finished(request)
         self._pull(place)
 
@@ -124,12 +199,16 @@ class ReplicaPool:
         while self.queue and self._has_room(replica, self.queue[0]):
             request = heapq.heappop(self.queue)
             slo = self.router.slos[request.workload]
-            waited_s = self.router.env.now - request.arrived_s
-            if slo.refuses and waited_s + replica.expected_ttft_s(request) > slo.ttft_s:
+            waited_s = self.router.env.now - request.arrived_s + self._transfer_s(request)
+            entry = self._least(self.entry) if self.prefill else place
+            is_up = self.loads[entry] < _DOWN
+            if slo.refuses and not (is_up and waited_s + self.replicas[entry].expected_ttft_s(request) <= slo.ttft_s):
                 self.router.refuse(request)
                 continue
-            self.loads[place] += 1
-            replica.take(request)
+            if not is_up:
+                heapq.heappush(self.queue, request)
+                return
+            self._start(entry, request)
 
     def _more(self, replica: Replica) -> bool:
         """Give a replica deferrable work, if any, while its steps stay within the latency objectives."""
@@ -143,7 +222,7 @@ class ReplicaPool:
             limit_s = min(self.pace_s[request.level], self.router.slos[workload].tpot_s)
             limit_s *= replica.decoding_share(request.level)
             if sequences <= self.times.most_sequences and self.times.decode_s(sequences, context) <= limit_s:
-                replica.take(waiting.popleft())
+                self._start(self.places[replica], waiting.popleft())
                 return True
         return False
 
@@ -310,4 +389,4 @@ class RequestRouter:
         queued = sum(len(waiting) for waiting in self.deferred.values())
         pools = [pool for group in self.groups for pool in group.pools]
         inside = sum(sum(replica.requests) for pool in pools for replica in pool.replicas)
-        return queued + inside + sum(len(pool.queue) for pool in pools)
+        return queued + inside + sum(len(pool.queue) + pool.moving for pool in pools)

@@ -100,10 +100,6 @@ def zoom(scenario: Scenario, asked: ZoomRequest) -> Zoom:
     reuse = Reuse(scenario)
     plan = build_plan(scenario, reuse)
     services, _ = services_of(scenario, {}, reuse)
-    for name in sorted({name for (name, _), service in services.items() if service.is_apart}):
-        message = "prompts are prefilled by accelerators of their own, which are not simulated request by request"
-        hint = f"zoom with --set clusters.{name}.prefill_decode=colocated"
-        raise ScenarioError(scenario.document.problem(("clusters", name, "prefill_decode"), message, hint))
     seed = plan.seed if asked.seed is None else asked.seed
     run = run_plan(plan, seed, asked.replication)
     for c, size in enumerate(window_of(scenario, plan, run, asked.at)[1].sizes):
@@ -176,7 +172,7 @@ class _Simulation:
             self.groups.append(
                 Group(
                     name=f"{plan.clusters[group.cluster].name}/{group.model}/tp{group.accelerators}",
-                    pools=[ReplicaPool(self.router, group.times, size, group.pace_s) for size in sizes],
+                    pools=[ReplicaPool(self.router, group.times, n, group.pace_s, group.prefill) for n in sizes],
                     capacity_requests_per_s=group.capacity_requests_per_s,
                     allowed_use=float(allowed[group.cluster]),
                 )

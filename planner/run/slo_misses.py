@@ -14,6 +14,10 @@ cause more away than the one before, in the order of :data:`REASONS`, and what i
 The order goes from what happens to a fleet to what is asked of it, so that a cause is charged for what it costs the
 plan as it stands. No rung may miss more than the one before (work that moves between clusters can): the parts are none
 of them negative, and sum to all that was missed.
+
+**The SLO ceiling.** What no further node of any cluster changes: requests that arrive while the site is dark, and
+prompts too long for their objective on an idle replica. Capacity that failures, incidents or bursts take is made up by
+more nodes, for an incident slows a stack and never stops it.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from planner.engine.window import Missed, missed_under
 from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
+from planner.plan.slo_target import CEILINGS, judge
 from planner.run.simulate import RunResult, per_run
 
 REASONS: Mapping[str, str] = {
@@ -166,6 +171,42 @@ def _outgrown(plan: Plan) -> Bools:
         unserved = np.all(plan.requests_per_node_h[list(load.cluster_order), w] <= 0.0, axis=0)
         columns.append(unserved if load.overdue_share is None else load.overdue_share > 0.0)
     return np.stack(np.broadcast_arrays(*columns), axis=-1)
+
+
+def lit_share(result: RunResult, offered: Plan | None = None) -> Floats:
+    """Return the share of each hour without a site outage, shape (workloads, hours).
+
+    What can wait, or may be served on a provider's machines, is not lost to one. ``offered`` is the plan with all
+    clusters that may be bought, where the run's own has not all of them.
+    """
+    plan = offered or result.plan
+    lit, hours = np.ones((len(plan.workloads), plan.hours)), np.arange(plan.hours, dtype=np.float64)
+    here = [all(plan.on_site[c] for c in load.cluster_order) for load in plan.workloads]
+    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
+    for outage in result.run.log.site:
+        lit[urgent] -= quantities.open_fraction(hours, *outage)
+    return lit
+
+
+def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, float]:
+    """Return the SLO attainment that no further node raises, by the names of :data:`CEILINGS`; NaN without requests.
+
+    Each is the lowest that the SLO target is about, as if nothing else were missed: with site outages alone, less what
+    burst rental serves of them, and with prompts too long for the objective on every cluster as well, which are all
+    of a workload's in months in which no batch meets it.
+    """
+    demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
+    settled, dark = result.settled_requests(), demand * (1.0 - lit_share(result, offered))
+    outages = _missed_by_month(result, np.stack((np.zeros_like(dark), dark)))
+    late = np.ones((1, 1))
+    for plan in (result.plan, offered or result.plan):
+        assert plan.no_burst_tables is not None  # a compiled plan has them
+        idle = [plan.no_burst_tables[0, list(load.cluster_order), w, 0].min() for w, load in enumerate(plan.workloads)]
+        late = np.minimum(late, np.where(_outgrown(plan), 1.0, idle))
+    both = outages + np.maximum(settled - outages, 0.0) * late
+    worst = (judge(missed, settled, result.plan.slo_target).worst for missed in (outages, both))
+    ceilings = (np.nan if moment is None else moment.slo_attainment_fraction for moment in worst)
+    return dict(zip(CEILINGS, ceilings, strict=True))
 
 
 def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | float]]:

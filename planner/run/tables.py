@@ -480,7 +480,8 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
         seen.add(told)
         end_h, size = (ends[key], lowest[key]) if change.incident >= 0 else (change.time_h, change.log_factor)
         cluster = plan.clusters[change.cluster]
-        detail = f"{cluster.stack}, {model}, {math.expm1(size):+.1%} throughput"
+        stack = plan.software.stack_of[change.cluster, change.workload]
+        detail = f"{stack}, {model}, {math.expm1(size):+.1%} throughput"
         lost = taken.get(key, 0.0) if change.incident >= 0 else 0.0
         of = (cluster.name, "software", change.kind, detail)
         rows.append(_Row(change.time_h, end_h, *of, 0, lost, lost * float(tokens[change.cluster])))

@@ -271,28 +271,36 @@ class Cluster(Strict):
         int, Field(ge=0, le=1_000_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
     ]
     """Servers bought."""
-    engine: str = "vllm"
-    """Serving engine. Default vllm: first class on both vendors."""
+    engine: str = "auto"
+    """Serving engine. Default auto: of those the catalogue has for the accelerator's vendor the one with which a node
+    serves most of a workload within its objective, by workload; layouts.csv says which."""
     engine_date: (
         Annotated[datetime.date, Field(ge=datetime.date(2024, 1, 1), le=datetime.date(2100, 12, 31))] | None
     ) = None
     """Release date of the image that the cluster runs on the first day; speed is moved along the stack's course of
     maturing from the date of the calibration's measurements to it. Default: as those were measured."""
     precision: str | None = None
-    """Arithmetic this cluster serves in, but for workloads that state a wider one. Default: each workload's own."""
+    """Arithmetic this cluster serves in, but for workloads that do not allow it. Default: of what each workload allows
+    that in which a node serves most."""
     tensor_parallel: (
         Annotated[int, Field(ge=1, le=1024), Plausible(1, 72, "one accelerator to a rack of 72")] | None
     ) = None
-    """Accelerators per replica. Default: the number that serves most per accelerator within the objective."""
+    """Accelerators per replica; of those that decode where prompts are prefilled apart. Default: the number that serves
+    most per accelerator within the objective."""
     attention: Literal["auto", "tensor-parallel", "data-parallel"] = "auto"
     """How mixtures of experts spread attention: each layer over all accelerators of a replica, or sequences over them
-    while the experts stay spread. Default auto: what serves most; assumptions.csv says which."""
-    prefill_decode: Literal["colocated", "disaggregated", "auto"] = "colocated"
-    """Whether prompts are prefilled by accelerators of their own. Default shared: every replica prefills its own."""
+    while the experts stay spread. Default auto: what serves most; layouts.csv says which."""
+    prefill_decode: Literal["colocated", "disaggregated", "auto"] = "auto"
+    """Whether prompts are prefilled by accelerators of their own, or by every replica beside its replies.
+    Default auto: what serves most, by workload; layouts.csv says which."""
     max_sequences: Annotated[Count, Plausible(1, 16_384, "assumption: eight times the engines' own 2,048")] | None = (
         None
     )
     """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
+    chunk_tokens: Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None = None
+    """Prompt tokens that one step computes at most, beside the sequences that decode; workers that only prefill take
+    16,384. Default: what serves most within the objective, of 256, 512 and so on to 16,384, by workload; layouts.csv
+    says which."""
     speculation: Speculation | None = None
     """Speculative decoding on this cluster. Default: none."""
     online: datetime.date | None = None
@@ -367,8 +375,8 @@ class Cluster(Strict):
                 "online, order and owned exclude each other: an order decides when the nodes come online, and what is "
                 "owned serves from the first day"
             )
-        if self.throughput_tokens_per_s_per_accelerator is not None and self.prefill_decode != "colocated":
-            raise ValueError("a stated throughput is that of the whole cluster: leave prefill_decode to colocated")
+        if self.throughput_tokens_per_s_per_accelerator is not None and self.prefill_decode == "disaggregated":
+            raise ValueError("a stated throughput is that of the whole cluster: leave prefill_decode out")
         ages = [point.age_months for point in self.resale_curve]
         if ages != sorted(set(ages)):
             raise ValueError("the ages of resale_curve must rise from point to point")

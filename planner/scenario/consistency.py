@@ -121,7 +121,8 @@ def hourly_bytes(scenario: Scenario) -> int:
 def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> None:
     for name, workload in scenario.workloads.items():
         path: KeyPath = ("workloads", name)
-        _check_known((*path, "precision"), "precision", workload.precision, catalog.precisions, report)
+        for index, precision in enumerate(workload.precisions):
+            _check_known((*path, "precisions", index), "precision", precision, catalog.precisions, report)
         if _check_known((*path, "model"), "model", workload.model, catalog.models, report):
             longest = catalog.models[workload.model].max_context_tokens.value
             sides = {"input": workload.lengths.input, "output": workload.lengths.output}
@@ -167,7 +168,8 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, re
             continue
         part = catalog.accelerators[cluster.accelerator]
         vendor = part.vendor.value
-        _reported(functools.partial(catalog.stack, vendor, cluster.engine), (*path, "engine"), report, as_one=True)
+        if cluster.engine != "auto":
+            _reported(functools.partial(catalog.stack, vendor, cluster.engine), (*path, "engine"), report, as_one=True)
         if not cluster.resale_curve and not catalog.resale_priors(cluster.accelerator):
             message = f"the catalogue says nothing of what used servers of {vendor} fetch"
             hint = f"state resale_curve, or add priors such as resale_12m_{vendor} to your catalogue file"

@@ -407,6 +407,16 @@ class Scenario(Strict):
     _read: "Callable[[Document, Sequence[str]], Scenario] | None" = PrivateAttr(default=None)
     """By what it was read, to be read again with more laid over it; None where it was not read."""
 
+    @model_validator(mode="after")
+    def _one_percentile(self) -> "Scenario":
+        """Hold workloads that state no percentile to the target's attainment, within what an objective may state."""
+        share = min(max(self.slo_target.attainment, 0.5), 0.9999)
+        for name, workload in self.workloads.items():
+            if workload.slo.percentile is None:
+                slo = workload.slo.model_copy(update={"percentile": share})
+                self.workloads[name] = workload.model_copy(update={"slo": slo})
+        return self
+
     def __repr__(self) -> str:
         return f"<Scenario {self.name}, {self.horizon_months} months from {self.start}>"
 

@@ -52,10 +52,10 @@ def _definitions() -> dict[str, Any]:
     definitions: dict[str, Any] = {**schema.pop("$defs", {}), _SCENARIO: schema}
     catalog = load_catalog()
     _offer(definitions["Cluster"], "accelerator", catalog.accelerators)
-    _offer(definitions["Cluster"], "engine", dict.fromkeys(stack.engine.value for stack in catalog.stacks.values()))
+    engines = ("auto", *(stack.engine.value for stack in catalog.stacks.values()))
+    _offer(definitions["Cluster"], "engine", dict.fromkeys(engines))
     _offer(definitions["Workload"], "model", catalog.models)
-    for holder in ("Cluster", "Workload"):
-        _offer(definitions[holder], "precision", catalog.precisions)
+    _offer(definitions["Cluster"], "precision", catalog.precisions)
     _offer(definitions["Site"], "tariff", catalog.tariffs)
     # In a workload a class may stand in for lengths, and a part of them may be stated.
     workload = definitions["Workload"]

@@ -254,9 +254,15 @@ class Objective(Strict):
     tpot_s: Annotated[Positive, Plausible(0.002, 2, "500 tokens a second to one in two seconds")] = 0.1
     """Mean time per output token of a reply, after its first. Default 0.1: ten tokens a second, faster than most people
     read."""
-    percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999, "assumption")] = 0.99
+    percentile: Annotated[float, Field(ge=0.5, le=0.9999), Plausible(0.8, 0.9999, "assumption")] | None = None
     """Share of requests that must keep both: a node's capacity is the largest rate at which they do.
-    Default 0.99: MLPerf's server scenario."""
+    Default: slo_target.attainment, the share that the plan is held to."""
+
+    @property
+    def share(self) -> float:
+        """The percentile, which a scenario gives every workload that states none."""
+        assert self.percentile is not None
+        return self.percentile
 
 
 def _is_shipped(name: str) -> str:
@@ -281,9 +287,10 @@ class Workload(Strict):
     fine_tunes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 2000, "one model to a catalogue of tenants")] = 1
     """Models of this shape among which the requests fall evenly, each with weights of its own that must be resident.
     Default 1: one model."""
-    precision: str | None = None
-    """Narrowest arithmetic it may be served in; a cluster that states a narrower one serves it in this. Default: the
-    cluster's, and where that states none either the catalogue's default, fp8: what public serving runs use."""
+    precisions: Annotated[tuple[str, ...], Field(max_length=8)] = ()
+    """Arithmetic in which its answers are good enough, e.g. [fp8, fp4]: of these each cluster serves it in the one that
+    serves most, or in its own where that is among them. The catalogue's notes on accuracy are in assumptions.csv.
+    Default: the cluster's, and where that states none the catalogue's default, fp8: what public serving runs use."""
     requests_per_s: Annotated[
         float,
         Field(ge=0, le=1e9),

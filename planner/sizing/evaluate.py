@@ -27,6 +27,7 @@ from planner.plan.reuse import Reuse
 from planner.plan.slo_target import LEAST_SHORTFALL, targeted_shares
 from planner.run.measures import measures, present_cost_usd
 from planner.run.simulate import RunResult, simulate_plan
+from planner.run.slo_misses import slo_ceilings
 from planner.scenario.scenario import Scenario, SloTarget
 from planner.sizing.choices import Choices, Counts
 from planner.studies.designs import MonteCarlo
@@ -60,6 +61,8 @@ class SizingOutcome:
     """Asked for in each month, shape (months,)."""
     delivered_h: dict[str, float]
     """By cluster: when the last of its nodes was delivered, in hours from the start."""
+    ceilings: Floats
+    """Attainment that no purchase raises, by the names of :data:`~planner.plan.slo_target.CEILINGS`, shape (2,)."""
 
     @property
     def worst(self) -> float:
@@ -157,7 +160,7 @@ class Evaluator:
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
             return SizingOutcome(
                 cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0],
-                tokens=worst[:, 0], delivered_h={},
+                tokens=worst[:, 0], delivered_h={}, ceilings=np.full(2, np.nan),
             )  # fmt: skip
         cost = float(present_cost_usd(result).sum())
         capital = float(usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS)))
@@ -178,6 +181,7 @@ class Evaluator:
                 result.plan.clusters[purchase.cluster].name: purchase.time_h
                 for purchase in sorted(result.run.log.purchases, key=lambda purchase: purchase.time_h)
             },
+            ceilings=np.array([*slo_ceilings(result, self.trial.choices.plan).values()]),
         )
 
 
@@ -294,6 +298,8 @@ class Judged:
     """In time, shape (replications, months, workloads or 1)."""
     utilisation: Floats
     """Mean over the replications, shape (months,)."""
+    ceilings: Floats
+    """Attainment that no purchase raises, shape (replications, 2)."""
 
     def kept(self, attainment: float) -> Bools:
         """Return which replications reach an SLO attainment, shape (replications,)."""
@@ -324,4 +330,5 @@ def judged(counts: Counts, outcomes: Sequence[SizingOutcome]) -> Judged:
         worst=np.array([outcome.worst for outcome in outcomes]),
         shares=np.stack([outcome.shares for outcome in outcomes]),
         utilisation=np.mean([outcome.utilisation for outcome in outcomes], axis=0),
+        ceilings=np.stack([outcome.ceilings for outcome in outcomes]),
     )

@@ -24,6 +24,7 @@ from planner.plan.parts import Headcount
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
 from planner.run.measures import present_cost_usd
 from planner.run.simulate import RunResult
+from planner.run.slo_misses import lit_share
 from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Evaluator, Trial
 
@@ -102,7 +103,7 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int) -> Survey:
             first = max(int(end) - workload.deadline_h, int(edges[month]))
             tail[month, index] = demand[index, first:end].sum()
     hours, binned = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
-    lit = demand * _lit(result)
+    lit = demand * lit_share(result) if plan.money.market.burst is None else demand
     lit_bins = np.zeros((3, *binned.shape))
     present = np.zeros((len(plan.clusters), months, BINS))
     speeds, slowed = _speeds(result), np.zeros((len(plan.clusters), len(plan.workloads), months, BINS))
@@ -170,23 +171,6 @@ def _standing_usd(result: RunResult) -> Floats:
     by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])
     fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), WITH_HOURS))
     return np.where(by_the_hour, unrented, fixed)
-
-
-def _lit(result: RunResult) -> Floats:
-    """Return the share of each hour without a site outage, shape (workloads, hours).
-
-    What can wait, or may be served on a provider's machines, is not lost to one.
-    """
-    plan = result.plan
-    lit = np.ones((len(plan.workloads), plan.hours))
-    if plan.money.market.burst is None:
-        is_here = [all(plan.on_site[c] for c in load.cluster_order) for load in plan.workloads]
-        urgent = [place for place, load in enumerate(plan.workloads) if not load.deadline_h and is_here[place]]
-        hour = np.arange(plan.hours)
-        for outage in result.run.log.site:
-            dark = np.clip(np.minimum(hour + 1.0, outage.end_h) - np.maximum(hour, outage.start_h), 0.0, 1.0)
-            lit[urgent] -= dark
-    return lit
 
 
 def _rates(result: RunResult) -> Floats:

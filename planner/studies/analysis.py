@@ -13,6 +13,7 @@ import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.finance.months import MonthGrid
+from planner.plan.slo_target import CEILINGS, past_mending
 from planner.run.measure_names import FLEET
 from planner.studies import decision
 from planner.studies.decision import PERCENTILES, IntervalEstimate, PairwiseDecision, SloStanding
@@ -159,7 +160,10 @@ class Finished:
         names = (objective.name, "slo_shortfall_fraction", "slo_met_months")
         columns = [self.output(name)[::every].T for name in names]
         groups = self.prepared.study.scramblings if groups is None else groups
-        return decision.standings(columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better)
+        judged = decision.standings(columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better)
+        ceilings = np.stack([self.output(name)[::every].T for name in CEILINGS], axis=1)
+        past = map(past_mending, ceilings, [base.scenario.slo_target.attainment for base in self.prepared.scenarios])
+        return [standing._replace(past_mending=by) for standing, by in zip(judged, past, strict=True)]
 
     def drivers(self) -> Iterator[Driver]:
         """Yield the sensitivities of each scenario's objective, and of the first's less each other's.

@@ -171,6 +171,8 @@ class SloStanding(NamedTuple):
     """Calendar months that enough replications keep it through."""
     best_fraction: IntervalEstimate
     """Share of replications in which its objective is best of the scenarios that are not MISSED; NaN for others."""
+    past_mending: dict[str, int]
+    """Replications that miss its SLO target whatever is bought, by cause; none where they are not counted."""
 
     @property
     def may_meet(self) -> bool:
@@ -200,7 +202,7 @@ def standings(
         if which in keeping:
             best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings)
         through = met_months_over(months[which], share)
-        standings.append(SloStanding(name, verdicts[which], short[which], through, best))
+        standings.append(SloStanding(name, verdicts[which], short[which], through, best, {}))
     return standings
 
 

@@ -23,7 +23,7 @@ from planner.arrays import Floats
 from planner.catalog.load import shape_of
 from planner.errors import PlannerError, Problem, ScenarioError, raise_all
 from planner.physics.coefficients import groups_of
-from planner.plan.capacity import Service, build_services, served_precision
+from planner.plan.capacity import Service, build_services, options
 from planner.plan.reuse import Reuse
 from planner.scenario import study as language
 from planner.scenario.consistency import check_scenario, far_off, mark_at
@@ -371,19 +371,20 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
             services, _ = build_services(base.scenario, reuse, {})
         for cluster_name, cluster in base.scenario.clusters.items():
             for workload_name, workload in base.scenario.workloads.items():
+                first = options(cluster, workload, reuse.catalog)[0]
+                engine = first.engine
                 if service := services.get((cluster_name, workload_name)):
-                    doubt = service.doubt
+                    doubt, engine = service.doubt, service.spec.engine
                 else:  # not served as stated: some replication's figures may let it
                     shape = shape_of(workload.model, reuse.catalog)
-                    precision = served_precision(cluster, workload, reuse.catalog)
-                    groups = groups_of(shape.measured_as, cluster.accelerator, cluster.engine, precision)
+                    groups = groups_of(shape.measured_as, cluster.accelerator, engine, str(first.precision))
                     doubt = reuse.calibration.doubt(groups, shape.experts > 0)
                 if doubt is None:
                     continue
                 for key, sigma in (
-                    ((cluster.accelerator, cluster.engine, workload.model), doubt.pair),
-                    (("", cluster.engine, workload.model), doubt.model),
-                    ((cluster.accelerator, cluster.engine, ""), doubt.part),
+                    ((cluster.accelerator, engine, workload.model), doubt.pair),
+                    (("", engine, workload.model), doubt.model),
+                    ((cluster.accelerator, engine, ""), doubt.part),
                 ):
                     spreads[key] = max(spreads.get(key, 0.0), sigma)
     return [

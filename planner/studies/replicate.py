@@ -18,6 +18,7 @@ from planner.plan.reuse import Reuse
 from planner.run.measure_names import DEFINITIONS, FLEET, HIGHER_IS_BETTER, MEASURES
 from planner.run.measures import measures, observed, revenue_usd, series_of, service
 from planner.run.simulate import RunResult, simulate_plan
+from planner.run.slo_misses import slo_ceilings
 from planner.scenario.actuals import Seen
 from planner.studies.designs import Design
 from planner.studies.inputs import Stated, UncertainInputs, changed
@@ -47,7 +48,8 @@ def _output(name: str) -> Output:
 _FIRST = """
 cost_per_million_tokens_usd cost_per_million_output_tokens_usd levelised_cost_per_million_tokens_usd cost_usd tco_usd
 capex_usd cash_usd npv_usd served_tokens shed_fraction slo_attainment_fraction slo_attainment_lowest_fraction
-slo_shortfall_fraction slo_met_months utilisation_fraction availability_fraction energy_kwh
+slo_shortfall_fraction slo_met_months slo_ceiling_outages_fraction slo_ceiling_fraction utilisation_fraction
+availability_fraction energy_kwh
 """
 HEADLINES = tuple(_output(name) for name in dict.fromkeys([*_FIRST.split(), *(measure.name for measure in MEASURES)]))
 """Figures over the whole horizon, in column order: how a plan serves, and every measure."""
@@ -188,7 +190,7 @@ class Replicator:
 def headlines(result: RunResult) -> Floats:
     """Return a run's headline figures in column order, shape (outputs,); NaN where undefined."""
     tokens = float(series_of(result).tokens.sum())
-    figures = {**measures(result), **service(result), "served_tokens": tokens}
+    figures = {**measures(result), **service(result), **slo_ceilings(result), "served_tokens": tokens}
     values = [figures[name] for name in objective_names()]
     return np.array([np.nan if value is None else value for value in values])
 

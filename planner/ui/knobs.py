@@ -111,7 +111,7 @@ def knobs_of(scenario: Scenario) -> list[Knob]:
     catalog = scenario.load_catalog()
     offered = {
         "accelerator": tuple(catalog.accelerators),
-        "engine": tuple(dict.fromkeys(stack.engine.value for stack in catalog.stacks.values())),
+        "engine": ("auto", *dict.fromkeys(stack.engine.value for stack in catalog.stacks.values())),
         "precision": tuple(catalog.precisions),
         "tariff": tuple(catalog.tariffs),
     }

@@ -118,7 +118,7 @@ def test_bands_cover_hidden_truths_and_the_error_falls(tmp_path: Path) -> None:
 
 
 def test_a_hidden_truth_is_found(tmp_path: Path) -> None:
-    found = _cases(_prepared(tmp_path), [12], 40)  # half as much again as was thought
+    found = _cases(_prepared(tmp_path), [8], 40)  # half as much again as was thought
     truth, _, old, _, low, middle, high = found[0]
     assert truth > 1.4 * old
     assert abs(middle - truth) < 0.4 * abs(old - truth)

@@ -94,7 +94,7 @@ class NaiveFleet:
 
     def _stack(self, stack: StackPlan) -> Steps:
         """One stack: incidents and releases, one after another."""
-        pairs = [pair for pair in self.speed if self.plan.clusters[pair[0]].stack == stack.name]
+        pairs = [pair for pair in self.speed if self.plan.software.stack_of[pair] == stack.name]
         incidents = sum(kind.per_year + kind.per_upgrade * stack.upgrades_per_year for kind in stack.incidents)
         rate = incidents * len({workload.model for workload in self.plan.workloads}) + stack.releases_per_year
         while rate > 0:

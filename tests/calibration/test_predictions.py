@@ -30,7 +30,7 @@ from planner.calibration.predictions import (
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
 from planner.catalog.load import load_catalog
 from planner.physics.coefficients import groups_of
-from planner.physics.model_on_part import PREFILL_CHUNK_TOKENS
+from planner.physics.model_on_part import CHUNK_TOKENS
 from planner.requests.batching import StepTimes
 from tests.benchmarks.tables import write_table
 from tests.shipped import shipped_calibration
@@ -299,9 +299,9 @@ def waits_at_most(t_over_d: float, busy: float) -> float:
 @pytest.mark.parametrize(("busy", "t_over_d"), [(0.5, 2.0), (0.7, 3.5)])
 def test_prompts_alone_on_one_replica_wait_as_in_m_d_1(busy: float, t_over_d: float) -> None:
     # Each prompt fills a step of 0.1 s and asks for one token: a queue with one server and constant service.
-    times = StepTimes(fixed_s=0.02, prefill_s_per_token=0.08 / PREFILL_CHUNK_TOKENS)
+    times = StepTimes(fixed_s=0.02, prefill_s_per_token=0.08 / CHUNK_TOKENS)
     arrivals = 20_000
-    first_s, _ = open_loop(times, 1, busy / 0.1, arrivals, PREFILL_CHUNK_TOKENS, 1)
+    first_s, _ = open_loop(times, 1, busy / 0.1, arrivals, CHUNK_TOKENS, 1)
     found = float((first_s <= 0.1 * (1.0 + t_over_d) + 1e-9).mean())
     expected = waits_at_most(t_over_d, busy)
     # Waits are correlated over some 1/(1 − ρ)² requests, which leaves so many independent ones of the half counted.
@@ -310,8 +310,8 @@ def test_prompts_alone_on_one_replica_wait_as_in_m_d_1(busy: float, t_over_d: fl
 
 
 def test_a_second_replica_takes_what_the_first_would_keep_waiting() -> None:
-    times = StepTimes(fixed_s=0.02, prefill_s_per_token=0.08 / PREFILL_CHUNK_TOKENS)
-    waits = [open_loop(times, count, 7.0, 4000, PREFILL_CHUNK_TOKENS, 1)[0] for count in (1, 2)]
+    times = StepTimes(fixed_s=0.02, prefill_s_per_token=0.08 / CHUNK_TOKENS)
+    waits = [open_loop(times, count, 7.0, 4000, CHUNK_TOKENS, 1)[0] for count in (1, 2)]
     alone, pooled = (float((first_s <= 0.25).mean()) for first_s in waits)
     assert pooled > alone + 0.05
 

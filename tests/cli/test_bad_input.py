@@ -228,7 +228,7 @@ def test_a_file_that_is_no_scenario(
 
 
 def test_a_model_that_does_not_fit(planner: Planner, write: Write, tmp_path: Path, tiny: str) -> None:
-    text = tiny.replace("llama-3.1-8b", "llama-3.1-405b\n    precision: bf16").replace("H200", "H100")
+    text = tiny.replace("llama-3.1-8b", "llama-3.1-405b\n    precisions: [bf16]").replace("H200", "H100")
     write(text[: text.index("  mi325x:")])
     refused_everywhere(planner, tmp_path, "tiny.yaml:5: workloads.chat: no cluster can serve it: h200: ", " GB")
 

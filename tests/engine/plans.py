@@ -49,7 +49,6 @@ def cluster_plan(name: str = "a", nodes: int = 10, **changes: Any) -> ClusterPla
         name=name,
         accelerator="H200",
         vendor="nvidia",
-        stack="cuda-vllm",
         nodes=nodes,
         accelerators_per_node=8,
         group_accelerators=8,
@@ -177,6 +176,7 @@ def software_plan(clusters: int = 1, workloads: int = 1, **changes: Any) -> Soft
         rollback_h=certain(3.0),
         architectures=("dense",) * workloads,
         clock_h=(0.0,) * clusters,
+        stack_of=np.full((clusters, workloads), "cuda-vllm"),
         dated_log_gain=np.zeros((clusters, workloads)),
         roofline_log_gain=np.full((clusters, workloads), 10.0),
         wide_precision_factor=np.full((clusters, workloads), np.nan),
@@ -237,7 +237,6 @@ def make_plan(
     workloads = workloads or [workload_plan(clusters=range(len(clusters)), months=months)]
     grid = MonthGrid(start=START, horizon_months=months)
     hours, sizes = grid.hour_count, (len(clusters), len(workloads))
-    stacks = sorted({cluster.stack for cluster in clusters})
     plain = Plan(
         name="by-hand",
         seed=1,
@@ -255,7 +254,7 @@ def make_plan(
         by_priority=tuple(sorted(range(len(workloads)), key=lambda w: (workloads[w].priority, workloads[w].name))),
         preferred_utilisation=1.0,
         reliability=reliability_plan(),
-        software=software_plan(*sizes, stacks=tuple(stack_plan(name=name) for name in stacks)),
+        software=software_plan(*sizes),
         site=site_plan(hours, len(clusters)),
         expansion=expansion_plan(),
         money=money_plan(grid, len(clusters)),

@@ -17,7 +17,7 @@ from planner.plan.plan import Plan, RulePlan
 from planner.run.simulate import RunResult, run_engine, simulate
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, expansion_plan, make_plan, workload_plan
-from tests.engine.worlds import plan_of
+from tests.engine.worlds import SHARED, plan_of
 
 
 class Recorder:
@@ -270,20 +270,21 @@ def test_months_evaluated_together_are_the_same_months(rules: list[dict[str, Any
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9 * float(other.max()) + 1e-9, err_msg=name)
 
 
+STATED = SHARED | {"accelerator": "H200", "attention": "tensor-parallel"}
 GROWING: dict[str, Any] = {
     "name": "growing", "start": "2026-01-01", "horizon_months": 5,
     "workloads": {"chat": {
-        "model": "deepseek-v3", "requests_per_s": 55, "growth": {"kind": "flat"}, "noise": {"sigma": 0.05},
+        "model": "deepseek-v3", "requests_per_s": 30, "growth": {"kind": "flat"}, "noise": {"sigma": 0.05},
         "lengths": {"input": {"mean": 2000}, "output": {"mean": 400}},
     }},
-    "clusters": {"h200": {"accelerator": "H200", "nodes": 8}},
+    "clusters": {"h200": STATED | {"nodes": 8}},
     "reliability": {"failure_multiplier": 0}, "site": {"outages_per_year": 0},
 }  # fmt: skip
 
 
 def resized(nodes: int, stated: dict[str, Any] | None = None) -> RunResult:
     """Return a run of a cluster that one rule changes in its first month, on which nothing else does."""
-    clusters = {"h200": {"accelerator": "H200", "nodes": nodes}}
+    clusters = {"h200": STATED | {"nodes": nodes}}
     rules = [{"threshold_fraction": 0.01, "months": 1, "cluster": "h200", **stated}] if stated else []
     return simulate(load_scenario({**GROWING, "clusters": clusters, "expansion": {"rules": rules}}), seed=1)
 
@@ -314,13 +315,13 @@ def test_a_cluster_that_a_rule_resizes_serves_as_one_of_the_size_it_has_come_to(
 def test_sizes_are_worked_out_up_to_where_more_nodes_change_nothing() -> None:
     """A small model has eight replicas on its first node, and no long waits; a rule that buys nothing has no sizes."""
     rule = {"when": "utilisation_above", "threshold_fraction": 0.9, "cluster": "h200", "nodes": 1}
-    few = {**GROWING, "clusters": {"h200": {"accelerator": "H200", "nodes": 1}}, "expansion": {"rules": [rule]}}
+    few = {**GROWING, "clusters": {"h200": STATED | {"nodes": 1}}, "expansion": {"rules": [rule]}}
     (sizes,) = build_plan(load_scenario(few)).sizes.values()
     assert [size.nodes for size in sizes] == [1, 2, 4, 8, 16]
     speeds = [float(size.speed[0]) for size in sizes]
     assert speeds[0] == 1.0
     for size, speed in zip(sizes, speeds, strict=True):
-        stated = load_scenario({**few, "clusters": {"h200": {"accelerator": "H200", "nodes": size.nodes}}})
+        stated = load_scenario({**few, "clusters": {"h200": STATED | {"nodes": size.nodes}}})
         alone = build_plan(load_scenario({**few, "expansion": {}})).requests_per_node_h
         assert build_plan(stated).requests_per_node_h == pytest.approx(alone * speed)
     small = {"chat": {**GROWING["workloads"]["chat"], "model": "llama-3.1-8b"}}

@@ -10,7 +10,7 @@ import pytest
 from planner.plan.build import build_plan
 from planner.run.simulate import run_engine, simulate
 from planner.scenario.scenario import Scenario
-from tests.engine.worlds import QUIET, merged, plan_of, scenario_from
+from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_from
 
 STEADY: dict[str, Any] = {"load_profile": {"peak_to_mean": 1.0, "weekend_fraction": 1.0}, "noise": {"sigma": 0}}
 TOKENS = {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}}
@@ -20,7 +20,7 @@ def two_pools(big: str, small: str, small_per_s: float = 900) -> dict[str, Any]:
     """A model that only ten large nodes hold, and one that thirty others serve as well, under any names."""
     slo = {"big": {"ttft_s": 4.0, "tpot_s": 0.1}, "small": {"ttft_s": 2.0, "tpot_s": 0.05}}
     model = {"big": "llama-3.1-405b", "small": "qwen3-32b"}
-    precision = {"big": {"precision": "bf16"}, "small": {}}
+    precision = {"big": {"precisions": ["bf16"]}, "small": {}}
     rates = {"big": 20.0, "small": small_per_s}
     return {
         "name": "names",
@@ -33,8 +33,8 @@ def two_pools(big: str, small: str, small_per_s: float = 900) -> dict[str, Any]:
             for kind, name in (("big", big), ("small", small))
         },
         "clusters": {
-            "b200": {"accelerator": "B200", "nodes": 10},
-            "h200": {"accelerator": "H200", "nodes": 30, "tensor_parallel": 1},
+            "b200": SHARED | {"accelerator": "B200", "nodes": 10},
+            "h200": SHARED | {"accelerator": "H200", "nodes": 30, "tensor_parallel": 1},
         },
     }
 
@@ -68,15 +68,15 @@ def test_no_cluster_is_crowded_while_a_paid_one_stands_idle(share: float) -> Non
 
 
 def test_buying_under_a_cap_does_not_lower_what_is_served() -> None:
-    """Traffic doubles under 80 kW: with a rule that buys at every miss no month serves less than without it."""
+    """Traffic doubles under 85 kW: with a rule that buys at every miss no month serves less than without it."""
     growing = {
         "horizon_months": 10,
         "workloads": {
             "chat": {"requests_per_s": 4000, "growth": {"kind": "compound", "per_year": 2.0}},
             "nightly": None,
         },
-        "clusters": {"h200": {"nodes": 6}, "mi325x": None},
-        "site": {"facility_power_cap_kw": 80, "outages_per_year": 0},
+        "clusters": {"h200": SHARED | {"nodes": 6}, "mi325x": None},
+        "site": {"facility_power_cap_kw": 85, "outages_per_year": 0},
     }
     rule = {"when": "slo_miss_above", "threshold_fraction": 0.01, "cluster": "h200", "nodes": 2, "months": 1}
     buying = {"expansion": {"rules": [rule | {"lead_weeks": 4, "cooldown_months": 0}]}}
@@ -86,4 +86,4 @@ def test_buying_under_a_cap_does_not_lower_what_is_served() -> None:
     served = [monthly.served_requests.sum(axis=(1, 2)) for monthly in (plain, grown)]
     assert np.all(served[1] >= served[0] * (1.0 - 1e-6))
     assert served[1].sum() == pytest.approx(served[0].sum(), rel=0.5)
-    assert grown.peak_facility_kw.max() <= 80 * (1.0 + 1e-9)
+    assert grown.peak_facility_kw.max() <= 85 * (1.0 + 1e-9)

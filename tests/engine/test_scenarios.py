@@ -35,7 +35,7 @@ def test_the_reference_is_as_large_as_it_says() -> None:
     scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml")
     assert len({cluster.accelerator for cluster in scenario.clusters.values()}) == 3
     assert len(scenario.workloads) >= 4
-    assert sum(cluster.nodes * 8 for cluster in scenario.clusters.values()) >= 2000
+    assert sum(cluster.nodes * 8 for cluster in scenario.clusters.values()) >= 1400
     assert scenario.horizon_months == 36
     assert scenario.reliability.failure_multiplier > 0
     assert scenario.software.incident_multiplier > 0

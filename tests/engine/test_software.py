@@ -40,7 +40,7 @@ from tests.engine.plans import (
     stack_plan,
     workload_plan,
 )
-from tests.engine.worlds import plan_of, scenario_of
+from tests.engine.worlds import SHARED, plan_of, scenario_of
 
 
 def plan_with(months: int = 12, workloads: Any = None, clusters: Any = None, **changes: Any) -> Plan:
@@ -288,7 +288,7 @@ def test_under_every_policy_what_comes_with_releases_comes_with_an_upgrade_or_a_
         simulation = Simulation(plan, streams(seed))
         for event in simulation.log.software:
             if event.kind in with_releases and event.log_factors[0] != 0.0:
-                stack = plan.clusters[event.pairs[0][0]].stack
+                stack = plan.software.stack_of[event.pairs[0]]
                 launch_h = plan.workloads[event.pairs[0][1]].launch_h
                 assert event.time_h in {*simulation.desk.upgrades_h[stack], launch_h}
                 assert launch_h is None or event.time_h >= launch_h
@@ -485,10 +485,11 @@ def test_two_vendors_with_the_same_figures_are_the_same() -> None:
 def test_two_stacks_with_the_same_figures_lose_the_same() -> None:
     """Two names, so other random numbers: mean speed lost over 200 replications, |z| < 4."""
     stack = {"incidents": incident_plans(regression=0.5, **STATED), "upgrade_h": 1800.0}
-    clusters = [cluster_plan("a"), cluster_plan("b", stack="rocm-vllm", vendor="amd")]
+    clusters = [cluster_plan("a"), cluster_plan("b", vendor="amd")]
     plan = plan_with(12, clusters=clusters, stack=stack)
     stacks = tuple(dataclasses.replace(plan.software.stacks[0], name=name) for name in ("cuda-vllm", "rocm-vllm"))
-    plan = dataclasses.replace(plan, software=dataclasses.replace(plan.software, stacks=stacks))
+    stack_of = np.array([["cuda-vllm"], ["rocm-vllm"]])
+    plan = dataclasses.replace(plan, software=dataclasses.replace(plan.software, stacks=stacks, stack_of=stack_of))
     lost = np.array([lost_speed(plan, seed) for seed in range(200)])[:, :, 0]
     assert np.all(lost.mean(axis=0) > 0.001)
     assert not np.array_equal(lost[:, 0], lost[:, 1])
@@ -791,7 +792,8 @@ def test_vendors_roll_back_as_the_catalogue_or_the_scenario_says() -> None:
 
 def test_vendors_differ_as_the_catalogue_says() -> None:
     """An 8B model runs on one accelerator: on NVIDIA one is lost with it, on AMD all eight."""
-    plan = plan_of({"clusters": {"h200": {"tensor_parallel": 2}}, "software": {"engineers_per_800": {"nvidia": 1.2}}})
+    clusters = {"h200": {"tensor_parallel": 2, "engine": "vllm"}, "mi325x": {"engine": "vllm"}}
+    plan = plan_of({"clusters": clusters, "software": {"engineers_per_800": {"nvidia": 1.2}}})
     nvidia, amd = plan.clusters
     assert (nvidia.group_accelerators, amd.group_accelerators) == (2, 8)
     assert (nvidia.failure_multiplier, amd.failure_multiplier) == (1.0, 1.3)
@@ -801,18 +803,21 @@ def test_vendors_differ_as_the_catalogue_says() -> None:
 
 
 def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
-    """DeepSeek on MI325X costs about as much per token as on H200; a stack that matures makes it less, one that stalls
-    under more incidents more."""
+    """DeepSeek on MI325X at three quarters of its list price costs about as much per token as on H200.
+
+    A stack that matures makes it less, one that stalls under more incidents more.
+    """
 
     def usd_per_million_tokens(accelerator: str, **software: dict[str, float]) -> float:
         slo, tokens = {"ttft_s": 10, "tpot_s": 0.1}, {"input": {"mean": 1000}, "output": {"mean": 500}}
         load = {"model": "deepseek-v3", "requests_per_s": 4000, "lengths": tokens, "slo": slo}
+        bought = {"accelerator": accelerator} | ({"accelerator_price_usd": 14000} if accelerator == "MI325X" else {})
         scenario = {
             "name": "story",
             "start": "2026-01-01",
             "horizon_months": 12,
             "workloads": {"chat": load},
-            "clusters": {"one": {"accelerator": accelerator, "nodes": 20, "engine": "sglang"}},
+            "clusters": {"one": SHARED | {"nodes": 20, "engine": "sglang"} | bought},
             "software": software,
         }
         return measures(planner.simulate(scenario))["cost_per_million_tokens_usd"] or math.inf

@@ -49,6 +49,9 @@ QUIET: dict[str, Any] = {
 }
 """Nothing fails."""
 
+SHARED: dict[str, Any] = {"engine": "vllm", "precision": "fp8", "prefill_decode": "colocated", "chunk_tokens": 8192}
+"""A cluster that chooses nothing but its width: replicas of one engine, each of which prefills its own prompts."""
+
 
 def merged(base: dict[str, Any], *changes: dict[str, Any]) -> dict[str, Any]:
     """Lay changes over a document, key by key; None takes a key away."""

@@ -105,7 +105,8 @@ def test_a_calibration_of_ones_own_is_listed_with_its_hash_and_moves_the_through
     shipped = shipped_file()
     slower = shipped.groups | {label: shipped.groups[label] + math.log(1.25)}
     write_calibration(shipped.model_copy(update={"groups": slower}), own)
-    before, after = rows_of(path), rows_of(path, f"calibration={own}")
+    stated = "clusters.h200.engine=vllm"
+    before, after = rows_of(path, stated), rows_of(path, stated, f"calibration={own}")
     assert "calibration.sha256" not in before
     assert after["calibration.sha256"]["value"] == hashlib.sha256(own.read_bytes()).hexdigest()
     rate = "throughput.h200.chat.output_tokens_per_s_per_accelerator"

@@ -162,3 +162,10 @@ def test_every_amount_of_dollars_in_every_file_has_cents() -> None:
         for one in table.columns:
             if one.kind is ColumnKind.DECIMAL and one.unit == "USD":
                 assert one.decimals == 2, (table.name, one.name)
+
+
+def test_a_column_whose_name_has_the_separator_is_quoted_too() -> None:
+    name = "clusters.{b200,b200-2027}.accelerator_price_usd"
+    table = TableDescription(name="t", description="", key=(), columns=(tables.number_column(name, "Input drawn."),))
+    content = write_csv(table, {name: np.array([1.0])}).decode()
+    assert next(csv.reader(content.splitlines())) == [name]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from planner.errors import CapacityError
 from planner.physics.model_on_part import (
-    PREFILL_CHUNK_TOKENS,
+    CHUNK_TOKENS,
     USABLE_FRACTION,
     AcceleratorSpec,
     activation_bytes,
@@ -99,9 +99,9 @@ def test_activations_of_a_chunk_are_whole_residuals_and_split_halves() -> None:
     """Of two bytes a number: 4 · 4,096 of the residual stream and its copy, 2 · 14,336 of gate and up over ranks."""
     for ranks in (1, 4):
         width = 4 * 4096 + 2 * 14336 / ranks
-        assert activation_bytes(LLAMA_8B, ranks) == PREFILL_CHUNK_TOKENS * width * 2
+        assert activation_bytes(LLAMA_8B, ranks) == CHUNK_TOKENS * width * 2
     routed = dataclasses.replace(MIXTRAL, moe_intermediate=14336)  # two experts a token
-    assert activation_bytes(routed, 2) == PREFILL_CHUNK_TOKENS * (4 * 4096 + 2 * 28672 / 2) * 2
+    assert activation_bytes(routed, 2) == CHUNK_TOKENS * (4 * 4096 + 2 * 28672 / 2) * 2
 
 
 def test_what_does_not_fit_has_no_batch() -> None:

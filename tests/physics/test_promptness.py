@@ -57,7 +57,7 @@ def _bare(h200: Replicas) -> Replicas:
     nothing = np.zeros(1)
     return dataclasses.replace(
         h200, fixed_s=np.full(1, 1e-9), sequence_s=nothing, kv_s_per_token=nothing, attention_s_per_token2=nothing,
-        ttft_fixed_s=nothing, prefill_s_per_token=np.full(1, 1e-3),
+        ttft_fixed_s=nothing, prefill_s_per_token=np.full(1, 1e-3), stream_s=nothing, routed_s=nothing,
     )  # fmt: skip
 
 

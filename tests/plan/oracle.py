@@ -178,14 +178,15 @@ class Oracle(Machines):
             teams = [{"name": "all", "clusters": list(range(len(self.names))), "engineers": heads(engineers)}]
         shape = (len(self.names), len(self.loads))
         wide, dated, roof = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape)
+        stacks = [["" for _ in self.loads] for _ in self.names]
         for c, cluster in enumerate(self.names):
             for w, load in enumerate(self.loads):
-                dated[c, w] = self.maturity(cluster, load)[1]
                 if (cluster, load) not in self.services:
                     continue
+                dated[c, w], stacks[c][w] = self.maturity(cluster, load)[1], self.stack(cluster)[0]
                 spec = self.spec(cluster, load)
                 rate, wider = self.mean_rate(spec, load), {"fp4": "fp8", "fp8": "bf16", "bf16": "bf16"}[spec.precision]
-                held = memory_fit(spec.part, spec.shape, wider, spec.accelerators).fits
+                held = memory_fit(spec.part, spec.shape, wider, spec.accelerators, chunk_tokens=spec.chunk_tokens).fits
                 wide[c, w] = min(1.0, self.mean_rate(self.spec(cluster, load, wider), load) / rate) if held else 0.0
                 best = self.mean_rate(spec, load, roofline_calibration()) / rate
                 roof[c, w] = max(0.0, math.log(best / self.rates[cluster, load][2]))
@@ -204,6 +205,7 @@ class Oracle(Machines):
             "clock_h": [
                 (self.start - measured).days * 24 if c.get("engine_date") else 0 for c in self.clusters.values()
             ],
+            "stack_of": stacks,
             "dated_log_gain": dated,
             "roofline_log_gain": roof,
             "wide_precision_factor": wide

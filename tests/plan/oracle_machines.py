@@ -119,7 +119,7 @@ class Machines:
         return str(self.parts[self.clusters[cluster]["accelerator"]]["vendor"])
 
     def stack(self, cluster: str) -> tuple[str, Doc]:
-        engine = of(self.clusters[cluster], "engine", "vllm")
+        engine = self.clusters[cluster]["engine"]  # the oracle chooses no layout: every scenario of it states one
         return next(
             (name, entry)
             for name, entry in self.stacks.items()
@@ -127,8 +127,11 @@ class Machines:
         )
 
     def precision(self, cluster: str, load: str) -> str:
-        stated = {of(self.clusters[cluster], "precision"), of(self.workloads[load], "precision")} - {None}
-        return max(stated, key=["fp4", "fp8", "bf16"].index) if stated else "fp8"
+        stated, allowed = of(self.clusters[cluster], "precision"), of(self.workloads[load], "precisions", [])
+        if not allowed or stated in allowed:
+            return stated or "fp8"
+        (only,) = allowed
+        return str(only)
 
     def spec(self, cluster: str, load: str, precision: str = "") -> ReplicaSpec:
         stated = self.clusters[cluster]
@@ -136,8 +139,9 @@ class Machines:
             part=part_of(stated["accelerator"], load_catalog()),
             shape=shape_of(self.workloads[load]["model"], load_catalog()),
             precision=precision or self.precision(cluster, load),
-            accelerators=stated["tensor_parallel"],  # the oracle chooses no layout: every scenario of it states one
-            engine=of(stated, "engine", "vllm"),
+            accelerators=stated["tensor_parallel"],
+            engine=stated["engine"],
+            chunk_tokens=stated["chunk_tokens"],
         )
 
     def mean_rate(
@@ -165,7 +169,7 @@ class Machines:
             step for step in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if step <= self.clusters[cluster]["nodes"]
         )
         pool = {"cluster": nodes * replicas_of_a_node, "node": replicas_of_a_node, "replica": 1.0}
-        percentile = slo.get("percentile", 0.99)
+        percentile = slo.get("percentile", of(self.doc, "slo_target.attainment", 0.99))
         asked = ServiceTerms(
             ttft_s=slo.get("ttft_s", 2.0),
             tpot_s=slo.get("tpot_s", 0.1),
@@ -197,7 +201,7 @@ class Machines:
         growth = of(stated, "growth", {"kind": "flat"})
         assert growth["kind"] in ("flat", "compound")  # no scenario of the oracle grows otherwise beside other models
         more = max(1.0, (1 + growth.get("per_year", 0.0)) ** (of(self.doc, "horizon_months", 36) / 12))
-        shape = of(stated, "shape", {})
+        shape = of(stated, "load_profile", {})
         week = shape.get("weekly_profile")
         peak = max(week) / (sum(week) / 168) if week else shape.get("peak_to_mean", 1.67)
         peak *= 1 + shape.get("season", {}).get("amplitude_fraction", 0.0)
@@ -401,7 +405,6 @@ class Machines:
             "name": name,
             "accelerator": stated["accelerator"],
             "vendor": vendor,
-            "stack": self.stack(name)[0],
             "nodes": stated["nodes"],
             "accelerators_per_node": 8,
             "group_accelerators": 8 if maker["lost_with_accelerator"] == "node" else stated["tensor_parallel"],

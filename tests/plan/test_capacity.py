@@ -32,7 +32,7 @@ horizon_months: 3
 workloads:
   chat:
     model: {model}
-    precision: {precision}
+    precisions: [{precision}]
     requests_per_s: 5
     lengths: {{input: {{mean: {prompt}}}, output: {{mean: 1000}}}}
     slo: {{ttft_s: {ttft}, tpot_s: {tpot}}}
@@ -82,8 +82,13 @@ def test_speculation_pays_at_a_strict_objective(serve: Any) -> None:
     drafted = "speculation: {drafted_tokens: 3, mean_acceptance_length: 2.7}"
     strict = serve(drafted, tpot=0.02).requests_per_s / serve(tpot=0.02).requests_per_s
     loose = serve(drafted, tpot=0.1).requests_per_s / serve(tpot=0.1).requests_per_s
-    assert strict > loose > 0.8
+    assert strict > loose
     assert "3 tokens drafted" in serve(drafted).layout
+
+
+def test_speculation_costs_little_at_a_loose_objective(serve: Any) -> None:
+    drafted = "speculation: {drafted_tokens: 3, mean_acceptance_length: 2.7}"
+    assert serve(drafted, tpot=0.1).requests_per_s > 0.8 * serve(tpot=0.1).requests_per_s
 
 
 def test_more_accepted_than_checked_is_refused(serve: Any) -> None:
@@ -177,7 +182,7 @@ def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callabl
     assert measured_on is not None
 
     def speed(*overrides: str) -> float:
-        scenario = load_scenario(write(), overrides)
+        scenario = load_scenario(write(), ["clusters.mi325x.engine=vllm", *overrides])
         services, _ = build_services(scenario, Reuse(scenario), {})
         return services["mi325x", "chat"].requests_per_s
 
@@ -186,8 +191,9 @@ def test_the_date_of_an_image_moves_speed_along_the_stacks_course(write: Callabl
         date = measured_on + datetime.timedelta(days=days)
         assert speed(f"clusters.mi325x.engine_date={date}") / plain == pytest.approx(math.exp(moved), rel=1e-4)
     scenario = load_scenario(write(), ["workloads.chat.model=deepseek-v3", "clusters.mi325x.engine_date=2024-01-01"])
-    old = (scenario.clusters["mi325x"], scenario.workloads["chat"])
-    assert math.exp(dated_log_gain(*old, shipped_calibration(), load_catalog())) == pytest.approx(0.3)  # first light
+    cluster, load = scenario.clusters["mi325x"], scenario.workloads["chat"]
+    gain = dated_log_gain(cluster, "vllm", load, shipped_calibration(), load_catalog())
+    assert math.exp(gain) == pytest.approx(0.3)  # first light
 
 
 @pytest.mark.parametrize(("headroom", "gain"), [(0.5, 1.0), (1.02, 1.02), (9.0, 1.05)])
@@ -195,13 +201,14 @@ def test_no_image_is_faster_than_the_roofline(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, headroom: float, gain: float
 ) -> None:
     """In 2040 all of ROCm's 5% is gained, where the part has that much left; a later image is never slower."""
-    plain = load_scenario(write())
+    stated = ["clusters.mi325x.engine=vllm", "clusters.mi325x.precision=fp8"]
+    plain = load_scenario(write(), stated)
     reuse = Reuse(plain)
     found = service_of(plain.clusters["mi325x"], plain.workloads["chat"], plain, reuse)
     assert isinstance(found, Service)
     near = dataclasses.replace(found, roofline_factor=headroom * found.speed)
     monkeypatch.setattr(capacity, "service_of", lambda *_: near)
-    late = load_scenario(write(), ["clusters.mi325x.engine_date=2040-01-01"])
+    late = load_scenario(write(), [*stated, "clusters.mi325x.engine_date=2040-01-01"])
     services, _ = build_services(late, reuse, {})
     assert services["mi325x", "chat"].requests_per_s / found.requests_per_s == pytest.approx(gain, rel=1e-4)
 

@@ -15,7 +15,7 @@ from planner.plan.software import MOST_EVENTS, expected_events
 from planner.run.simulate import run_engine
 from tests.conftest import Planner, WriteScenario
 from tests.engine.plans import make_plan
-from tests.engine.worlds import QUIET, plan_of
+from tests.engine.worlds import QUIET, SHARED, merged, plan_of
 
 
 def refused(*changes: dict[str, Any]) -> str:
@@ -26,7 +26,7 @@ def refused(*changes: dict[str, Any]) -> str:
 
 def test_a_workload_that_no_cluster_can_serve() -> None:
     """405 billion parameters in bf16 are 810 GB; a node of eight H100 has 640."""
-    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precision": "bf16"}}}
+    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precisions": ["bf16"]}}}
     text = refused(huge, {"clusters": {"h200": {"accelerator": "H100"}, "mi325x": None}})
     assert "workloads.chat" in text
     assert "no cluster can serve it" in text
@@ -34,7 +34,7 @@ def test_a_workload_that_no_cluster_can_serve() -> None:
 
 
 def test_a_workload_that_one_cluster_cannot_serve_is_a_note() -> None:
-    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precision": "bf16"}}}
+    huge = {"workloads": {"chat": {"model": "llama-3.1-405b", "precisions": ["bf16"]}}}
     plan = plan_of(huge, {"clusters": {"h200": {"accelerator": "H100"}}})
     assert any("workload chat cannot run on h200" in note for note in plan.notes)
     assert plan.workloads[0].cluster_order == (1,)
@@ -83,8 +83,9 @@ def test_a_workload_that_outgrows_its_objective_is_refused_from_a_month_that_is_
 def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_they_need() -> None:
     long: dict[str, object] = {"model": "llama-3.1-70b", "requests_per_s": 0.5}
     long |= {"lengths": {"input": {"mean": 12000}, "output": {"mean": 300}}}
+    alike = merged(QUIET, {"clusters": {"h200": SHARED, "mi325x": SHARED}})
     plans = [
-        plan_of(QUIET, {"workloads": {"long": {**long, "slo": {"ttft_s": ttft_s, "tpot_s": 0.05}}}})
+        plan_of(alike, {"workloads": {"long": {**long, "slo": {"ttft_s": ttft_s, "tpot_s": 0.05}}}})
         for ttft_s in (2.0, 60.0)
     ]
     told = [[text for text in plan.warnings if "workloads.long.slo.ttft_s" in text] for plan in plans]
@@ -99,7 +100,7 @@ def test_prompts_too_long_for_every_part_are_a_warning_that_names_the_objective_
     needed = float(warning.split("state at least ")[1].split(" s")[0])
     assert plans[0].alone_s is not None
     assert needed >= plans[0].alone_s[int(share.argmin()), -1]
-    done = plan_of(QUIET, {"workloads": {"long": {**long, "slo": {"ttft_s": needed, "tpot_s": 0.05}}}})
+    done = plan_of(alike, {"workloads": {"long": {**long, "slo": {"ttft_s": needed, "tpot_s": 0.05}}}})
     assert not any("workloads.long.slo.ttft_s" in text for text in done.warnings)
     assert told[1] == []
     assert needed > 2.0
@@ -132,7 +133,7 @@ def test_a_workload_that_outgrows_its_objective_and_queues_is_late_within_its_sh
     if flood > 1.0:
         assert used[12:] == pytest.approx(share[month] * monthly.in_service_node_h[12:, 0], rel=0.01)
         assert monthly.shed_requests[12:, long].sum() > 0
-    assert monthly.shed_requests[:, chat].sum() < 1e-5 * monthly.demand_requests[:, chat].sum()
+    assert monthly.shed_requests[:, chat].sum() < 1e-4 * monthly.demand_requests[:, chat].sum()
 
 
 def test_a_site_without_power_for_its_clusters() -> None:

@@ -18,14 +18,22 @@ def test_workloads_of_a_model_share_its_layouts_and_other_layouts_are_their_own(
     scenario = scenario_of({})
     reuse, cluster = Reuse(scenario), scenario.clusters["h200"]
     short, long = (layouts_of(cluster, "llama-3.1-70b", "fp8", tokens, reuse) for tokens in (500.0, 900.0))
-    assert short is long
-    narrow = cluster.model_copy(update={"tensor_parallel": 2})
+    assert short.replicas is long.replicas
+    assert short.is_allowed.all()
+    narrow = layouts_of(
+        cluster.model_copy(update={"tensor_parallel": 2, "chunk_tokens": 512}), "llama-3.1-70b", "fp8", 500.0, reuse
+    )
+    assert narrow.replicas is short.replicas  # the same, of which it may serve in some
+    assert [spec.layout[2:] for spec, may in zip(narrow.specs, narrow.is_allowed, strict=True) if may] == [
+        (2, 1, 512, 0)
+    ]
     drafting = scenario_of(
         {"clusters": {"h200": {"speculation": {"drafted_tokens": 3, "mean_acceptance_length": 2.0, "use": "always"}}}}
     ).clusters["h200"]
     few = cluster.model_copy(update={"max_sequences": 7})
+    odd = cluster.model_copy(update={"chunk_tokens": 3000})  # nothing among which the planner chooses
     for other, model, precision in (
-        (narrow, "llama-3.1-70b", "fp8"),
+        (odd, "llama-3.1-70b", "fp8"),
         (drafting, "llama-3.1-70b", "fp8"),
         (few, "llama-3.1-70b", "fp8"),
         (cluster, "llama-3.1-70b", "bf16"),
@@ -35,7 +43,8 @@ def test_workloads_of_a_model_share_its_layouts_and_other_layouts_are_their_own(
         expected = price_replicas(apart.specs, reuse.calibration)
         np.testing.assert_array_equal(apart.replicas.table(), expected.table())
         assert {(spec.shape.name, spec.precision) for spec in apart.specs} == {(model, precision)}
-        assert apart is not short
+        assert apart.replicas is not short.replicas
+        assert apart.is_allowed.any()
 
 
 def test_beside_each_layout_stand_perfect_software_and_the_next_wider_precision() -> None:
@@ -61,7 +70,7 @@ def test_a_model_that_no_layout_holds_is_refused_each_time() -> None:
 def test_a_cluster_laid_out_otherwise_serves_as_one_that_states_it(degree: int) -> None:
     scenario = scenario_of({})
     stated = scenario_of({"clusters": {"h200": {"tensor_parallel": degree}}})
-    factors = {("H200", stated.clusters["h200"].engine, ""): 0.9}
+    factors = {("H200", engine, ""): 0.9 for engine in scenario.load_catalog().engines("nvidia")}
     services, _ = build_services(stated, Reuse(stated), factors)
     for name in scenario.workloads:
         service = laid_out(scenario, factors, Reuse(scenario), "h200", name, {"tensor_parallel": degree})

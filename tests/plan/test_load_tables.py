@@ -17,7 +17,7 @@ from planner.plan.reuse import Reuse
 from planner.plan.sizes import _most_load
 from planner.run.simulate import simulate
 from planner.sizing.lp_data import slo_capacity
-from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
+from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 from tests.plan.burst_rates import at_rate
 
 
@@ -32,7 +32,8 @@ def long_prompts(requests_per_s: float, **load: Any) -> dict[str, Any]:
         "slo": {"ttft_s": 30.0, "tpot_s": 0.1},
     }
     works = {"chat": steady | asked | load, "nightly": None}
-    return merged(QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": {"nodes": 1}}, "horizon_months": 1})
+    clusters = {"mi325x": None, "h200": SHARED | {"nodes": 1}}
+    return merged(QUIET, {"workloads": works, "clusters": clusters, "horizon_months": 1})
 
 
 def attainment(change: dict[str, Any]) -> float:
@@ -76,7 +77,7 @@ def test_bursts_make_more_late_than_calm_traffic() -> None:
     assert bursty.late_tables[0, 0, LOAD_CELLS // 4] > bursty.no_burst_tables[0, 0, 0, LOAD_CELLS // 4]
 
 
-GROWN_REQUESTS_PER_S = 9.0
+GROWN_REQUESTS_PER_S = 9.9
 
 
 def grown(times: float, follow: str = "pooled", rate: float = GROWN_REQUESTS_PER_S) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def grown(times: float, follow: str = "pooled", rate: float = GROWN_REQUESTS_PER
         },
         "nightly": None,
     }
-    clusters = {"mi325x": None, "h200": {"nodes": 1}}
+    clusters = {"mi325x": None, "h200": SHARED | {"nodes": 1}}
     return merged(QUIET, {"start": "2026-01-01", "workloads": works, "clusters": clusters, "horizon_months": 2})
 
 
@@ -151,7 +152,7 @@ def test_between_two_rates_the_tables_are_nearly_those_of_the_rate_itself() -> N
     plan, scenario = plan_of(grown(10.0)), scenario_of(grown(10.0))
     lateness = services_of(scenario, {}, Reuse(scenario))[0]["h200", "chat"].lateness
     (by_rate,) = plan.burst_tables.values()
-    assert by_rate.added.shape[1] == 6  # 0.9 to 9 requests/s: a half, 1, 2, 4, 8 and 16
+    assert by_rate.added.shape[1] == 6  # 1 to 10 requests/s: a half, 1, 2, 4, 8 and 16
     loads = load_grid(LOAD_CELLS)
     for rate in (0.9, 1.0, 1.5, 2.7, 4.0, 6.0, 8.0):
         exact = np.array(shares_with_bursts(lateness, Bursts(requests_per_s=rate), loads)) - np.array(
@@ -183,7 +184,8 @@ def test_bursts_that_add_nothing_up_to_where_clusters_are_filled_have_no_tables_
 
 def test_a_pair_reads_the_same_beside_one_of_longer_tables() -> None:
     """As at its own end wherever the longer table goes on."""
-    alone = merged(QUIET, {"workloads": {"nightly": None}, "clusters": {"mi325x": None, "h200": {"nodes": 1}}})
+    works = {"nightly": None, "chat": {"requests_per_s": 900}}  # so many that it takes every replica
+    alone = merged(QUIET, {"workloads": works, "clusters": {"mi325x": None, "h200": SHARED | {"nodes": 1}}})
     short, other = plan_of(alone), long_prompts(0.1)["workloads"]["chat"]
     both = plan_of(merged(alone, {"workloads": {"other": other}}))
     at = [load.name for load in both.workloads].index("chat")

@@ -48,6 +48,9 @@ def differences(found: Any, expected: Any, place: str) -> Iterator[str]:
             yield f"{place}: {len(found)} of them, not {len(expected)}"
         for index, (one, other) in enumerate(zip(found, expected, strict=False)):
             yield from differences(one, other, f"{place}[{index}]")
+    elif isinstance(found, np.ndarray) and found.dtype.kind == "U":
+        if found.tolist() != expected:
+            yield f"{place}: {found.tolist()}, not {expected}"
     elif isinstance(found, np.ndarray | float) and expected is not None:
         is_bursty = place.removeprefix("plan.") in MINUTES or place.endswith(").added")
         relative, absolute = (0.0, 0.02) if is_bursty else (2e-8, 1e-12)

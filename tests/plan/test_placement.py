@@ -17,7 +17,7 @@ from planner.plan.capacity import build_services
 from planner.plan.plan import Deployment
 from planner.plan.reuse import Reuse
 from planner.run.simulate import simulate
-from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
+from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 
 Floats = NDArray[np.float64]
 SEVEN = ("llama-3.1-405b", "deepseek-v3", "llama-3.1-70b", "qwen3-235b-a22b", "gpt-oss-120b", "qwen3-32b", "kimi-k2.5")
@@ -34,7 +34,7 @@ def models_on_a_node(names: tuple[str, ...] = SEVEN, nodes: int = 1, **load: Any
     slo = {"slo": {"ttft_s": 4.0, "tpot_s": 0.1}}
     works = {f"w{index}": {"model": name, **steady, **tokens, **slo, **load} for index, name in enumerate(names)}
     change = {"workloads": works | {"chat": None, "nightly": None}, "clusters": {"mi325x": None}}
-    return merged(QUIET, change, {"clusters": {"h200": {"nodes": nodes}}})
+    return merged(QUIET, change, {"clusters": {"h200": SHARED | {"nodes": nodes}}})
 
 
 def held(change: dict[str, Any]) -> list[Deployment]:
@@ -180,9 +180,8 @@ def day_and_night(batch: str | None, requests_per_s: float = 120.0, nodes: int =
         "completion_window_h": 24,
     }
     works = {"chat": chat, "nightly": None} | ({"batch": waits} if batch else {})
-    return merged(
-        QUIET, {"horizon_months": 1, "workloads": works, "clusters": {"mi325x": None, "h200": {"nodes": nodes}}}
-    )
+    clusters = {"mi325x": None, "h200": SHARED | {"nodes": nodes}}
+    return merged(QUIET, {"horizon_months": 1, "workloads": works, "clusters": clusters})
 
 
 def most_served(arrivals: Floats, room: Floats, deadline_h: int) -> float:

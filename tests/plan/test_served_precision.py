@@ -13,16 +13,16 @@ from planner.physics.power import power_fraction
 from planner.physics.replica import ReplicaSpec, describe, price_replicas
 from planner.plan.capacity import Service, build_services, stream_s
 from planner.plan.reuse import Reuse
-from tests.engine.worlds import merged, plan_of, scenario_of
+from tests.engine.worlds import plan_of, scenario_of
 from tests.shipped import shipped_calibration
 
 DENSE_70B_FLOP = 2 * 70.55e9 - 2 * 128_256 * 8_192  # two a parameter, without the table of embeddings
 B200_RATES = {"bf16": 2_250e12, "fp8": 4_500e12, "fp4": 9_000e12}
 
 
-def b200(precision: str | None, model: str = "llama-3.1-70b", workload: str | None = None) -> dict[str, Any]:
+def b200(precision: str | None, model: str = "llama-3.1-70b", allowed: tuple[str, ...] = ()) -> dict[str, Any]:
     """One B200 cluster and one workload."""
-    chat = {"model": model} if workload is None else {"model": model, "precision": workload}
+    chat = {"model": model, "precisions": list(allowed)}
     cluster = {"accelerator": "B200", "nodes": 4, "precision": precision}
     return {"workloads": {"chat": chat, "nightly": None}, "clusters": {"h200": None, "mi325x": None, "b": cluster}}
 
@@ -77,28 +77,30 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
 
 
 @pytest.mark.parametrize(
-    ("cluster", "workload", "served"),
+    ("cluster", "allowed", "served"),
     [
-        (None, None, "fp8"),
-        (None, "bf16", "bf16"),
-        ("fp4", None, "fp4"),  # nothing is promised, so the cluster decides
-        ("fp4", "fp8", "fp8"),  # a stated precision is a floor of quality
-        ("fp4", "bf16", "bf16"),
-        ("bf16", "fp8", "bf16"),  # wider is better than promised
-        ("fp8", "fp8", "fp8"),
+        (None, (), "fp8"),  # what public serving runs use
+        (None, ("bf16",), "bf16"),
+        ("fp4", (), "fp4"),  # nothing is promised, so the cluster decides
+        ("fp4", ("fp8",), "fp8"),  # of what is allowed no cluster serves another
+        ("fp4", ("bf16",), "bf16"),
+        ("bf16", ("fp8",), "fp8"),
+        ("fp8", ("fp8",), "fp8"),
+        ("bf16", ("fp8", "bf16"), "bf16"),  # what is stated and allowed binds, though fp8 serves more
+        ("fp8", ("fp8", "fp4"), "fp8"),
+        (None, ("fp8", "bf16"), "fp8"),  # of what is allowed that in which a node serves most
+        (None, ("bf16", "fp8", "fp4"), "fp4"),
     ],
 )
-def test_a_cluster_serves_no_narrower_than_a_workload_states(
-    cluster: str | None, workload: str | None, served: str
-) -> None:
-    plain = {"workloads": {"chat": {"model": "llama-3.1-70b"}, "nightly": None}}
-    wanted = service_of(merged(b200(served), plain))
-    assert service_of(b200(cluster, workload=workload)) == wanted
+def test_a_cluster_serves_in_what_a_workload_allows(cluster: str | None, allowed: tuple[str, ...], served: str) -> None:
+    chosen = service_of(b200(cluster, allowed=allowed))
+    assert chosen.spec.precision == served
+    assert chosen == service_of(b200(served))
 
 
-def test_what_is_widened_is_told_with_both_places() -> None:
-    (warning,) = [text for text in plan_of(b200("fp4", workload="fp8")).notes if "fp4" in text]
-    for part in ("workloads.chat.precision", "fp8", "clusters.b.precision", "fp4"):
+def test_what_is_not_allowed_is_told_with_both_places() -> None:
+    (warning,) = [text for text in plan_of(b200("fp4", allowed=("fp8",))).notes if "fp4" in text]
+    for part in ("workloads.chat.precisions", "fp8", "clusters.b.precision", "fp4"):
         assert part in warning
     assert not [text for text in plan_of(b200("fp4")).notes if "fp4" in text]
-    assert not [text for text in plan_of(b200("bf16", workload="fp8")).notes if "fp8" in text]
+    assert not [text for text in plan_of(b200("bf16", allowed=("fp8", "bf16"))).notes if "fp8" in text]

@@ -12,7 +12,7 @@ from planner.calibration.throughput import OperatingPoints, evaluate_grid
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from planner.run.simulate import simulate
-from tests.engine.worlds import QUIET, merged, plan_of, scenario_of
+from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 from tests.shipped import shipped_calibration
 
 STATED = 1000.0
@@ -37,7 +37,7 @@ def rate(
                 }
             }
         },
-        {"clusters": {"h200": {**cluster, **more}, "mi325x": None}},
+        {"clusters": {"h200": {**SHARED, **cluster, **more}, "mi325x": None}},
     )
     return float(plan.requests_per_node_h[0, 0, 0]) / 3600
 
@@ -90,12 +90,12 @@ def test_a_claim_is_carried_along_as_requests_grow_longer() -> None:
                 "chat": {"model": "llama-3.1-70b", "lengths": {**tokens, "growth_per_year": growth}, "slo": slo}
             }
         },
-        {"clusters": {"h200": claim, "mi325x": None}},
+        {"clusters": {"h200": SHARED | claim, "mi325x": None}},
     )
     found = plan.requests_per_node_h[0, 0] / 3600
-    middles = (np.arange(24) + 0.5) / 12  # months of a year's twelfth, to a day
+    middles = (plan.month_edges_h[:-1] + plan.month_edges_h[1:]) / 2 / 8766
     expected = np.exp(np.interp(middles, range(3), np.log(by_year)))
-    assert found == pytest.approx(expected, rel=2e-3)
+    assert found == pytest.approx(expected, rel=1e-6)
     assert by_year[0] == pytest.approx(STATED * 8 / 250)
     assert by_year[2] < 0.7 * by_year[0]
 

@@ -48,7 +48,7 @@ class Walk:
         times, decoding = self.times, list(self.running)
         context = sum(s.prompt + s.generated for s in decoding)
         step_s = times.fixed_s + times.sequence_s * (len(decoding) or 1) + times.kv_s_per_token * context
-        budget = times.chunk_tokens - len(decoding)
+        budget, compute_s = times.chunk_tokens, 0.0
         done = []
         for sequence in prompts:
             tokens = min(sequence.prompt - sequence.prefilled, budget)
@@ -56,11 +56,11 @@ class Walk:
                 break
             start, end = sequence.prefilled, sequence.prefilled + tokens
             # attention at peak: every new token attends to all before it, halved as half lie ahead on the average
-            step_s += times.prefill_s_per_token * tokens + times.attention_s_per_token2 * 0.5 * (end**2 - start**2)
+            compute_s += times.prefill_s_per_token * tokens + times.attention_s_per_token2 * 0.5 * (end**2 - start**2)
             sequence.prefilled, budget = end, budget - tokens
             if end == sequence.prompt:
                 done.append(sequence)
-        now += step_s
+        now += step_s - times.stream_s + (times.stream_s**4 + compute_s**4) ** 0.25  # the weights stream meanwhile
         for sequence in decoding:
             sequence.generated += 1
         for sequence in done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.requests.agreement import Cell, cells, compare, hourly_missed, written
+from tests.requests.agreement import Cell, cells, compare, hourly_missed, is_held, written
 
 SAMPLE = (
     Cell(work="chat", part="MI325X", load=0.9, minutes=1),
@@ -12,6 +12,9 @@ SAMPLE = (
     Cell(work="code-completion", part="H200", load=1.0, overload="queue", minutes=1),
     Cell(work="long-context", part="B200", load=0.3, minutes=2),
     Cell(work="chat", part="H200", load=1.2, minutes=2),
+    Cell(work="chat", part="MI325X", load=0.9, layout="chosen chunk", minutes=1),
+    Cell(work="code-completion", part="B200", load=0.9, layout="disaggregated", minutes=1),
+    Cell(work="long-context", part="H200", load=0.7, layout="disaggregated", overload="queue", minutes=2),
 )
 
 
@@ -39,13 +42,13 @@ def test_bursts_of_grown_traffic_are_those_of_its_own_rate(cell: Cell, held: flo
 
 
 def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
-    """All agree up to 120% load; whoever changes fleet or throughput runs `make prove` for what the zoom then says."""
+    """All agree that must; whoever changes fleet or throughput runs `make prove` for what the zoom then says."""
     shown_rows = [[part.strip() for part in line.split("|")[1:-1]] for line in written().splitlines()]
-    rows = [row for row in shown_rows if len(row) == 11 and row[4] in ("reject", "queue")]
+    rows = [row for row in shown_rows if len(row) == 12 and row[5] in ("reject", "queue")]
     every = list(cells())
     assert len(rows) == len(every) >= 60
-    assert {row[8] for row, cell in zip(rows, every, strict=True) if cell.load <= 1.2} == {"yes"}
+    assert {row[9] for row, cell in zip(rows, every, strict=True) if is_held(cell)} == {"yes"}
     for row, cell in zip(rows, every, strict=True):
-        assert (row[0], row[1], row[4]) == (cell.work, cell.part, cell.overload)
-        shown = float(row[7].rstrip("%")) / 100
+        assert (row[0], row[1], row[2], row[5]) == (cell.work, cell.part, cell.layout, cell.overload)
+        shown = float(row[8].rstrip("%")) / 100
         assert hourly_missed(cell) == pytest.approx(shown, abs=max(0.003, 0.1 * shown)), cell

@@ -19,6 +19,7 @@ from tests.shipped import shipped_calibration
 
 PLAIN = StepTimes(
     fixed_s=0.01,
+    stream_s=0.008,
     sequence_s=1e-4,
     kv_s_per_token=1e-7,
     prefill_s_per_token=5e-5,
@@ -75,7 +76,10 @@ def test_one_request_by_hand() -> None:
     request = Request(0, 0, 0, 3.0, (1000, 200, 3))
     serve(PLAIN, [request])
     # Two prompt steps of 512 and 288 tokens, each with the fixed part and one sequence.
-    prompt_s = 2 * (0.01 + 1e-4) + 800 * 5e-5 + 1e-8 * 0.5 * (1000**2 - 200**2)
+    chunks_s = [
+        tokens * 5e-5 + 1e-8 * 0.5 * (end**2 - (end - tokens) ** 2) for tokens, end in ((512, 712), (288, 1000))
+    ]
+    prompt_s = sum(0.002 + 1e-4 + (0.008**4 + chunk_s**4) ** 0.25 for chunk_s in chunks_s)
     assert request.first_token_s == pytest.approx(3.0 + prompt_s)
     decode_s = 2 * (0.01 + 1e-4) + 1e-7 * (1001 + 1002)
     assert request.finished_s == pytest.approx(3.0 + prompt_s + decode_s)
@@ -109,7 +113,10 @@ def test_steps_of_equal_requests_are_those_of_the_hourly_model(model: str, promp
         cached_fraction=0.25,
     )  # fmt: skip
     hourly, times = ReplicaTimes(priced, 0, 1.0, lengths), StepTimes.of(priced, 0)
-    assert times.prefill_s(prompt, 0.25 * prompt) == pytest.approx(float(hourly.prefill_s[0]))
+    compute_s = times.prefill_s(prompt, 0.25 * prompt)
+    beside_s = times.beside_s(compute_s, 1e6, 0.75 * prompt)  # with every expert touched
+    sharing = 1.5 + 0.5 * (times.fixed_s + times.routed_s) / compute_s  # prompts of a step, which hides weights once
+    assert compute_s - (compute_s - beside_s) / sharing == pytest.approx(float(hourly.prefill_s[0]))
     halfway = times.kept_tokens(prompt + 100.0)
     assert times.decode_s(32.0, 32.0 * halfway) == pytest.approx(float(hourly.decode_s(np.array([32.0]))[0]))
     assert times.most_sequences == priced.max_sequences[0]

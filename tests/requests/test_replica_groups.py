@@ -19,6 +19,7 @@ CHAT = {
     "lengths": {"input": {"mean": 1200, "p95": 4000}, "output": {"mean": 300, "p95": 900}},
     "slo": {"ttft_s": 2.0, "tpot_s": 0.05},
 }
+OLD = {"engine": "vllm", "prefill_decode": "colocated", "chunk_tokens": 8192}
 SMALL = {
     "model": "llama-3.1-8b",
     "lengths": {"input": {"mean": 800, "p95": 2500}, "output": {"mean": 150, "p95": 450}},
@@ -107,7 +108,7 @@ def test_who_finds_no_replica_is_refused() -> None:
 
 def test_an_engine_admits_no_more_sequences_than_its_cluster_states() -> None:
     asked = {"chat": CHAT | {"requests_per_s": 12.0, "admission": "queue"}}
-    cluster = {"accelerator": "H200", "nodes": 1, "max_sequences": 12}
+    cluster = {"accelerator": "H200", "nodes": 1, "max_sequences": 12, **OLD}
     hour, by_name = zoomed(world(asked, {"one": cluster}), minutes=4)
     (group,) = hour.hour.replica_groups
     assert hour.seconds[:, 0, 1].max() <= 12 * group.replicas

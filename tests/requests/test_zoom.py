@@ -50,7 +50,7 @@ workloads:
     priority: deferrable
     completion_window_h: 24
 clusters:
-  h200: {{accelerator: H200, nodes: 10}}
+  h200: {{accelerator: H200, nodes: 10, engine: vllm, prefill_decode: colocated, chunk_tokens: 8192}}
 site: {{outages_per_year: 0}}
 reliability: {{failure_multiplier: 0}}
 software: {{incident_multiplier: 0, software_speedup_multiplier: 0}}
@@ -351,8 +351,10 @@ def test_a_cluster_that_a_rule_enlarged_is_as_request_by_request() -> None:
     """One node that became eight, a tenth beyond what they sustain: at the pace of one it refused five points more."""
     rule = {"when": "utilisation_above", "threshold_fraction": 0.01, "months": 1, "cluster": "h200", "nodes": 7}
     words = {"input": {"mean": 2000}, "output": {"mean": 400}}
-    asked = long_prompts(100.0, model="deepseek-v3", lengths=words, slo={"ttft_s": 2.0, "tpot_s": 0.1})
-    change = merged(asked, {"horizon_months": 3, "expansion": {"rules": [{**rule, "max_nodes": 8, "lead_weeks": 1}]}})
+    asked = long_prompts(112.0, model="deepseek-v3", lengths=words, slo={"ttft_s": 2.0, "tpot_s": 0.1})
+    layout = {"engine": "vllm", "prefill_decode": "colocated", "chunk_tokens": 8192}
+    reviewed = {"expansion": {"rules": [{**rule, "max_nodes": 8, "lead_weeks": 1}]}, "clusters": {"h200": layout}}
+    change = merged(asked, {"horizon_months": 3}, reviewed)
     zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 3, 20, 12), minutes=3, requests=20_000))
     (outcome,) = outcomes(zoomed)
     assert zoomed.hour.replica_groups[0].replicas == 8

@@ -342,7 +342,7 @@ def test_every_hard_failure_costs_freight_and_after_the_warranty_a_part(run: Run
 
 
 def test_credits_are_due_for_what_is_missed_beyond_the_objective(run: Run) -> None:
-    busy = ("workloads.chat.requests_per_s=3000", "finance.sla_credit_usd_per_million_tokens=7")
+    busy = ("workloads.chat.requests_per_s=3500", "finance.sla_credit_usd_per_million_tokens=7")
     result = run(*busy, "finance.sla_objective_fraction=0.9", *QUIET)
     monthly = result.monthly
     missed = (monthly.late_requests + monthly.shed_requests)[:, 0]

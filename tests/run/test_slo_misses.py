@@ -147,7 +147,7 @@ def test_a_cap_on_models_that_share_nodes_takes_what_a_run_without_it_misses_les
 
 def test_what_cannot_wait_is_settled_in_the_month_in_which_it_arrives() -> None:
     """So in time is what met its objective over all that arrived; of deferrable work what waits is left out."""
-    result = run("workloads.batch.requests_per_s=400")
+    result = run("workloads.batch.requests_per_s=900")
     arrived, settled = result.monthly.demand_requests, result.settled_requests()
     assert settled[:, 0] == pytest.approx(arrived[:, 0])
     waiting = arrived[:, 1].sum() - settled[:, 1].sum()

@@ -251,7 +251,7 @@ def test_machine_time_is_that_of_the_layouts_that_served() -> None:
     """Batch work uses what idles of other models' layouts, slower than in its own: its hours fill what is at work."""
     quiet = ["software.incident_multiplier=0", "software.software_speedup_multiplier=0", "horizon_months=1"]
     pool = ["clusters.mi325x=null", "clusters.b200=null", "clusters.b200-2027=null", "clusters.h200.nodes=24"]
-    rates = {"chat": 100, "code-completion": 100, "long-context": 5, "overnight-batch": 400}
+    rates = {"chat": 200, "code-completion": 250, "long-context": 10, "overnight-batch": 500}
     traffic = [f"workloads.{name}.requests_per_s={rate}" for name, rate in rates.items()]
     traffic.append("workloads.long-context.model=llama-3.1-70b")
     result = simulate(load_scenario("scenarios/mixed-fleet.yaml", [*quiet, *pool, *traffic]))

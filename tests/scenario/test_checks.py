@@ -135,7 +135,7 @@ def test_a_part_without_a_price_is_never_free(write: Write) -> None:
 
 
 def test_a_model_that_does_not_fit_is_named_with_its_reasons(write: Write, tiny: str) -> None:
-    path = write(tiny.replace("llama-3.1-8b", "llama-3.1-405b\n    precision: bf16"))
+    path = write(tiny.replace("llama-3.1-8b", "llama-3.1-405b\n    precisions: [bf16]"))
     sets = ["clusters.mi325x=null", "clusters.h200.accelerator=H100"]
     with pytest.raises(ScenarioError) as caught:
         build_plan(load_scenario(path, sets))

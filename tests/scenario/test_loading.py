@@ -50,7 +50,7 @@ def test_precedence_is_defaults_then_chain_then_set_in_order(write: Write) -> No
     assert scenario.horizon_months == 3  # the end of the chain
     assert scenario.clusters["h200"].nodes == 5  # the middle over the end
     assert (scenario.name, scenario.seed) == ("top", 3)  # the named file over the middle
-    assert scenario.clusters["h200"].engine == "vllm"  # the default, which nobody changed
+    assert scenario.clusters["h200"].engine == "auto"  # the default, which nobody changed
     assert scenario.clusters["mi325x"].nodes == 3
     scenario = load_scenario(top, ["seed=4", "clusters.h200.nodes=6", "seed=5"])
     assert (scenario.seed, scenario.clusters["h200"].nodes) == (5, 6)  # --set over all files, the last wins

@@ -19,7 +19,7 @@ from planner.sizing.review import policy_search
 from planner.sizing.search import Search, carried_on, cheaper_as_run, fullest
 from planner.sizing.search import searched as from_limits
 from planner.sizing.size import _search, trial_of
-from tests.sizing.test_size import CALM, exhaustive, keeps, toy, ways, whole
+from tests.sizing.test_size import CALM, LAYOUT, exhaustive, keeps, toy, ways, whole
 from tests.sizing.test_size_review import REVIEW, cost, fixed_search, uncertain
 from tests.sizing.test_size_review import keeps as policy_keeps
 
@@ -137,19 +137,19 @@ def test_where_a_budget_leaves_one_mix_it_is_found() -> None:
     content = toy(("2025-11-02",), 4, horizon_months=3, seed=3, reliability={"failure_multiplier": 10})
     shipments = {"deliveries": 2, "delivery_interval_weeks": 2}
     content["clusters"] = {
-        "b200": {"accelerator": "B200", "nodes": 0, "order": order},
-        "mi325x": {"accelerator": "MI325X", "nodes": 0, "order": order | shipments},
+        "b200": {**LAYOUT, "accelerator": "B200", "nodes": 0, "order": order},
+        "mi325x": {**LAYOUT, "accelerator": "MI325X", "nodes": 0, "order": order | shipments},
     }
     content["sizing"] = {
         "clusters": {name: {"dates": ["2025-11-02"], "max_nodes": 4} for name in content["clusters"]},
         "budget_usd": 1.6e6,
     }
     content["slo_target"] = {"per": "horizon"}
-    chat = content["workloads"]["chat"] | {"model": "llama-3.1-8b", "requests_per_s": 240}
+    chat = content["workloads"]["chat"] | {"model": "llama-3.1-8b", "requests_per_s": 250}
     content["workloads"] = {
         "chat": chat,
-        "new": chat | {"requests_per_s": 120, "model_launch": "2026-02-01"},
-        "std": chat | {"requests_per_s": 72, "priority": "standard"},
+        "new": chat | {"requests_per_s": 125, "model_launch": "2026-02-01"},
+        "std": chat | {"requests_per_s": 75, "priority": "standard"},
     }
     del content["software"]
     search = searched(content)
@@ -162,7 +162,7 @@ def test_a_part_of_which_all_that_may_be_bought_just_does_is_no_part_that_cannot
     So it was said that no plan of H200 alone keeps it. Where something else has to be bought there is none.
     """
     content = toy(("2026-01-01",), 5)
-    content["clusters"]["b200"] = {"accelerator": "B200", "nodes": 0}
+    content["clusters"]["b200"] = {**LAYOUT, "accelerator": "B200", "nodes": 0}
     content["sizing"]["clusters"] = {name: {"max_nodes": 5} for name in ("h200", "b200")}
     content["clusters"].pop("mi325x")
     trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
@@ -179,7 +179,7 @@ def test_a_part_of_which_all_that_may_be_bought_just_does_is_no_part_that_cannot
 def test_a_bound_counts_no_people_that_fewer_nodes_would_not_take() -> None:
     """One engineer does for the five nodes that are there; each had its share of those for all nodes of the survey."""
     content = toy(("2026-01-01",), 4)
-    content["clusters"]["old"] = {"accelerator": "H200", "nodes": 5, "owned": {"bought": "2024-06-01"}}
+    content["clusters"]["old"] = {**LAYOUT, "accelerator": "H200", "nodes": 5, "owned": {"bought": "2024-06-01"}}
     content["software"] = {**CALM["software"], "engineers_per_800": {"amd": 0, "nvidia": 20}}
     search = searched(content)
     assert search.bound <= exhaustive(search, 4).cost
@@ -192,7 +192,12 @@ def test_a_policy_counts_the_rent_of_hours(tmp_path: Path) -> None:
     It divided by a cost of nothing then. A policy may buy the same whatever is seen, so it is never dearer than that.
     """
     content, study = uncertain(tmp_path)
-    hourly = {"accelerator": "H200", "nodes": 0, "contract": {"kind": "on-demand", "usd_per_accelerator_h": 20}}
+    hourly = {
+        **LAYOUT,
+        "accelerator": "H200",
+        "nodes": 0,
+        "contract": {"kind": "on-demand", "usd_per_accelerator_h": 20},
+    }
     content["clusters"]["hourly"] = hourly
     content["sizing"]["clusters"]["hourly"] = {"dates": ["2026-01-01"], "max_nodes": 20}
     main = fixed_search(content, study)

@@ -12,6 +12,9 @@ from planner.studies.analysis import Finished
 from tests.conftest import TINY
 from tests.studies.processes import files, finish
 
+ON_VLLM = TINY.replace("    nodes:", "    engine: vllm\n    nodes:")
+"""The tiny scenario with its engine stated, since a throughput error is drawn by engine."""
+
 SMALL = """\
 name: small
 scenarios:
@@ -26,11 +29,11 @@ scramblings: 4
 
 
 @pytest.fixture
-def study_file(tmp_path: Path, tiny: str) -> Callable[..., Path]:
+def study_file(tmp_path: Path) -> Callable[..., Path]:
     """Write a study beside the tiny scenario."""
 
     def write(text: str = SMALL, name: str = "study.yaml") -> Path:
-        (tmp_path / "tiny.yaml").write_text(tiny)
+        (tmp_path / "tiny.yaml").write_text(ON_VLLM)
         path = tmp_path / name
         path.write_text(text)
         return path
@@ -53,7 +56,7 @@ def run_study(study: Path, size: int, folder: Path, overrides: Sequence[str] = (
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What an uninterrupted study in one process writes."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "tiny.yaml").write_text(ON_VLLM)
     (folder / "study.yaml").write_text(SMALL)
     finish(folder / "study.yaml", folder / "out", "--workers", "1")
     return files(folder / "out")

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from planner.plan.slo_target import Verdict
+from planner.plan.slo_target import CEILINGS, Verdict
+from planner.scenario.scenario import SloTarget
 from planner.studies.analysis import Finished
 from planner.studies.decision import decisions, standings, worth_of_knowing
 from planner.units import unit_of
@@ -161,11 +162,13 @@ def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
     COLUMNS.update(cost_per_million_tokens_usd=np.hstack([failing, objective]), served_tokens=np.full((8000, 3), 3e6))
     COLUMNS.update(slo_shortfall_fraction=np.tile([0.1, 0.0, 0.0], (8000, 1)))
     COLUMNS.update(slo_met_months=np.full((8000, 3), 36.0))
+    COLUMNS.update(dict.fromkeys(CEILINGS, np.ones((8000, 3))))
     inputs = [SimpleNamespace(name=name, throughput_of=key) for name, key in keys.items()]
     name = "cost_per_million_tokens_usd"
     output = SimpleNamespace(name=name, unit=unit_of(name), lower_is_better=True)
     prepared = SimpleNamespace(
         names=("fails", "a", "b"),
+        scenarios=[SimpleNamespace(scenario=SimpleNamespace(slo_target=SloTarget()))] * 3,
         targeted=[(name, 0.9) for name in ("fails", "a", "b")],
         objective=output,
         inputs=SimpleNamespace(entries=inputs),

@@ -14,6 +14,7 @@ import pytest
 from planner.answers.run import summary
 from planner.answers.study import write_study
 from planner.errors import ScenarioError
+from planner.plan.slo_target import CEILINGS
 from planner.run.simulate import simulate
 from planner.scenario.study import Normal
 from planner.studies import engines, runner
@@ -24,8 +25,7 @@ from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines, objective_names
 from planner.studies.runner import Goal, Progress, Until, Workforce, batch_size, run_rows
 from planner.studies.store import Store, identity
-from tests.conftest import TINY
-from tests.studies.conftest import SMALL
+from tests.studies.conftest import ON_VLLM, SMALL
 
 Write = Callable[..., Path]
 ROWS = 36
@@ -63,7 +63,7 @@ def prepared(study_file: Write) -> Prepared:
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """A study by one worker at one go, whose folder no test touches."""
     folder = tmp_path_factory.mktemp("uninterrupted")
-    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "tiny.yaml").write_text(ON_VLLM)
     (folder / "study.yaml").write_text(SMALL)
     return finish(prepare(folder / "study.yaml"), folder / "s")
 
@@ -279,6 +279,7 @@ def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:
         "slo_attainment_lowest_fraction",
         "slo_shortfall_fraction",
         "slo_met_months",
+        *CEILINGS,
     }
     assert set(found) - targeted <= set(fleet)
     assert found["slo_shortfall_fraction"] == pytest.approx(told["verdict"]["shortfall_fraction"], abs=2e-6)

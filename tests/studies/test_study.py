@@ -64,7 +64,7 @@ def test_the_fleets_of_the_shipped_study_serve_about_alike(shipped: Path) -> Non
 def test_the_shipped_study_is_sound(shipped: Path) -> None:
     prepared = prepare(shipped)
     assert prepared.names == ("mixed", "half-b200", "all-b200", "all-h200", "all-mi325x")
-    assert len(prepared.inputs) == 28  # 17 stated, and the throughput error of eleven pairs
+    assert len(prepared.inputs) == 34  # 17 stated, and the throughput errors of pairs, models and parts
     reached = {
         found.name: [len(paths) for paths in found.targets] for found in prepared.inputs.entries if found.targets
     }

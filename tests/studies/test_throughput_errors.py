@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from planner.plan.capacity import build_services
+from planner.plan.reuse import Reuse
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import Lognormal
 from planner.studies.inputs import _throughput_errors, stated
-from tests.conftest import TINY
 from tests.shipped import shipped_calibration
+from tests.studies.conftest import ON_VLLM
 
 
 def _sigmas(write: Any, text: str) -> dict[str, float]:
@@ -25,7 +27,7 @@ def _sigmas(write: Any, text: str) -> dict[str, float]:
 
 
 def test_a_measured_pair_has_an_error_of_its_own(write: Any) -> None:
-    sigmas = _sigmas(write, TINY)
+    sigmas = _sigmas(write, ON_VLLM)
     spread = shipped_calibration().spread["dense"]
     assert sigmas["throughput_error.H200.vllm.llama-3.1-8b"] == pytest.approx(spread.setting)
     # Llama-8B was measured under vLLM, but not on an MI325X: that pair is doubted more, the model itself is not.
@@ -38,7 +40,7 @@ def test_a_measured_pair_has_an_error_of_its_own(write: Any) -> None:
 @pytest.mark.parametrize(("attention", "is_measured"), [("tensor-parallel", True), ("data-parallel", False)])
 def test_a_layout_without_rows_has_a_wider_error(write: Any, attention: str, is_measured: bool) -> None:
     layout = f"attention: {attention}\n    tensor_parallel: 4"
-    text = TINY.replace("llama-3.1-8b", "minimax-m2.5").replace("nodes: 4", f"nodes: 4\n    {layout}")
+    text = ON_VLLM.replace("llama-3.1-8b", "minimax-m2.5").replace("nodes: 4", f"nodes: 4\n    {layout}")
     sigma = _sigmas(write, text)["throughput_error.H200.vllm.minimax-m2.5"]
     spread = shipped_calibration().spread["mixture-of-experts"]
     assert sigma == pytest.approx(math.hypot(spread.setting, 0.0 if is_measured else spread.layout))
@@ -46,7 +48,7 @@ def test_a_layout_without_rows_has_a_wider_error(write: Any, attention: str, is_
 
 
 def test_what_is_unknown_of_a_model_is_shared_by_its_pairs(write: Any) -> None:
-    sigmas = _sigmas(write, TINY.replace("llama-3.1-8b", "mixtral-8x7b"))
+    sigmas = _sigmas(write, ON_VLLM.replace("llama-3.1-8b", "mixtral-8x7b"))
     spread = shipped_calibration().spread["mixture-of-experts"]
     assert sigmas["throughput_error.vllm.mixtral-8x7b"] == pytest.approx(spread.model)
     assert {name for name in sigmas if name.endswith("mixtral-8x7b")} == {
@@ -56,6 +58,17 @@ def test_what_is_unknown_of_a_model_is_shared_by_its_pairs(write: Any) -> None:
     }
 
 
+def test_of_an_engine_left_to_the_planner_the_error_is_that_of_the_one_it_takes(write: Any) -> None:
+    text = ON_VLLM.replace("llama-3.1-8b", "minimax-m2.5").replace("engine: vllm", "engine: auto")
+    scenario = load_scenario(write(text))
+    services, _ = build_services(scenario, Reuse(scenario), {})
+    chosen = {(scenario.clusters[cluster].accelerator, one.spec.engine) for (cluster, _), one in services.items()}
+    drawn = [name.split(".", 1)[1] for name in _sigmas(write, text)]
+    pairs = [name.removesuffix(".minimax-m2.5").split(".") for name in drawn if name.endswith(".minimax-m2.5")]
+    assert {(part, engine) for part, engine in (pair for pair in pairs if len(pair) == 2)} == chosen
+    assert len(chosen) == 2
+
+
 def test_a_latent_mixture_is_not_taken_as_exact(write: Any) -> None:
     """DeepSeek's architecture class once had no residual, so no error was drawn for it."""
-    assert _sigmas(write, TINY.replace("llama-3.1-8b", "deepseek-r1"))
+    assert _sigmas(write, ON_VLLM.replace("llama-3.1-8b", "deepseek-r1"))
