@@ -19,7 +19,7 @@ from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from tests.conftest import ROOT
 
-PARTS = ("H200", "MI325X", "B200")
+PARTS = (pytest.param("H200", marks=pytest.mark.prove), "MI325X", pytest.param("B200", marks=pytest.mark.prove))
 LOADS = ("chat", "code-completion", "long-context", "overnight-batch")
 GRID = 0.035
 """A looser objective moves the grid of batches, and with it the last at which prompts are computed as they come."""
