@@ -59,6 +59,11 @@ class ReplicaSpec:
         wide = (self.accelerators, self.attention_data_parallel, self.chunk_tokens, self.drafted_tokens)
         return self.engine, self.precision, *wide
 
+    def memory(self) -> on_part.MemoryFit:
+        """Return the memory layout of the model on this replica."""
+        wide = (self.accelerators, self.attention_data_parallel, self.chunk_tokens)
+        return on_part.memory_fit(self.part, self.shape, self.precision, *wide)
+
     def groups(self, kind: str) -> Groups:
         """Return the measurement groups of this replica; ``kind`` is serving or saturated."""
         experts = " experts whole" if self.expert_parallel and self.shape.experts else ""
@@ -210,9 +215,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "window_tokens": shape.sliding_window,
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
         "attended_tokens": shape.attended_tokens or np.inf,
-        "kv_capacity_tokens": on_part.memory_fit(
-            part, shape, precision, count, groups, spec.chunk_tokens
-        ).kv_capacity_tokens,
+        "kv_capacity_tokens": spec.memory().kv_capacity_tokens,
         "max_context_tokens": shape.max_context,
         "max_sequences": groups * (spec.max_sequences or coefficients.MAX_SEQUENCES),
         "chunk_tokens": spec.chunk_tokens,

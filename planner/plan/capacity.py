@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,10 +138,6 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
     shape = reuse.once(("model", model), lambda: shape_of(model, catalog))
     stated = (cluster.accelerator, cluster.engine, model, precision, cluster.max_sequences, cluster.speculation)
 
-    def widths(specs: Sequence[ReplicaSpec]) -> tuple[tuple[int, ...], ...]:
-        """Return accelerators, attention groups, chunk and drafted tokens of each layout, by which layouts differ."""
-        return tuple((s.accelerators, s.attention_data_parallel, s.chunk_tokens, s.drafted_tokens) for s in specs)
-
     def priced() -> Layouts:
         work, wider = describe(every), model_on_part.wider_precision(part, shape, precision)
         return Layouts(
@@ -156,10 +152,10 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
 
     free = cluster.model_copy(update={"tensor_parallel": None, "attention": "auto", "chunk_tokens": None})
     every, bound = (candidates(of, part, shape, precision, tokens) for of in (free, cluster))
-    wanted, usual = widths(bound), widths(every)
-    every += [spec for spec, wide in zip(bound, wanted, strict=True) if wide not in usual]
-    known = reuse.once(("layouts", stated, widths(every)), priced)
-    return known._replace(is_allowed=np.array([wide in wanted for wide in widths(every)]))
+    usual, wanted = {spec.layout for spec in every}, {spec.layout for spec in bound}
+    every += [spec for spec in bound if spec.layout not in usual]
+    known = reuse.once(("layouts", stated, tuple(spec.layout for spec in every)), priced)
+    return known._replace(is_allowed=np.array([spec.layout in wanted for spec in every]))
 
 
 def candidates(
@@ -469,9 +465,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
     yearly = held.yearly * part.accelerators_per_node
     compute_s = float(work.flops_s_per_token[best])
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
-    wide_fits = memory_fit(
-        part, shape, layouts.wider, spec.accelerators, spec.attention_data_parallel, spec.chunk_tokens
-    ).fits
+    wide_fits = dataclasses.replace(spec, precision=layouts.wider).memory().fits
     return as_stated(
         Service,
         held,
@@ -503,7 +497,7 @@ def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload
     Weights that every step reads, the experts that a batch touches, 1 − (1 − k/E)^B of them, and the cache of each
     sequence halfway through its output.
     """
-    fit = memory_fit(spec.part, spec.shape, spec.precision, spec.accelerators, spec.attention_data_parallel)
+    fit = spec.memory()
     context = workload.lengths.input.mean + workload.lengths.output.mean / 2
     cache_s = fit.kv_bytes_per_token * context / (spec.accelerators * spec.part.hbm_bytes_per_s)
     experts_s = work.routed_stream_s[best] * -np.expm1(batch * work.log_expert_missed[best])

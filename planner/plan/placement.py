@@ -23,7 +23,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.errors import CapacityError
-from planner.physics.model_on_part import USABLE_FRACTION, MemoryFit, memory_fit
+from planner.physics.model_on_part import USABLE_FRACTION, MemoryFit
 from planner.physics.replica import ReplicaSpec
 from planner.plan.capacity import Factors, Service, Services, as_first_bought, build_services, capacity_table, served_by
 from planner.plan.plan import Deployment, Placement, Plan, WorkloadPlan
@@ -277,8 +277,7 @@ def _engines(
     engines = []
     for members in layouts.values():
         spec, tuned, waiting = of[members[0]].spec, stated[members[0]].fine_tunes, {}
-        wide = (spec.accelerators, spec.attention_data_parallel, spec.chunk_tokens)
-        fit = memory_fit(spec.part, spec.shape, spec.precision, *wide)
+        fit = spec.memory()
         lengths = [stated[w].lengths for w in members]
         contexts = [tokens.input.mean + tokens.output.mean / 2 for tokens in lengths]
         cached = max(of[w].batch * context for w, context in zip(members, contexts, strict=True))
