@@ -37,6 +37,7 @@ from planner.parallel import shared
 from planner.plan.quantities import attainment
 from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
 from planner.run import tables
+from planner.run.incidents import incident_rows, practice_rows
 from planner.run.measure_names import DRAWS, FLEET, MEASURES
 from planner.run.measures import measures, slo_figures, sums_of
 from planner.run.replications import Replications, ends_of
@@ -125,6 +126,7 @@ PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
     "timeline_monthly": tables.timeline_monthly,
     "timeline_workloads": tables.timeline_workloads,
     "losses": tables.losses,
+    "software_practices": lambda result: TABLES["software_practices"].of_rows(practice_rows(result)).columns,
     "placement": tables.placement,
     "routing_monthly": tables.routing_monthly,
     "ledger": lambda result: {**tables.ledger(result), "amount_usd": result.ledger.amount_cents},
@@ -150,7 +152,9 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
         **({"timeline_hourly": tables.timeline_hourly(result)} if hourly else {}),
     }
     made = {name: Table(TABLES[name], cells) for name, cells in columns.items()}
-    for table in (measure_table(result), layouts(result.scenario), assumptions(result.scenario), model_error()):
+    incidents = TABLES["software_incidents"].of_rows(incident_rows(result))
+    of_inputs = (layouts(result.scenario), assumptions(result.scenario), model_error())
+    for table in (measure_table(result), incidents, *of_inputs):
         made[table.name] = table
     return [made[name] for name in (*(table.name for table in RUN_TABLES), *(["timeline_hourly"] if hourly else []))]
 

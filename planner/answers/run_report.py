@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from planner.answers.judgement import COST, much_shed, reserve_cluster, served, share_words, sizing, verdict_line
@@ -27,6 +27,10 @@ LOSSES = {
     "idle_node_h": "no demand",
 }
 IDLE = "no demand"
+SOFTWARE = {
+    "software_incidents": "Software incidents by stack and kind, and the attainment missed for them",
+    "software_practices": "Expected under each practice of upgrades: capacity lost to incidents, and gained by releases",
+}
 ROUTED = (
     "Where requests went follows from the order in which clusters are filled, and from what each can serve: a cluster "
     "that stands idle is not a dear part, and one that is busy not a cheap one."
@@ -223,7 +227,23 @@ def losses_section(contents: Contents) -> Section | None:
             cells = (f"{number:,.0f}", f"{hours / number:,.1f}", count(lost))
             rows.append((f"{event}, {cause}" if cause else event, cells, [bar]))
     header = ("cause", "events", "hours each", "tokens of capacity", "compared")
-    return section("losses", [*blocks, *([bar_grid(header, rows, "Causes, costliest first")] if rows else [])])
+    blocks += [bar_grid(header, rows, "Causes, costliest first")] if rows else []
+    return section("losses", [*blocks, *software_grids(contents)])
+
+
+def software_grids(contents: Contents) -> Iterator[Block]:
+    """Yield what software incidents cost by stack and kind, and what each practice of upgrades is worth by vendor."""
+    for name, caption in SOFTWARE.items():
+        if table := contents.table(name):
+            names = [column for column in table.columns if column not in ("scenario", "missed_requests")]
+            cells = [
+                [percent(share, 3) for share in table.numbers(name)]
+                if name.endswith("_fraction")
+                else table.texts(name)
+                for name in names
+            ]
+            header = [words_of(name.removesuffix("_fraction")) for name in names]
+            yield Grid(caption, header, [*zip(*cells, strict=True)], numeric=range(2, len(names)))
 
 
 def losses_chart(contents: Contents) -> TimeChart | None:

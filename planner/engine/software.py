@@ -34,6 +34,19 @@ def _cadence(interval_h: float, end_h: float, draw: np.random.Generator) -> list
     return times_h
 
 
+def launch_of(plan: Plan, stack: StackPlan, pairs: Iterable[Pair]) -> Launch:
+    """Return a model's launch, its further incidents then over those of a model long served, and their τ in hours.
+
+    A model of a workload without a launch was launched at minus infinity. ``pairs`` are those that run it on a stack.
+    """
+    loads = [w for _, w in pairs]
+    launches = [plan.workloads[w].launch_h for w in loads]
+    course = stack.maturity.get(plan.software.architectures[loads[0]])
+    excess = stack.new_model_incident_multiplier - 1.0 if course else 0.0
+    constant_h = course.months.base * HOURS_PER_YEAR / 12.0 if course else 1.0
+    return min(-math.inf if launch is None else launch for launch in launches), excess, constant_h
+
+
 class IncidentProcess:
     """The engineering teams, and the processes of upgrades, incidents and bring-ups."""
 
@@ -140,7 +153,7 @@ class IncidentProcess:
         pairs, hours = self._pairs(stack, model), self.plan.hours
         if not pairs:
             return
-        youth = launch_h, excess, constant_h = self._launch(stack, pairs)
+        youth = launch_h, excess, constant_h = launch_of(self.plan, stack, pairs)
         upgrades_h = self.upgrades_h[stack.name] + ([launch_h] if 0.0 <= launch_h < hours else [])
         ages_h = np.array(upgrades_h) - launch_h
         more = np.where(ages_h < 0.0, 0.0, 1.0 + excess * np.exp(-np.maximum(ages_h, 0.0) / constant_h))
@@ -159,17 +172,6 @@ class IncidentProcess:
                 slower = (math.log1p(-loss),) * len(pairs)
                 begin = SoftwareEvent(time_h, pairs, slower, incident.kind, next(self.numbers))
                 self.env.process(self._mend(stack, incident, draw.standard_normal(), begin, 0.0))
-
-    def _launch(self, stack: StackPlan, pairs: Pairs) -> Launch:
-        """Return a model's launch, its further incidents then over those of a model long served, and their τ in hours.
-
-        A model of a workload without a launch was launched at minus infinity.
-        """
-        launches = [self.plan.workloads[w].launch_h for _, w in pairs]
-        course = stack.maturity.get(self.plan.software.architectures[pairs[0][1]])
-        excess = stack.new_model_incident_multiplier - 1.0 if course else 0.0
-        constant_h = course.months.base * HOURS_PER_YEAR / 12.0 if course else 1.0
-        return min(-math.inf if launch is None else launch for launch in launches), excess, constant_h
 
     def _youth(self, youth: Launch, per_year: float, draw: np.random.Generator) -> list[float]:
         """Draw the times of the additional incidents of a newly launched model: rate λ·(m − 1)·exp(−(t − launch)/τ)."""

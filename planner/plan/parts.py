@@ -231,6 +231,31 @@ class ThreePoint:
             return max(0.0, self.base)
         return self.base * math.exp(0.5 * (math.log(self.high / self.low) / 2.5631) ** 2)
 
+    def below(self, most: float) -> tuple[float, float, float]:
+        """Return E[Xⁿ·1(X < x)] of that lognormal for n = 0, 1, 2.
+
+        It is mⁿ · exp(n²σ²/2) · Φ(u − nσ) with u = ln(x / m) / σ and the median m. Without a spread, or where its
+        figures reach zero, X is its mean.
+        """
+        if self.low <= 0.0 or self.high <= self.low or most <= 0.0:
+            mean, is_below = self.lognormal_mean, float(self.lognormal_mean < most)
+            return is_below, mean * is_below, mean**2 * is_below
+        sigma = math.log(self.high / self.low) / 2.5631
+        score = math.log(most / self.base) / sigma
+        odds, first, second = (
+            self.base**n * math.exp(0.5 * (n * sigma) ** 2) * 0.5 * math.erfc((n * sigma - score) / math.sqrt(2.0))
+            for n in range(3)
+        )
+        return odds, first, second
+
+    def mean_within(self, span: float) -> float:
+        """Return the mean part of that lognormal time that lies in a span, from a random moment of it on.
+
+        E[min(X, U)] with U uniform from 0 to T is E[(X − X²/2T)·1(X < T)] + T/2 · P(X ≥ T).
+        """
+        odds, first, second = self.below(span)
+        return first - 0.5 * second / span + 0.5 * span * (1.0 - odds)
+
     def normal(self, generator: np.random.Generator) -> float:
         """Draw from the normal with this median and this P90 − P10."""
         return self.base + (self.high - self.low) / 2.5631 * generator.standard_normal()
@@ -291,6 +316,12 @@ class IncidentPlan:
     def difficulty(self, fix_days: float) -> float:
         """Return an incident's difficulty: the vendor's days to fix it over their median."""
         return fix_days / self.fix_days.base if self.fix_days.base > 0 else 1.0
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean of the throughput lost: of the lognormal cut at the most."""
+        odds, partly, _ = self.loss.below(self.most_loss)
+        return partly + (1.0 - odds) * self.most_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

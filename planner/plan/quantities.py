@@ -107,14 +107,14 @@ def open_fraction(hours: Floats, start_h: float, end_h: float) -> Floats:
 
 
 def incident_node_h(drag: Floats, slowness: Floats) -> Floats:
-    """Return the node-hours lost to each incident, shape (incidents,).
+    """Return the node-hours lost to each incident in each hour, shape (incidents, hours).
 
-    Σ over hours of drag · s / Σ s, with s = −ln(speed) · part of the hour for which it is open, ``slowness`` of shape
+    drag · s / Σ s, with s = −ln(speed) · part of the hour for which it is open, ``slowness`` of shape
     (incidents, hours): speeds multiply, so each incident has the share of the loss that it has of their logarithm.
     """
     together = slowness.sum(axis=0)
     per_slowness = np.divide(drag, together, out=np.zeros_like(drag), where=together > 0)
-    return np.asarray(slowness @ per_slowness, dtype=np.float64)
+    return np.asarray(slowness * per_slowness, dtype=np.float64)
 
 
 def usual_tokens_per_node_h(requests_per_node_h: Floats, demand: Floats, tokens_per_request: Floats) -> Floats:

@@ -20,15 +20,19 @@ from planner.scenario.scenario import Scenario
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 from planner.yaml_io import KeyPath
 
-_POLICY = {"latest": "low", "staged": "base", "pinned": "high"}  # of the catalogue's production operators
+POLICIES = {"latest": "low", "staged": "base", "pinned": "high"}  # of the catalogue's production operators
 _FIX_MULTIPLIER = {"none": 1.5, "standard": 1.0, "premium": 0.6}
 SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}
 
 
+def policy_days(policy: str, catalog: Catalog) -> float:
+    """Return the mean days from one upgrade to the next under an upgrade policy."""
+    return float(getattr(catalog.prior("upgrade_interval_production"), POLICIES[policy]))
+
+
 def upgrade_days(scenario: Scenario, catalog: Catalog) -> float:
     """Return the mean days from one upgrade to the next: those stated, or those of the upgrade policy."""
-    usual: float = getattr(catalog.prior("upgrade_interval_production"), _POLICY[scenario.software.upgrade_policy])
-    return scenario.software.upgrade_days or usual
+    return scenario.software.upgrade_days or policy_days(scenario.software.upgrade_policy, catalog)
 
 
 def stack_name(stack: Stack) -> str:

@@ -48,6 +48,7 @@ REASONS: Mapping[str, str] = {
     "too_long": "prompts too long for the objective",
 }
 """What takes requests, from the first rung to the last, in words."""
+INCIDENT = [*REASONS].index("incident")
 LEAST_NAMED = 1e-5
 """Share of a workload's requests below which nothing is named."""
 CAPACITY_CELL = int(LOAD_CELLS / MOST_LOAD)
@@ -61,6 +62,8 @@ class Lost:
     fraction: Floats
     """Of the month's settled requests; over reasons they sum to 1 − the share in time."""
     requests: Floats
+    hourly_to_incidents: Floats
+    """Requests missed for software incidents by the hour, before anything is evened out, shape (workloads, hours)."""
 
 
 @per_run
@@ -71,7 +74,9 @@ def lost_requests(result: RunResult) -> Lost:
     missed[4:] = np.where(_outgrown(plan), missed[3], missed[4:])  # missed since no batch meets the objective
     missed = np.minimum.accumulate(missed, axis=0)
     requests = np.append(missed[:-1] - missed[1:], missed[-1:], axis=0)
-    return Lost(fraction=np.nan_to_num(ratio(requests, result.settled_requests())), requests=requests)
+    fraction = np.nan_to_num(ratio(requests, result.settled_requests()))
+    hourly = np.maximum(rungs[INCIDENT] - rungs[INCIDENT + 1], 0.0).sum(axis=0)
+    return Lost(fraction=fraction, requests=requests, hourly_to_incidents=hourly)
 
 
 def _rungs(result: RunResult) -> list[Floats]:

@@ -15,7 +15,6 @@ import numpy as np
 from planner.arrays import Floats
 from planner.elementwise import in_hours
 from planner.engine.hourly import Residence, rent_by_hour, residence
-from planner.engine.log import SpeedChange
 from planner.engine.repair_shop import PLANNED
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, split_cents, usd
@@ -24,6 +23,7 @@ from planner.finance.statements import Frequency, monthly_statements
 from planner.plan import quantities
 from planner.plan.plan import Placement, Plan
 from planner.run.cohorts import opening_of
+from planner.run.incidents import slowed_hours
 from planner.run.measure_names import FLEET, SITE, TIMELINE
 from planner.run.measures import SUMS, levelised_to_date, ownership, sums_of, with_fleet, workload_figures
 from planner.run.measures import reconciliation as reconciled
@@ -447,29 +447,19 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
     lowest that they come to.
     """
     plan, changes = result.plan, result.run.log.speeds()
-    begun: dict[tuple[int, int], list[SpeedChange]] = defaultdict(list)
     level: dict[tuple[int, int, int], float] = defaultdict(float)
     lowest: dict[tuple[int, int], float] = defaultdict(float)
-    ends, ends_there = dict[tuple[int, int], float](), dict[tuple[int, int, int], float]()
+    ends, taken = dict[tuple[int, int], float](), defaultdict[tuple[int, int], float](float)
     for change in changes:
         if change.incident >= 0:
             key = (change.incident, change.cluster)
             here = (*key, change.workload)
-            begun[change.cluster, change.workload].append(change)
             level[here] = round(level[here] + change.log_factor, 12)
             lowest[key] = min(lowest[key], level[here])
-            ends[key] = ends_there[here] = math.inf if level[here] else change.time_h
-    taken: dict[tuple[int, int], float] = defaultdict(float)  # node-hours at work for nothing
-    for window in result.run.windows:
-        for pair, drag in window.drags.items():
-            hours = (drag.hours + window.first_hour).astype(np.float64)
-            slowness = [
-                -change.log_factor * quantities.open_fraction(hours, change.time_h, ends_there[change.incident, *pair])
-                for change in begun[pair]
-            ]
-            lost_h = quantities.incident_node_h(drag.nodes, np.array(slowness).reshape(-1, hours.size))
-            for change, node_h in zip(begun[pair], lost_h.tolist(), strict=True):
-                taken[change.incident, change.cluster] += node_h
+            ends[key] = math.inf if level[here] else change.time_h
+    for _, _, slowing, share, worked, _ in slowed_hours(result):
+        for change, node_h in zip(slowing, (share @ worked).tolist(), strict=True):
+            taken[change.incident, change.cluster] += node_h
     rows, seen, lost_node_h = [], set[tuple[object, ...]](), np.zeros(len(plan.clusters))
     for change in changes:
         key = (change.incident, change.cluster)

@@ -107,7 +107,8 @@ class Desk:
         """
         if intervals not in plan.contents:
             result, chance = plan.result, plan.drawn if intervals else None
-            made = {name: Table(TABLES[name], make(result)) for name, make in PLAN_COLUMNS.items() if name != "events"}
+            later = ("events", "software_practices")  # the first below, the second in a run's folder alone
+            made = {name: Table(TABLES[name], make(result)) for name, make in PLAN_COLUMNS.items() if name not in later}
             made["measures"] = measure_table(result, chance)
             brief = made | {"events": Table(TABLES["events"], events(result, with_failures=False))}
             identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}

@@ -20,7 +20,7 @@ from planner.arrays import Floats
 from planner.catalog.load import load_catalog
 from planner.engine.driver import Simulation
 from planner.engine.log import ChangeLog, SpeedChange, streams
-from planner.engine.software import IncidentProcess
+from planner.engine.software import IncidentProcess, launch_of
 from planner.errors import ScenarioError
 from planner.plan.build import build_plan
 from planner.plan.parts import Headcount, MaturityPlan, StepPlan, TeamPlan, ThreePoint
@@ -211,7 +211,7 @@ def test_a_models_further_incidents_come_from_its_launch_on(launch_h: float) -> 
     plan = plan_with(12, workloads=[load], stack={**stack, "bring_up_weeks": certain(0.0)}, engineers=1e6)
     desk = Simulation(plan, streams(1, 0)).desk
     (young,), pairs, draw = plan.software.stacks, ((0, 0),), np.random.default_rng(1)
-    youth = desk._launch(young, pairs)
+    youth = launch_of(plan, young, pairs)
     times = [time_h for _ in range(50) for time_h in desk._youth(youth, 40.0, draw)]
     tau_h = 0.5 * HOURS_PER_YEAR
     first_h = max(launch_h, 0.0)

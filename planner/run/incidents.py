@@ -1,0 +1,269 @@
+"""Software incidents: what they cost by stack and kind, and what the practice of upgrades is worth by vendor.
+
+What a run lost is read from its log. What is *expected* follows from the plan alone: the faults in closed form, the
+gains of releases over drawn courses of releases and upgrades, which are the same for every practice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from planner.arrays import Floats, Ints
+from planner.elementwise import in_hours
+from planner.engine.log import SpeedChange, streams
+from planner.engine.software import launch_of
+from planner.finance.present_value import ratio
+from planner.plan import quantities
+from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan
+from planner.plan.plan import Plan
+from planner.plan.software import POLICIES, policy_days
+from planner.run.simulate import RunResult
+from planner.run.slo_misses import INCIDENT, lost_requests
+from planner.scenario.scenario import Scenario
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
+
+Pair = tuple[int, int]
+_ROWS = 128  # courses of releases and upgrades, their gains and paces at as many quantiles
+_ENDS = (" rolled back", " fixed", " done")
+
+
+Outlook = tuple[float, dict[str, tuple[float, float]]]
+"""Mean speed-up that upgrades bring over day one; by kind, the number of incidents and the share of speed they take."""
+
+
+def outlooks(plan: Plan) -> dict[Pair, Outlook]:
+    """Return what is expected of each cluster and workload that it serves, bring-ups apart.
+
+    Incidents are few and short, so none meets another or finds the engineers at work.
+    """
+    expected, hours, bake_h = dict[Pair, Outlook](), float(plan.hours), plan.software.bake_h
+    for stack in plan.software.stacks:
+        pairs = [(int(c), int(w)) for c, w in np.argwhere(plan.software.stack_of == stack.name)]
+        upgrades_h, levels = _courses(plan, stack, pairs)
+        spans_h = np.diff(np.minimum(upgrades_h + bake_h, hours), axis=1, append=hours)
+        for pair in pairs:
+            of_model = [(c, w) for c, w in pairs if plan.workloads[w].model == plan.workloads[pair[1]].model]
+            launch_h, excess, constant_h = launch_of(plan, stack, of_model)
+            there = (upgrades_h >= launch_h) & (upgrades_h < hours)
+            more = there * (1.0 + excess * np.exp(-np.maximum(upgrades_h - launch_h, 0.0) / constant_h))
+            at_launch = 1.0 + excess if 0.0 <= launch_h < hours else 0.0
+            begun, ended = (math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, hours))
+            years = (hours + excess * constant_h * (begun - ended)) / HOURS_PER_YEAR
+            given_up = -np.expm1(-np.maximum(np.diff(levels[pair], axis=1, prepend=0.0), 0.0))
+            kinds = {}
+            for kind in stack.incidents:
+                fault_h, back, late_h = _of_an_upgrade(plan, stack, kind, pair)
+                odds = np.minimum(kind.per_upgrade * more, 1.0)
+                number = float(odds.sum()) / _ROWS + min(kind.per_upgrade * at_launch, 1.0)
+                gain_h = float((odds * given_up * np.maximum(back * spans_h - late_h, 0.0)).sum()) / _ROWS
+                lost_h = number * fault_h + gain_h + kind.per_year * years * kind.mean_loss * _fix_h(plan, stack, kind)
+                kinds[kind.kind] = (number + kind.per_year * years, lost_h / hours)
+            expected[pair] = (float((np.expm1(levels[pair]) * spans_h).sum()) / _ROWS / hours, kinds)
+    return expected
+
+
+def _courses(plan: Plan, stack: StackPlan, pairs: list[Pair]) -> tuple[Floats, dict[Pair, Floats]]:
+    """Return drawn upgrades of a stack, and by pair the log speed that each brings, shape (courses, upgrades).
+
+    As the simulation draws them, all at once. Upgrades after the end are there, and are of no effect.
+    """
+    draw, software = streams(plan.seed)(f"practice/{stack.name}"), plan.software
+    quantiles = [NormalDist().inv_cdf((place + 0.5) / _ROWS) for place in range(_ROWS)]
+
+    def cadence(interval_h: float) -> Floats:
+        steps = draw.random((_ROWS, int(2.0 * min(plan.hours / interval_h, 1e5)) + 2))
+        steps[:, 1:] += 0.5
+        return np.asarray(np.cumsum(steps, axis=1) * min(interval_h, 1e9), dtype=np.float64)
+
+    out_h = cadence(HOURS_PER_YEAR / stack.releases_per_year) if stack.releases_per_year else np.zeros((_ROWS, 0))
+    course = dict[tuple[str, float], Floats]()
+    for name, library in stack.maturity.items():
+        clocks_h = {software.clock_h[c] for c, w in pairs if software.architectures[w] == name}
+        if not clocks_h:
+            continue
+        most = np.array([[math.log1p(library.gain.lognormal_at(z))] for z in draw.permutation(quantiles)])
+        months = np.array([[library.months.lognormal_at(z)] for z in draw.permutation(quantiles)])
+        noise = draw.standard_normal(out_h.shape) * stack.release_sigma
+        for clock_h in clocks_h:
+            times = (clock_h + out_h) / np.maximum(months * HOURS_PER_YEAR / 12.0, 1e-9)
+            course[name, clock_h] = np.minimum(most, noise - most * np.expm1(-times))
+    upgrades_h = cadence(stack.upgrade_h)
+    newest, levels = (out_h[:, None, :] <= upgrades_h[:, :, None]).sum(axis=2), {}
+    for c, w in pairs:
+        dated, model = float(software.dated_log_gain[c, w]), plan.workloads[w].model
+        gained = np.full((_ROWS, out_h.shape[1] + 1), 0.0)  # before the first release there is none
+        gained[:, 1:] = course.get((software.architectures[w], software.clock_h[c]), dated) - dated
+        steps = sum(s.log_gain * (upgrades_h >= s.time_h) for s in stack.steps if s.model in ("", model))
+        level = np.take_along_axis(gained, newest, axis=1) + steps
+        levels[c, w] = np.minimum(level, float(software.roofline_log_gain[c, w]))
+    return upgrades_h, levels
+
+
+def _of_an_upgrade(plan: Plan, stack: StackPlan, kind: IncidentPlan, pair: Pair) -> tuple[float, float, float]:
+    """Return the hours of capacity that an upgrade's incident takes, the odds of a roll-back, and hours until then.
+
+    With canary share c, bake time B, detection after D, roll-back in R, fix in F, and s the share that cannot be
+    rolled back, a loss L takes E[L·(c·min(D, B) + c²·R·1(D < B) + (D − B)⁺ + ((1 − s)·R + s·F)·1(D ≥ B))]. The hours
+    until a roll-back are (D − B)⁺ + R where the release had spread, in which it is not given up yet.
+    """
+    software, share, bake_h = plan.software, plan.software.canary_fraction, plan.software.bake_h
+    rollback_h, fix_h, wide = software.rollback_h.lognormal_mean, _fix_h(plan, stack, kind), 1.0
+    stuck = stack.rollback_impossible_fraction
+    if kind.falsifies and not math.isnan(software.wide_precision_factor[pair]):
+        stuck, wide = 1.0, max(float(software.wide_precision_factor[pair]), 0.05)
+    mild, mild_loss, _ = kind.loss.below(kind.subtle_below)
+    if kind.most_loss < kind.subtle_below:
+        mild, mild_loss = 1.0, kind.mean_loss
+    often = 1.0 - kind.subtle_fraction
+    is_subtle = kind.subtle_fraction + often * mild
+    subtle_loss = kind.subtle_fraction * kind.mean_loss + often * mild_loss
+    taken_h = back = late_h = 0.0
+    for odds, loss, detection_h in (
+        (is_subtle, subtle_loss, kind.subtle_detection_h),
+        (1.0 - is_subtle, kind.mean_loss - subtle_loss, kind.detection_h),
+    ):
+        caught, early_h, _ = detection_h.below(bake_h)
+        spread = 1.0 - caught
+        beyond_h = detection_h.lognormal_mean - early_h - spread * bake_h
+        on_canary_h = early_h + spread * bake_h + caught * share * rollback_h
+        taken_h += loss * (share * on_canary_h + beyond_h + spread * ((1.0 - stuck) * rollback_h + stuck * fix_h))
+        taken_h += odds * spread * fix_h * (1.0 - wide)
+        back += odds * (caught + spread * (1.0 - stuck))
+        late_h += odds * (1.0 - stuck) * (beyond_h + spread * rollback_h)
+    return taken_h, back, late_h
+
+
+def _fix_h(plan: Plan, stack: StackPlan, kind: IncidentPlan) -> float:
+    """Return the mean hours of a fix within the run: the vendor's, or the engineers' of the clusters as stated."""
+    software, team = plan.software, plan.software.teams[stack.team]
+    there = (plan.clusters[c] for c in team.clusters)
+    engineers = team.engineers.number(sum(cluster.nodes * cluster.accelerators_per_node for cluster in there))
+    per_day = HOURS_PER_DAY * software.fix_time_multiplier
+    if engineers:
+        per_day = min(per_day, TeamPlan.hours(kind.difficulty(1.0) * software.engineer_h, engineers))
+    return per_day * kind.fix_days.mean_within(plan.hours / per_day)
+
+
+def practices(scenario: Scenario, plan: Plan) -> Iterator[tuple[str, Plan]]:
+    """Yield a plan under each practice of upgrades: as planned, by each policy, and without what limits an incident."""
+    software = plan.software
+
+    def with_stacks(**changes: Any) -> Plan:
+        return replace(plan, software=replace(software, stacks=tuple(replace(s, **changes) for s in software.stacks)))
+
+    yield "planned", plan
+    for policy in POLICIES:
+        hours = policy_days(policy, scenario.load_catalog()) * HOURS_PER_DAY
+        yield (
+            policy,
+            plan if {stack.upgrade_h for stack in software.stacks} == {hours} else with_stacks(upgrade_h=hours),
+        )
+    yield "no_canary", replace(plan, software=replace(software, canary_fraction=1.0, bake_h=0.0))
+    yield "no_rollback", with_stacks(rollback_impossible_fraction=1.0)
+
+
+def practice_rows(result: RunResult) -> list[tuple[Any, ...]]:
+    """One row per vendor and practice of upgrades: incidents, what they take, and what upgrades bring."""
+    plan, rows, usual = result.plan, list[tuple[Any, ...]](), dict[str, float]()
+    planned = outlooks(plan)
+    for practice, tried in practices(result.scenario, plan):
+        expected = planned if tried is plan else outlooks(tried)
+        for vendor in sorted({plan.clusters[c].vendor for c, _ in expected}):
+            pairs = [pair for pair in expected if plan.clusters[pair[0]].vendor == vendor]
+            sums = [(*np.sum([*expected[pair][1].values(), (0.0, 0.0)], axis=0), expected[pair][0]) for pair in pairs]
+            number, lost, gained = (_weights(plan, pairs) @ np.array(sums)).tolist()
+            capacity = (1.0 + gained) * (1.0 - lost)
+            change = capacity / usual.setdefault(vendor, capacity) - 1.0  # the practice planned comes first
+            days = tried.software.stacks[0].upgrade_h / HOURS_PER_DAY
+            rows.append((vendor, practice, days, number, lost, gained, change))
+    return sorted(rows, key=lambda row: str(row[0]))
+
+
+def _weights(plan: Plan, pairs: list[Pair]) -> Floats:
+    """Return the weight of each pair in a vendor's or stack's mean: its cluster's nodes, or all alike without any."""
+    return quantities.shares(np.array([plan.clusters[c].nodes for c, _ in pairs], dtype=np.float64))
+
+
+def slowed_hours(result: RunResult) -> Iterator[tuple[Pair, Ints, list[SpeedChange], Floats, Floats, Floats]]:
+    """Yield the hours in which incidents slow a cluster on a workload, and the changes of speed that make them slow.
+
+    With each change's share of the loss, shape (changes, hours), the node-hours at work for nothing, and those that
+    the cluster has less, whether at work or not. A change counts until its incident has ended there: until its steps
+    sum to nothing.
+    """
+    begun, level, ends = defaultdict[Pair, list[SpeedChange]](list), defaultdict[Any, float](float), dict[Any, float]()
+    for change in result.run.log.speeds():
+        if change.incident >= 0:
+            here = (change.incident, change.cluster, change.workload)
+            begun[here[1:]].append(change)
+            level[here] = round(level[here] + change.log_factor, 12)
+            ends[here] = math.inf if level[here] else change.time_h
+    for given, window in zip(result.run.inputs, result.run.windows, strict=True):
+        for pair, drag in window.drags.items():
+            hours = drag.hours + window.first_hour
+            slowness = [
+                -change.log_factor
+                * quantities.open_fraction(hours.astype(np.float64), change.time_h, ends[change.incident, *pair])
+                for change in begun[pair]
+            ]
+            share = quantities.incident_node_h(np.ones(hours.size), np.array(slowness).reshape(-1, hours.size))
+            less = in_hours(given.nodes[pair[0]], drag.hours) * given.incidents[pair].lost_fraction
+            yield pair, hours, begun[pair], share, drag.nodes, less
+
+
+def _missed_per_node_h(result: RunResult) -> Floats:
+    """Return the requests missed for incidents per node-hour that these take away, shape (workloads, hours).
+
+    What a workload misses in an hour is shared by the node-hours that incidents take away from it then; where they take
+    none, by those they take from others, whose work takes its machines. A month sums to what ``slo_misses`` has.
+    """
+    plan, lost = result.plan, lost_requests(result)
+    less = np.zeros((len(plan.workloads), plan.hours))
+    for (_, w), hours, _, _, _, node_h in slowed_hours(result):
+        less[w, hours] += node_h
+    together, starts, months = less.sum(axis=0), plan.month_edges_h[:-1], plan.months.hour_periods
+    missed = np.where(together > 0.0, lost.hourly_to_incidents, 0.0)
+    some = np.add.reduceat(missed, starts, axis=1)
+    missed = np.where(in_hours(some, months) > 0.0, missed, together)  # what came of a backlog, in a later month
+    missed *= np.nan_to_num(in_hours(ratio(lost.requests[INCIDENT].T, np.add.reduceat(missed, starts, axis=1)), months))
+    others = np.where(less > 0.0, 0.0, missed).sum(axis=0)
+    return np.nan_to_num(ratio(np.where(less > 0.0, missed, 0.0), less)) + np.nan_to_num(ratio(others, together))
+
+
+def incident_rows(result: RunResult) -> list[tuple[Any, ...]]:
+    """One row per stack and kind of incident: how many, how long, what they took, and what was missed for them."""
+    plan, hours, expected = result.plan, float(result.plan.hours), outlooks(result.plan)
+    kind_of, begin_h, end_h = dict[int, tuple[str, str]](), dict[int, float](), dict[int, float]()
+    taken = defaultdict[tuple[str, str], Floats](lambda: np.zeros(2))
+    for event in sorted(result.run.log.software, key=lambda event: event.time_h):
+        if event.incident >= 0:
+            kind_of.setdefault(event.incident, (str(plan.software.stack_of[event.pairs[0]]), event.kind))
+            begin_h.setdefault(event.incident, event.time_h)
+            if event.kind.endswith(_ENDS):
+                end_h.setdefault(event.incident, event.time_h)
+    per_node_h = _missed_per_node_h(result)
+    for (_, w), at, changes, share, worked, less in slowed_hours(result):
+        lost = share @ np.stack((worked, less * per_node_h[w, at]), axis=1)
+        for change, node_h_and_missed in zip(changes, lost, strict=True):
+            taken[kind_of[change.incident]] += node_h_and_missed
+    rated = {(str(plan.software.stack_of[pair]), kind) for pair, (_, kinds) in expected.items() for kind in kinds}
+    rows = []
+    for stack, kind in sorted(rated | set(kind_of.values())):
+        pairs = [pair for pair in expected if plan.software.stack_of[pair] == stack]
+        figures = np.array([expected[pair][1].get(kind, (math.nan, math.nan)) for pair in pairs])
+        number = sum(
+            {plan.workloads[w].model: often for (_, w), often in zip(pairs, figures[:, 0], strict=True)}.values()
+        )
+        lengths = [end_h.get(n, hours) - begin_h[n] for n, key in kind_of.items() if key == (stack, kind)]
+        node_h, missed = taken[stack, kind].tolist()
+        vendor, lost = plan.clusters[pairs[0][0]].vendor, float(_weights(plan, pairs) @ figures[:, 1])
+        named, attained = (vendor, stack, kind), missed / (result.settled_requests().sum() or math.nan)
+        rows.append((*named, len(lengths), float(number), sum(lengths), node_h, lost, missed, attained))
+    return sorted(rows)
