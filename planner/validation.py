@@ -8,6 +8,7 @@ import datetime
 import functools
 import inspect
 import itertools
+import re
 import sys
 import types
 import typing
@@ -44,6 +45,23 @@ _PHRASES = {
     "list_type": "must be a list",
     "tuple_type": "must be a list",
 }
+
+
+NOT_MODELLED = {
+    r"prefix.*(rout|aware)|(cache|kv)[-_ ]?aware": (
+        "prefix-aware routing is not modelled: no measurement says what it adds by pool",
+        "state the hit rate that it gives as prefix_cache_hit_fraction of the workload",
+    ),
+    r"off-?load|swap_space|lmcache": (
+        "KV cache in host memory or storage is not modelled: no measurement says what a hit there takes",
+        "state the hit rate that it gives as prefix_cache_hit_fraction of the workload",
+    ),
+    r"(length|context)s?[-_ ](aware|pool|bucket|rout)": (
+        "pools by prompt length are not modelled: no measurement says what they add",
+        "state short and long requests as two workloads; under routing: preference each has its clusters",
+    ),
+}
+"""What operators use and nobody has published a measured gain of, by keys that ask for it: why not, and what to do."""
 
 
 class Strict(BaseModel):
@@ -164,7 +182,10 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
     path, owner = _resolve(model, detail["loc"], document.content)
     hint = None
     kind = detail["type"]
-    if kind == "extra_forbidden":
+    word = {"extra_forbidden": str(path[-1]), "literal_error": str(detail.get("input"))}.get(kind, "").lower()
+    if refused := next((said for pattern, said in NOT_MODELLED.items() if re.search(pattern, word)), None):
+        message, hint = refused
+    elif kind == "extra_forbidden":
         message = "unknown key"
         known = _keys(owner)
         hint = nearest(str(path[-1]), known) or f"allowed: {choices(known)}"

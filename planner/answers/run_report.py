@@ -29,7 +29,7 @@ LOSSES = {
 IDLE = "no demand"
 SOFTWARE = {
     "software_incidents": "Software incidents by stack and kind, and the attainment missed for them",
-    "software_practices": "Expected under each practice of upgrades: capacity lost to incidents, and gained by releases",
+    "software_practices": "Expected under each practice of upgrades: capacity lost to incidents, gained by releases",
 }
 ROUTED = (
     "Where requests went follows from the order in which clusters are filled, and from what each can serve: a cluster "

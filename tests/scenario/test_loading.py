@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import copy
 import datetime
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
 from planner.scenario.loading import MAX_EXTENDS, load_scenario, merge
+from planner.scenario.schema import scenario_schema
+from planner.validation import NOT_MODELLED
 from planner.yaml_io import Document, parse_document
 
 Write = Callable[..., Path]
@@ -195,6 +198,47 @@ def test_a_value_replaced_by_set_leaves_the_rest_in_their_places(write: Write, t
     assert locations[("clusters", "h200", "nodes")].file == "--set #1"
     assert locations[("clusters", "h200", "accelerator")].file == str(tmp_path / "tiny.yaml")
     assert locations[("clusters",)].line == 9
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("clusters.h200.kv_offload=true", "KV cache in host memory or storage is not modelled: no measurement"),
+        ("clusters.h200.cpu_offload_gb=64", "prefix_cache_hit_fraction of the workload"),
+        ("clusters.h200.kv-cache-offloading=cpu", "KV cache in host memory"),
+        ("clusters.h200.swap_space=4", "KV cache in host memory"),
+        ("workloads.chat.prefix_routing=true", "prefix-aware routing is not modelled: no measurement"),
+        ("prefix_aware_routing=true", "prefix_cache_hit_fraction of the workload"),
+        ("clusters.h200.kv_aware_router=true", "prefix-aware routing is not modelled"),
+        ("routing=prefix-aware", "prefix-aware routing is not modelled"),
+        ("workloads.chat.length_pools=[2000]", "pools by prompt length are not modelled: no measurement"),
+        ("clusters.h200.length_aware_routing=true", "as two workloads"),
+        ("clusters.h200.context_pools=2", "pools by prompt length"),
+    ],
+)
+def test_a_lever_without_a_measured_source_is_refused_by_name(written: str, said: str, write: Write) -> None:
+    (problem,) = problems(write(), written)
+    assert problem.startswith(f"--set #1: {written.partition('=')[0]}: ")
+    assert said in problem
+
+
+def test_the_refusal_names_file_and_line(tmp_path: Path, write: Write) -> None:
+    path = tmp_path / "offload.yaml"
+    path.write_text(f"extends: {write()}\nclusters:\n  h200:\n    kv_offload: true\n")
+    (problem,) = problems(path)
+    assert problem.startswith(f"{path}:4: clusters.h200.kv_offload: KV cache in host memory or storage is not modelled")
+
+
+def test_no_key_that_there_is_reads_as_a_lever_that_is_refused() -> None:
+    def keys(schema: Any) -> Iterator[str]:
+        if isinstance(schema, dict):
+            yield from schema.get("properties", {})
+        for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+            yield from keys(part)
+
+    known = {*keys(scenario_schema())}
+    assert {"prefix_cache_hit_fraction", "chunk_tokens"} <= known
+    assert [key for key in known for pattern in NOT_MODELLED if re.search(pattern, key)] == []
 
 
 def test_a_problem_names_the_file_of_the_chain_it_is_in(write: Write, tiny: str) -> None:
