@@ -6,8 +6,10 @@ kilowatt-hours in the fleet, US dollars, tokens.
 
 from __future__ import annotations
 
+import csv
 import functools
 import math
+from pathlib import Path
 
 HOURS_PER_DAY = 24.0
 HOURS_PER_WEEK = 168.0
@@ -35,73 +37,8 @@ def counted(number: int, noun: str) -> str:
 
 # What a field's name says about its unit, longest suffix first. The reference, the catalogue and the data dictionary
 # all read units from here, so a name and its unit cannot disagree.
-_UNIT_BY_SUFFIX = {
-    "_usd_per_million_tokens": "USD/million tokens",
-    "_per_million_tokens_usd": "USD/million tokens",
-    "_per_million_output_tokens_usd": "USD/million tokens",
-    "_usd_per_kwh": "USD/kWh",
-    "_usd_per_kw_month": "USD/(kW·month)",
-    "_usd_per_tonne": "USD/t",
-    "_usd_per_accelerator_year": "USD/(accelerator·year)",
-    "_usd_per_repair": "USD/repair",
-    "_usd_per_node": "USD/node",
-    "_kg_per_node": "kg/node",
-    "_kg_per_million_tokens": "kg/million tokens",
-    "_kwh_per_million_tokens": "kWh/million tokens",
-    "_usd_per_year": "USD/year",
-    "_usd_per_hour": "USD/h",
-    "_usd_per_accelerator": "USD/accelerator",
-    "_usd_per_accelerator_h": "USD/(accelerator·h)",
-    "usd_per_accelerator_h": "USD/(accelerator·h)",
-    "_per_accelerator_h_usd": "USD/(accelerator·h)",
-    "usd_per_kwh": "USD/kWh",
-    "_usd": DOLLARS,
-    "_eur": "EUR",
-    "_litres": "l",
-    "_g_per_kwh": "g/kWh",
-    "_tb_per_s": "TB/s",
-    "_gb_per_s": "GB/s",
-    "_tflops": "TFLOP/s",
-    "_gb": "GB",
-    "_bytes": "bytes",
-    "_kwh": "kWh",
-    "_kw": "kW",
-    "_mw": "MW",
-    "_w": "W",
-    "_c": "°C",
-    "_kg": "kg",
-    "_tokens_per_s_per_accelerator": "tokens/(s·accelerator)",
-    "_tokens_per_s": "tokens/s",
-    "_requests_per_s": "requests/s",
-    "requests_per_s": "requests/s",
-    "tokens_per_s": "tokens/s",
-    "_per_s": "1/s",
-    "_per_h": "1/h",
-    "_tokens": "tokens",
-    "per_1000_node_days": "1/(1000 node·days)",
-    "_per_accelerator_year": "1/(accelerator·year)",
-    "_per_year": "1/year",
-    "_per_800": "1/(800 accelerators)",
-    "_per_month": "1/month",
-    "per_year": "1/year",
-    "per_upgrade": "1/upgrade",
-    "_h_per_node": "h/node",
-    "_hours_per_day": "h/day",
-    "_years": "years",
-    "_months": "months",
-    "_weeks": "weeks",
-    "_days": "days",
-    "_ms": "ms",
-    "_s": "s",
-    "_h": "h",
-    "_fraction": "fraction",
-    "_multiplier": "ratio",
-    "_ratio": "ratio",
-    "_to_mean": "ratio",
-    "multiplier": "ratio",
-    "hours_per_day": "h/day",
-    "index_of_dispersion": "ratio",
-}
+with Path(__file__).with_name("units.csv").open(encoding="utf-8", newline="") as _file:
+    _UNIT_BY_SUFFIX = {row["suffix"]: row["unit"] for row in csv.DictReader(_file)}
 _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 

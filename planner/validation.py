@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import csv
 import datetime
 import functools
 import inspect
@@ -12,6 +13,7 @@ import re
 import sys
 import types
 import typing
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
@@ -25,42 +27,10 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_PROBLEMS = 50
 _ROUNDS = 4  # leaving out a value can make its entry incomplete, and that its section empty
-_PHRASES = {
-    "missing": "is required and is not there",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be text",
-    "finite_number": "must be a finite number",
-    "date_from_datetime_parsing": "must be a date, YYYY-MM-DD",
-    "date_parsing": "must be a date, YYYY-MM-DD",
-    "date_type": "must be a date, YYYY-MM-DD",
-    "model_type": "must be a mapping of keys to values",
-    "model_attributes_type": "must be a mapping of keys to values",
-    "dict_type": "must be a mapping of names to entries",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-}
-
-
-NOT_MODELLED = {
-    r"prefix.*(rout|aware)|(cache|kv)[-_ ]?aware": (
-        "prefix-aware routing is not modelled: no measurement says what it adds by pool",
-        "state the hit rate that it gives as prefix_cache_hit_fraction of the workload",
-    ),
-    r"off-?load|swap_space|lmcache": (
-        "KV cache in host memory or storage is not modelled: no measurement says what a hit there takes",
-        "state the hit rate that it gives as prefix_cache_hit_fraction of the workload",
-    ),
-    r"(length|context)s?[-_ ](aware|pool|bucket|rout)": (
-        "pools by prompt length are not modelled: no measurement says what they add",
-        "state short and long requests as two workloads; under routing: preference each has its clusters",
-    ),
-}
+with Path(__file__).with_name("phrases.csv").open(encoding="utf-8", newline="") as _file:
+    _PHRASES = {row["error"]: row["phrase"] for row in csv.DictReader(_file)}
+with Path(__file__).with_name("not_modelled.csv").open(encoding="utf-8", newline="") as _file:
+    NOT_MODELLED = {row["pattern"]: (row["message"], row["hint"]) for row in csv.DictReader(_file)}
 """What operators use and nobody has published a measured gain of, by keys that ask for it: why not, and what to do."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from planner.answers.judgement import COST, much_shed, reserve_cluster, served, share_words, sizing, verdict_line
@@ -27,10 +28,6 @@ LOSSES = {
     "idle_node_h": "no demand",
 }
 IDLE = "no demand"
-SOFTWARE = {
-    "software_incidents": "Software incidents by stack and kind, and the attainment missed for them",
-    "software_practices": "Expected under each practice of upgrades: capacity lost to incidents, gained by releases",
-}
 ROUTED = (
     "Where requests went follows from the order in which clusters are filled, and from what each can serve: a cluster "
     "that stands idle is not a dear part, and one that is busy not a cheap one."
@@ -233,16 +230,15 @@ def losses_section(contents: Contents) -> Section | None:
 
 def software_grids(contents: Contents) -> Iterator[Block]:
     """Yield what software incidents cost by stack and kind, and what each practice of upgrades is worth by vendor."""
-    for name, caption in SOFTWARE.items():
-        if table := contents.table(name):
-            names = [column for column in table.columns if column not in ("scenario", "missed_requests")]
+    for table in map(contents.table, ("software_incidents", "software_practices")):
+        if table:
+            names = [column for column in table.columns if column != "missed_requests"]
             cells = [
-                [percent(share, 3) for share in table.numbers(name)]
-                if name.endswith("_fraction")
-                else table.texts(name)
-                for name in names
+                [*map(partial(percent, decimals=3), table.numbers(n))] if n.endswith("_fraction") else table.texts(n)
+                for n in names
             ]
             header = [words_of(name.removesuffix("_fraction")) for name in names]
+            caption = words_of(table.name).capitalize()
             yield Grid(caption, header, [*zip(*cells, strict=True)], numeric=range(2, len(names)))
 
 

@@ -30,7 +30,7 @@ from planner.scenario.scenario import Scenario
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 
 Pair = tuple[int, int]
-_ROWS = 128  # courses of releases and upgrades, their gains and paces at as many quantiles
+_ROWS = 128  # courses of releases and upgrades, each with its deviations and with their opposites
 _ENDS = (" rolled back", " fixed", " done")
 
 
@@ -47,7 +47,7 @@ def outlooks(plan: Plan) -> dict[Pair, Outlook]:
     for stack in plan.software.stacks:
         pairs = [(int(c), int(w)) for c, w in np.argwhere(plan.software.stack_of == stack.name)]
         upgrades_h, levels = _courses(plan, stack, pairs)
-        spans_h = np.diff(np.minimum(upgrades_h + bake_h, hours), axis=1, append=hours)
+        spans_h = np.diff(np.minimum(upgrades_h + bake_h, hours), append=hours)
         for pair in pairs:
             of_model = [(c, w) for c, w in pairs if plan.workloads[w].model == plan.workloads[pair[1]].model]
             launch_h, excess, constant_h = launch_of(plan, stack, of_model)
@@ -56,52 +56,49 @@ def outlooks(plan: Plan) -> dict[Pair, Outlook]:
             at_launch = 1.0 + excess if 0.0 <= launch_h < hours else 0.0
             begun, ended = (math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, hours))
             years = (hours + excess * constant_h * (begun - ended)) / HOURS_PER_YEAR
-            given_up = -np.expm1(-np.maximum(np.diff(levels[pair], axis=1, prepend=0.0), 0.0))
+            given_up = -np.expm1(-np.maximum(np.diff(levels[pair], prepend=0.0), 0.0))
             kinds = {}
             for kind in stack.incidents:
                 fault_h, back, late_h = _of_an_upgrade(plan, stack, kind, pair)
                 odds = np.minimum(kind.per_upgrade * more, 1.0)
-                number = float(odds.sum()) / _ROWS + min(kind.per_upgrade * at_launch, 1.0)
-                gain_h = float((odds * given_up * np.maximum(back * spans_h - late_h, 0.0)).sum()) / _ROWS
+                number = odds.sum(axis=-1).mean() + min(kind.per_upgrade * at_launch, 1.0)
+                gain_h = (odds * given_up * np.maximum(back * spans_h - late_h, 0.0)).sum(axis=-1).mean()
                 lost_h = number * fault_h + gain_h + kind.per_year * years * kind.mean_loss * _fix_h(plan, stack, kind)
-                kinds[kind.kind] = (number + kind.per_year * years, lost_h / hours)
-            expected[pair] = (float((np.expm1(levels[pair]) * spans_h).sum()) / _ROWS / hours, kinds)
+                kinds[kind.kind] = (float(number) + kind.per_year * years, float(lost_h) / hours)
+            expected[pair] = (float((np.expm1(levels[pair]) * spans_h).sum(axis=-1).mean()) / hours, kinds)
     return expected
 
 
 def _courses(plan: Plan, stack: StackPlan, pairs: list[Pair]) -> tuple[Floats, dict[Pair, Floats]]:
-    """Return drawn upgrades of a stack, and by pair the log speed that each brings, shape (courses, upgrades).
+    """Return drawn upgrades of a stack, and by pair the log speed that each brings, shape (2, courses, upgrades).
 
-    As the simulation draws them, all at once. Upgrades after the end are there, and are of no effect.
+    As the simulation draws them, all at once; the second half has every release's deviation with the other sign, so
+    that deviations cancel. Upgrades after the end are there, and are of no effect.
     """
-    draw, software = streams(plan.seed)(f"practice/{stack.name}"), plan.software
+    draw, software, levels = streams(plan.seed)(f"practice/{stack.name}"), plan.software, dict[Pair, Floats]()
     quantiles = [NormalDist().inv_cdf((place + 0.5) / _ROWS) for place in range(_ROWS)]
 
     def cadence(interval_h: float) -> Floats:
-        steps = draw.random((_ROWS, int(2.0 * min(plan.hours / interval_h, 1e5)) + 2))
-        steps[:, 1:] += 0.5
-        return np.asarray(np.cumsum(steps, axis=1) * min(interval_h, 1e9), dtype=np.float64)
+        steps = draw.random((_ROWS, int(2.0 * plan.hours / interval_h) + 2)) + 0.5
+        return np.asarray((np.cumsum(steps, axis=1) - 0.5) * interval_h, dtype=np.float64)
 
     out_h = cadence(HOURS_PER_YEAR / stack.releases_per_year) if stack.releases_per_year else np.zeros((_ROWS, 0))
-    course = dict[tuple[str, float], Floats]()
-    for name, library in stack.maturity.items():
-        clocks_h = {software.clock_h[c] for c, w in pairs if software.architectures[w] == name}
-        if not clocks_h:
-            continue
-        most = np.array([[math.log1p(library.gain.lognormal_at(z))] for z in draw.permutation(quantiles)])
-        months = np.array([[library.months.lognormal_at(z)] for z in draw.permutation(quantiles)])
-        noise = draw.standard_normal(out_h.shape) * stack.release_sigma
-        for clock_h in clocks_h:
-            times = (clock_h + out_h) / np.maximum(months * HOURS_PER_YEAR / 12.0, 1e-9)
-            course[name, clock_h] = np.minimum(most, noise - most * np.expm1(-times))
+    deviations = draw.standard_normal(out_h.shape) * stack.release_sigma * np.array([[[1.0]], [[-1.0]]])
+    gain_z, pace_z = draw.permutation(quantiles), draw.permutation(quantiles)
     upgrades_h = cadence(stack.upgrade_h)
-    newest, levels = (out_h[:, None, :] <= upgrades_h[:, :, None]).sum(axis=2), {}
+    newest = (out_h[:, None, :] <= upgrades_h[:, :, None]).sum(axis=2)[None]
     for c, w in pairs:
-        dated, model = float(software.dated_log_gain[c, w]), plan.workloads[w].model
-        gained = np.full((_ROWS, out_h.shape[1] + 1), 0.0)  # before the first release there is none
-        gained[:, 1:] = course.get((software.architectures[w], software.clock_h[c]), dated) - dated
-        steps = sum(s.log_gain * (upgrades_h >= s.time_h) for s in stack.steps if s.model in ("", model))
-        level = np.take_along_axis(gained, newest, axis=1) + steps
+        dated, library = float(software.dated_log_gain[c, w]), stack.maturity.get(software.architectures[w])
+        reached = np.full(deviations.shape, dated)
+        if library is not None:
+            most = np.log1p([[library.gain.lognormal_at(z)] for z in gain_z])
+            months = np.array([[library.months.lognormal_at(z)] for z in pace_z])
+            times = (software.clock_h[c] + out_h) / np.maximum(months * HOURS_PER_YEAR / 12.0, 1e-9)
+            reached = np.minimum(most, deviations - most * np.expm1(-times))
+        of_model = [step for step in stack.steps if step.model in ("", plan.workloads[w].model)]
+        steps = sum(step.log_gain * (upgrades_h >= step.time_h) for step in of_model)
+        before = np.pad(reached - dated, ((0, 0), (0, 0), (1, 0)))  # before the first release nothing is gained
+        level = np.take_along_axis(before, newest, axis=2) + steps
         levels[c, w] = np.minimum(level, float(software.roofline_log_gain[c, w]))
     return upgrades_h, levels
 
@@ -121,23 +118,18 @@ def _of_an_upgrade(plan: Plan, stack: StackPlan, kind: IncidentPlan, pair: Pair)
     mild, mild_loss, _ = kind.loss.below(kind.subtle_below)
     if kind.most_loss < kind.subtle_below:
         mild, mild_loss = 1.0, kind.mean_loss
-    often = 1.0 - kind.subtle_fraction
-    is_subtle = kind.subtle_fraction + often * mild
-    subtle_loss = kind.subtle_fraction * kind.mean_loss + often * mild_loss
-    taken_h = back = late_h = 0.0
-    for odds, loss, detection_h in (
-        (is_subtle, subtle_loss, kind.subtle_detection_h),
-        (1.0 - is_subtle, kind.mean_loss - subtle_loss, kind.detection_h),
-    ):
-        caught, early_h, _ = detection_h.below(bake_h)
-        spread = 1.0 - caught
-        beyond_h = detection_h.lognormal_mean - early_h - spread * bake_h
-        on_canary_h = early_h + spread * bake_h + caught * share * rollback_h
-        taken_h += loss * (share * on_canary_h + beyond_h + spread * ((1.0 - stuck) * rollback_h + stuck * fix_h))
-        taken_h += odds * spread * fix_h * (1.0 - wide)
-        back += odds * (caught + spread * (1.0 - stuck))
-        late_h += odds * (1.0 - stuck) * (beyond_h + spread * rollback_h)
-    return taken_h, back, late_h
+    # Of what is subtle and of what is gross: how likely, the mean loss times that, and when it is noticed.
+    gross = (1.0 - kind.subtle_fraction) * np.array([1.0 - mild, kind.mean_loss - mild_loss])
+    odds, loss = np.stack((np.array([1.0, kind.mean_loss]) - gross, gross), axis=1)
+    noticed_h = (kind.subtle_detection_h, kind.detection_h)
+    caught, early_h, _ = np.array([detection_h.below(bake_h) for detection_h in noticed_h]).T
+    spread = 1.0 - caught
+    beyond_h = np.array([detection_h.lognormal_mean for detection_h in noticed_h]) - early_h - spread * bake_h
+    on_canary_h = early_h + spread * bake_h + caught * share * rollback_h
+    taken_h = loss @ (share * on_canary_h + beyond_h + spread * ((1.0 - stuck) * rollback_h + stuck * fix_h))
+    taken_h += odds @ spread * fix_h * (1.0 - wide)
+    back, late_h = odds @ (caught + spread * (1.0 - stuck)), (1.0 - stuck) * odds @ (beyond_h + spread * rollback_h)
+    return float(taken_h), float(back), float(late_h)
 
 
 def _fix_h(plan: Plan, stack: StackPlan, kind: IncidentPlan) -> float:
@@ -153,29 +145,21 @@ def _fix_h(plan: Plan, stack: StackPlan, kind: IncidentPlan) -> float:
 
 def practices(scenario: Scenario, plan: Plan) -> Iterator[tuple[str, Plan]]:
     """Yield a plan under each practice of upgrades: as planned, by each policy, and without what limits an incident."""
-    software = plan.software
-
-    def with_stacks(**changes: Any) -> Plan:
-        return replace(plan, software=replace(software, stacks=tuple(replace(s, **changes) for s in software.stacks)))
-
-    yield "planned", plan
-    for policy in POLICIES:
-        hours = policy_days(policy, scenario.load_catalog()) * HOURS_PER_DAY
-        yield (
-            policy,
-            plan if {stack.upgrade_h for stack in software.stacks} == {hours} else with_stacks(upgrade_h=hours),
-        )
+    software, catalog = plan.software, scenario.load_catalog()
+    policies = {policy: {"upgrade_h": policy_days(policy, catalog) * HOURS_PER_DAY} for policy in POLICIES}
+    changes = {"planned": dict[str, Any](), **policies, "no_rollback": {"rollback_impossible_fraction": 1.0}}
+    for practice, change in changes.items():
+        stacks = tuple(replace(stack, **change) for stack in software.stacks)
+        yield practice, replace(plan, software=replace(software, stacks=stacks))
     yield "no_canary", replace(plan, software=replace(software, canary_fraction=1.0, bake_h=0.0))
-    yield "no_rollback", with_stacks(rollback_impossible_fraction=1.0)
 
 
 def practice_rows(result: RunResult) -> list[tuple[Any, ...]]:
     """One row per vendor and practice of upgrades: incidents, what they take, and what upgrades bring."""
     plan, rows, usual = result.plan, list[tuple[Any, ...]](), dict[str, float]()
-    planned = outlooks(plan)
     for practice, tried in practices(result.scenario, plan):
-        expected = planned if tried is plan else outlooks(tried)
-        for vendor in sorted({plan.clusters[c].vendor for c, _ in expected}):
+        expected = outlooks(tried)
+        for vendor in {plan.clusters[c].vendor for c, _ in expected}:
             pairs = [pair for pair in expected if plan.clusters[pair[0]].vendor == vendor]
             sums = [(*np.sum([*expected[pair][1].values(), (0.0, 0.0)], axis=0), expected[pair][0]) for pair in pairs]
             number, lost, gained = (_weights(plan, pairs) @ np.array(sums)).tolist()
@@ -239,15 +223,15 @@ def _missed_per_node_h(result: RunResult) -> Floats:
 
 def incident_rows(result: RunResult) -> list[tuple[Any, ...]]:
     """One row per stack and kind of incident: how many, how long, what they took, and what was missed for them."""
-    plan, hours, expected = result.plan, float(result.plan.hours), outlooks(result.plan)
-    kind_of, begin_h, end_h = dict[int, tuple[str, str]](), dict[int, float](), dict[int, float]()
+    plan, expected, settled = result.plan, outlooks(result.plan), float(result.settled_requests().sum())
+    kind_of, spans_h = dict[int, tuple[str, str]](), dict[int, list[float]]()
     taken = defaultdict[tuple[str, str], Floats](lambda: np.zeros(2))
     for event in sorted(result.run.log.software, key=lambda event: event.time_h):
         if event.incident >= 0:
             kind_of.setdefault(event.incident, (str(plan.software.stack_of[event.pairs[0]]), event.kind))
-            begin_h.setdefault(event.incident, event.time_h)
+            span_h = spans_h.setdefault(event.incident, [event.time_h, plan.hours])
             if event.kind.endswith(_ENDS):
-                end_h.setdefault(event.incident, event.time_h)
+                span_h[1] = min(span_h[1], event.time_h)
     per_node_h = _missed_per_node_h(result)
     for (_, w), at, changes, share, worked, less in slowed_hours(result):
         lost = share @ np.stack((worked, less * per_node_h[w, at]), axis=1)
@@ -258,12 +242,10 @@ def incident_rows(result: RunResult) -> list[tuple[Any, ...]]:
     for stack, kind in sorted(rated | set(kind_of.values())):
         pairs = [pair for pair in expected if plan.software.stack_of[pair] == stack]
         figures = np.array([expected[pair][1].get(kind, (math.nan, math.nan)) for pair in pairs])
-        number = sum(
-            {plan.workloads[w].model: often for (_, w), often in zip(pairs, figures[:, 0], strict=True)}.values()
-        )
-        lengths = [end_h.get(n, hours) - begin_h[n] for n, key in kind_of.items() if key == (stack, kind)]
+        by_model = dict(zip((plan.workloads[w].model for _, w in pairs), figures[:, 0].tolist(), strict=True))
+        lengths = [end_h - begin_h for n, (begin_h, end_h) in spans_h.items() if kind_of[n] == (stack, kind)]
         node_h, missed = taken[stack, kind].tolist()
-        vendor, lost = plan.clusters[pairs[0][0]].vendor, float(_weights(plan, pairs) @ figures[:, 1])
-        named, attained = (vendor, stack, kind), missed / (result.settled_requests().sum() or math.nan)
-        rows.append((*named, len(lengths), float(number), sum(lengths), node_h, lost, missed, attained))
+        lost, vendor = float(_weights(plan, pairs) @ figures[:, 1]), plan.clusters[pairs[0][0]].vendor
+        number, share = sum(by_model.values()), missed / (settled or math.nan)
+        rows.append((vendor, stack, kind, len(lengths), number, sum(lengths), node_h, lost, missed, share))
     return sorted(rows)
