@@ -20,38 +20,18 @@ from planner.catalog.load import load_catalog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.months import add_months
 from planner.onramp.traffic_fit import GROWTH, Figure, Fitted
+from planner.onramp.traffic_log import COLUMNS
 from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import nearest
 from planner.yaml_io import Location, parse_document, parse_scalar, read_bytes
 
-FLEET_COLUMNS: dict[str, str] = {
-    "accelerator": "accelerator",
-    "nodes": "nodes",
-    **{name: f"owned.{name}" for name in ("bought", "cost_usd", "book_value_usd", "remaining_months")},
-    "engine": "engine",
-    "precision": "precision",
-    "name": "",
-}
-"""Columns of a list of machines owned, and the keys of a cluster they fill; what is empty is left to its default."""
-QUOTE_COLUMNS: dict[str, str] = {
-    "accelerator": "accelerator",
-    "price_usd": "accelerator_price_usd",
-    "node_price_usd": "",
-    "host_usd_per_node": "host_usd_per_node",
-    "discount_fraction": "discount_fraction",
-    "lead_weeks": "order.lead_weeks",
-    "earliest": "order.placed",
-    "latest": "",
-    "min_nodes": "",
-    "max_nodes": "",
-    "engine": "engine",
-    "precision": "precision",
-    "vendor": "",
-    "name": "",
-}
-"""Columns of a list of quotes, and the keys of a cluster they fill; the others say what may be chosen, and names."""
+FLEET_COLUMNS, QUOTE_COLUMNS = (
+    {row["column"]: row["key"] for row in COLUMNS if row["file"] == file} for file in ("fleet", "quotes")
+)
+"""Columns of a list of machines owned or of quotes, and the keys of a cluster they fill. Of machines owned, what is
+empty is left to its default; of quotes, the others say what may be chosen, and names."""
 
 MOST_ROWS = 32
 """Clusters that ``choose`` can hold."""

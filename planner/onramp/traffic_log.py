@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import gzip
 import io
@@ -20,18 +21,12 @@ from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
-ROLES: dict[str, tuple[str, ...]] = {
-    role: tuple(names.split())
-    for role, names in {
-        "timestamp": "timestamp arrived_at arrival_time arrival time ts t start_time created_at",
-        "input": "contexttokens input_tokens input_length prompt_tokens num_prefill_tokens in_tok prompt_len input_len "
-        "request_tokens",
-        "output": "generatedtokens output_tokens output_length completion_tokens num_decode_tokens out_tok "
-        "generated_tokens output_len response_tokens",
-        "cached": "cached_tok cached_tokens cached_input_tokens cache_read_input_tokens",
-        "client": "client client_id tenant user user_id api_key session_id trace",
-        "hashes": "hash_ids",
-    }.items()
+with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
+    COLUMNS = list(csv.DictReader(_file))
+"""Columns of the files that a scenario is built from, and what each says."""
+_LOGGED = [row for row in COLUMNS if row["file"] == "log"]
+ROLES = {
+    role: tuple(row["column"] for row in _LOGGED if row["key"] == role) for role in [row["key"] for row in _LOGGED]
 }
 """What each column may be called; case does not matter."""
 REQUIRED = ("timestamp", "input", "output")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import functools
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -265,30 +268,10 @@ def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, repor
                 report(("sizing", "retire", name, index), message)
 
 
-_SLIPS: tuple[tuple[str, dict[str, float]], ...] = (
-    (r"fraction|1/year|ratio", {"a percentage": 0.01}),
-    (r"USD/kWh", {"cents": 0.01, "USD per MWh": 0.001}),
-    (r"USD/million tokens", {"USD per token": 1e6, "USD per thousand tokens": 1e3}),
-    (r"USD/\(accelerator·h\)", {"USD a year": 1.0 / HOURS_PER_YEAR, "USD a month": MONTHS_PER_YEAR / HOURS_PER_YEAR}),
-    # Of the year's hours about a quarter are worked.
-    (r"USD/year", {"USD an hour": HOURS_PER_YEAR / 4.0, "USD a month": MONTHS_PER_YEAR}),
-    (r"USD/\(accelerator·year\)", {"USD a month": MONTHS_PER_YEAR, "USD an hour": HOURS_PER_YEAR}),
-    (r"USD/\(kW·month\)", {"USD a year": 1.0 / MONTHS_PER_YEAR}),
-    (r"USD.*", {"thousands": 1e3, "millions": 1e6, "cents": 1e-2}),
-    (r"requests/s", {"requests a minute": 1 / 60.0, "requests an hour": 1 / 3600.0, "requests a day": 1 / 86400.0}),
-    (r"kW", {"MW": 1e3, "W": 1e-3}),
-    (r"g/kWh", {"kg": 1e3}),
-    (r"kg/node", {"tonnes": 1e3}),
-    (r"s", {"milliseconds": 1e-3}),
-    (r"h|h/node", {"minutes": 1.0 / 60.0, "days": 24.0, "seconds": 1.0 / 3600.0}),
-    (r"weeks", {"days": 1.0 / 7.0}),
-    (r"months", {"years": float(MONTHS_PER_YEAR), "days": 12.0 / 365.25}),
-    (r"years", {"months": 1.0 / MONTHS_PER_YEAR}),
-    (r"days", {"hours": 1.0 / 24.0}),
-    (r"tokens", {"thousands": 1e3}),
-)
-"""Unit of the field, and the unit in which it may be written by a slip:
-each with what its number is multiplied by, the likeliest first."""
+with Path(__file__).with_name("slips.csv").open(encoding="utf-8", newline="") as _file:
+    _SLIPS = [(row["unit"], row["written_in"], float(Fraction(row["times"]))) for row in csv.DictReader(_file)]
+"""Unit of the field, the unit in which it may be written by a slip, and what its number is then multiplied by; the
+likeliest first. Of the year's hours about a quarter are worked."""
 
 
 def implausible(scenario: Scenario) -> list[Problem]:
@@ -346,8 +329,8 @@ def far_off(path: KeyPath, number: float, mark: Plausible, catalog: Catalog) -> 
         return None
     unit = next((unit for key in reversed(path) if isinstance(key, str) and (unit := unit_of(key))), None)
     message = f"{_shown(number)} is hardly meant: {_shown(low)} to {_shown(high)} is plausible ({mark.source})"
-    for words, factor in (slip for of, slips in _SLIPS if re.fullmatch(of, unit or "") for slip in slips.items()):
-        if low <= number * factor <= high:
+    for of, words, factor in _SLIPS:
+        if re.fullmatch(of, unit or "") and low <= number * factor <= high:
             return message, f"{_shown(number * factor)}? {_shown(number)} looks like {words}"
     return message, None
 
