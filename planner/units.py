@@ -6,10 +6,10 @@ kilowatt-hours in the fleet, US dollars, tokens.
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
-from pathlib import Path
+
+from planner.data_files import data_rows
 
 HOURS_PER_DAY = 24.0
 HOURS_PER_WEEK = 168.0
@@ -37,8 +37,7 @@ def counted(number: int, noun: str) -> str:
 
 # What a field's name says about its unit, longest suffix first. The reference, the catalogue and the data dictionary
 # all read units from here, so a name and its unit cannot disagree.
-with Path(__file__).with_name("units.csv").open(encoding="utf-8", newline="") as _file:
-    _UNIT_BY_SUFFIX = {row["suffix"]: row["unit"] for row in csv.DictReader(_file)}
+_UNIT_BY_SUFFIX = {row["suffix"]: row["unit"] for row in data_rows(__file__, "units.csv")}
 _SUFFIXES = sorted(_UNIT_BY_SUFFIX, key=len, reverse=True)
 
 

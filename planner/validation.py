@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import csv
 import datetime
 import functools
 import inspect
@@ -13,13 +12,13 @@ import re
 import sys
 import types
 import typing
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError
 from planner.yaml_io import Document, KeyPath, parse_scalar
 
@@ -27,10 +26,8 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_PROBLEMS = 50
 _ROUNDS = 4  # leaving out a value can make its entry incomplete, and that its section empty
-with Path(__file__).with_name("phrases.csv").open(encoding="utf-8", newline="") as _file:
-    _PHRASES = {row["error"]: row["phrase"] for row in csv.DictReader(_file)}
-with Path(__file__).with_name("not_modelled.csv").open(encoding="utf-8", newline="") as _file:
-    NOT_MODELLED = {row["pattern"]: (row["message"], row["hint"]) for row in csv.DictReader(_file)}
+_PHRASES = {row["error"]: row["phrase"] for row in data_rows(__file__, "phrases.csv")}
+NOT_MODELLED = {row["pattern"]: (row["message"], row["hint"]) for row in data_rows(__file__, "not_modelled.csv")}
 """What operators use and nobody has published a measured gain of, by keys that ask for it: why not, and what to do."""
 
 

@@ -6,12 +6,11 @@ the measures, are added to those here or by the module that makes the table.
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
+from planner.data_files import data_rows
 from planner.finance.statements import LINES, Frequency
 from planner.output.tables import Column, ColumnKind, TableDescription, cents_column, number_column, text_column
 from planner.run.measure_names import DEFINITIONS, FLEET_ONLY, TIMELINE
@@ -48,9 +47,8 @@ def tables_of(
 def _lines() -> dict[str, dict[str, list[dict[str, str]]]]:
     """Return the lines of ``tables.csv`` by folder and file; the first of a file describes it, its kind the key."""
     lines: dict[str, dict[str, list[dict[str, str]]]] = {}
-    with Path(__file__).with_name("tables.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            lines.setdefault(row["folder"], {}).setdefault(row["table"], []).append(row)
+    for row in data_rows(__file__, "tables.csv"):
+        lines.setdefault(row["folder"], {}).setdefault(row["table"], []).append(row)
     return lines
 
 

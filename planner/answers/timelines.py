@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
-from pathlib import Path
 from typing import Any
 
 from planner.answers.sections import section
+from planner.data_files import data_rows
 from planner.output.blocks import Block, Grid, Marker, Section, Sentence, Series, TimeChart
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL, Points
@@ -24,8 +23,7 @@ READ_A_CHART = (
     "Point at a chart, or move through it with the arrow keys, to read it; drag across it to zoom; press a name to "
     "hide it everywhere. Events lie below the charts."
 )
-with Path(__file__).with_name("line_charts.csv").open(encoding="utf-8", newline="") as _file:
-    LINE_CHARTS = {row.pop("key"): tuple(row.values()) for row in csv.DictReader(_file)}
+LINE_CHARTS = {row.pop("key"): tuple(row.values()) for row in data_rows(__file__, "line_charts.csv")}
 """Whose lines, column, title, unit and what is to be seen of each chart of lines by month, by key."""
 
 

@@ -32,23 +32,21 @@ The causes of each bridge, the factors they switch and what they mean stand in `
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from planner.data_files import data_rows
 from planner.errors import ConservationError
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account
 from planner.units import MILLION
 
-with Path(__file__).with_name("causes.csv").open(encoding="utf-8", newline="") as _file:
-    _LINES = list(csv.DictReader(_file))
+_LINES = data_rows(__file__, "causes.csv")
 
 
 def _causes(bridge: str, column: str) -> dict[str, str]:

@@ -32,12 +32,10 @@ in that order. Measures divide and discount its sums; nothing else in the planne
 
 from __future__ import annotations
 
-import csv
 import functools
 import operator
 from dataclasses import dataclass, field
 from enum import Flag, StrEnum
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -45,6 +43,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from planner.arrays import Bools, Floats
+from planner.data_files import data_rows
 from planner.errors import ConservationError
 
 CENTS_PER_USD = 100
@@ -143,8 +142,7 @@ class Position(StrEnum):
     """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
 
 
-with Path(__file__).with_name("accounts.csv").open(encoding="utf-8", newline="") as _file:
-    _CHART = {line["account"]: line for line in csv.DictReader(_file)}
+_CHART = {line["account"]: line for line in data_rows(__file__, "accounts.csv")}
 
 
 class Account(StrEnum):

@@ -18,17 +18,16 @@ what to move.
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
 from planner.arrays import Cents, Floats
+from planner.data_files import data_rows
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_ORDER, Account, Category, Dimension, Ledger, Position, View, view_cents
 from planner.finance.months import MonthGrid
@@ -48,8 +47,7 @@ class Frequency(StrEnum):
     YEAR = "year"
 
 
-with Path(__file__).with_name("statements.csv").open(encoding="utf-8", newline="") as _file:
-    LINES = MappingProxyType({row["line"]: row["description"] for row in csv.DictReader(_file)})
+LINES = MappingProxyType({row["line"]: row["description"] for row in data_rows(__file__, "statements.csv")})
 """The lines of the statements in order, and what each is."""
 BALANCES = (*(f"{line}_usd" for line in Position), "cash_usd", "assets_usd", "liabilities_usd", "equity_usd")
 """Lines that hold at a period's end; all others but opening cash run through it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import gzip
 import io
@@ -17,12 +16,12 @@ import numpy as np
 import pandas as pd
 
 from planner.arrays import Bools, Floats
+from planner.data_files import data_rows
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
-with Path(__file__).with_name("columns.csv").open(encoding="utf-8", newline="") as _file:
-    COLUMNS = list(csv.DictReader(_file))
+COLUMNS = data_rows(__file__, "columns.csv")
 """Columns of the files that a scenario is built from, and what each says."""
 _LOGGED = [row for row in COLUMNS if row["file"] == "log"]
 ROLES = {

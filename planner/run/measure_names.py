@@ -7,9 +7,9 @@ library.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from pathlib import Path
+
+from planner.data_files import data_rows
 
 FLEET = "fleet"
 """All clusters and the site together, in every table."""
@@ -35,8 +35,7 @@ class MeasureDescription:
     """The key of ``finance`` without which it has no meaning; empty where it always has one."""
 
 
-with Path(__file__).with_name("figures.csv").open(encoding="utf-8", newline="") as _file:
-    _LINES = list(csv.DictReader(_file))
+_LINES = data_rows(__file__, "figures.csv")
 
 
 def _measures(kind: str) -> tuple[MeasureDescription, ...]:

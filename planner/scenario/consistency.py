@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import functools
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from planner.catalog.load import Catalog
+from planner.data_files import data_rows
 from planner.demand.shape import is_zone, zone_names
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.finance.months import MAXIMUM_HORIZON_MONTHS, add_months
@@ -268,8 +267,7 @@ def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, repor
                 report(("sizing", "retire", name, index), message)
 
 
-with Path(__file__).with_name("slips.csv").open(encoding="utf-8", newline="") as _file:
-    _SLIPS = [(row["unit"], row["written_in"], float(Fraction(row["times"]))) for row in csv.DictReader(_file)]
+_SLIPS = [(row["unit"], row["written_in"], float(Fraction(row["times"]))) for row in data_rows(__file__, "slips.csv")]
 """Unit of the field, the unit in which it may be written by a slip, and what its number is then multiplied by; the
 likeliest first. Of the year's hours about a quarter are worked."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
@@ -42,16 +41,15 @@ class Turn:
 
 
 ADDED = "clusters.*"
-with Path(__file__).with_name("knobs.csv").open(encoding="utf-8", newline="") as _file:
-    TURNS = {
-        line["path"]: Turn(
-            group=line["group"],
-            label=line["label"],
-            ends=(float(line["low"]), float(line["high"])) if line["low"] else None,
-            written=line["written"] or "%",
-        )
-        for line in csv.DictReader(_file)
-    }
+TURNS = {
+    line["path"]: Turn(
+        group=line["group"],
+        label=line["label"],
+        ends=(float(line["low"]), float(line["high"])) if line["low"] else None,
+        written=line["written"] or "%",
+    )
+    for line in data_rows(__file__, "knobs.csv")
+}
 """Everything that can be turned, by its path; ``*`` is any cluster or workload.
 
 Machines that are added have eight nodes, one rack row, to be turned at once (assumption)."""
