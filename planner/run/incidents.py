@@ -43,12 +43,16 @@ def outlooks(plan: Plan) -> dict[Pair, Outlook]:
 
     Incidents are few and short, so none meets another or finds the engineers at work.
     """
-    expected, hours, bake_h = dict[Pair, Outlook](), float(plan.hours), plan.software.bake_h
-    for stack in plan.software.stacks:
-        pairs = [(int(c), int(w)) for c, w in np.argwhere(plan.software.stack_of == stack.name)]
-        upgrades_h, levels = _courses(plan, stack, pairs)
-        spans_h = np.diff(np.minimum(upgrades_h + bake_h, hours), append=hours)
-        for pair in pairs:
+    expected, hours, software = dict[Pair, Outlook](), float(plan.hours), plan.software
+    for stack in software.stacks:
+        pairs, alike = np.argwhere(software.stack_of == stack.name).tolist(), defaultdict[str, list[Pair]](list)
+        for c, w in pairs:  # many clusters have the same course on a model
+            figures = (software.dated_log_gain, software.roofline_log_gain, software.wide_precision_factor)
+            key = (plan.workloads[w].model, software.clock_h[c], *(float(figure[c, w]) for figure in figures))
+            alike[str(key)].append((c, w))
+        upgrades_h, levels = _courses(plan, stack, [same[0] for same in alike.values()])
+        spans_h = np.diff(np.minimum(upgrades_h + software.bake_h, hours), append=hours)
+        for pair, *others in alike.values():
             of_model = [(c, w) for c, w in pairs if plan.workloads[w].model == plan.workloads[pair[1]].model]
             launch_h, excess, constant_h = launch_of(plan, stack, of_model)
             there = (upgrades_h >= launch_h) & (upgrades_h < hours)
@@ -65,7 +69,8 @@ def outlooks(plan: Plan) -> dict[Pair, Outlook]:
                 gain_h = (odds * given_up * np.maximum(back * spans_h - late_h, 0.0)).sum(axis=-1).mean()
                 lost_h = number * fault_h + gain_h + kind.per_year * years * kind.mean_loss * _fix_h(plan, stack, kind)
                 kinds[kind.kind] = (float(number) + kind.per_year * years, float(lost_h) / hours)
-            expected[pair] = (float((np.expm1(levels[pair]) * spans_h).sum(axis=-1).mean()) / hours, kinds)
+            speedup = float((np.expm1(levels[pair]) * spans_h).sum(axis=-1).mean()) / hours
+            expected |= dict.fromkeys([pair, *others], (speedup, kinds))
     return expected
 
 
@@ -79,6 +84,7 @@ def _courses(plan: Plan, stack: StackPlan, pairs: list[Pair]) -> tuple[Floats, d
     quantiles = [NormalDist().inv_cdf((place + 0.5) / _ROWS) for place in range(_ROWS)]
 
     def cadence(interval_h: float) -> Floats:
+        interval_h = max(interval_h, plan.hours / 2000.0)  # nobody upgrades every few hours, and memory is finite
         steps = draw.random((_ROWS, int(2.0 * plan.hours / interval_h) + 2)) + 0.5
         return np.asarray((np.cumsum(steps, axis=1) - 0.5) * interval_h, dtype=np.float64)
 
