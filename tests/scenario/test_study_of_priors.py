@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.catalog.load import load_catalog
 from planner.scenario.study import load_study
 from planner.studies.inputs import at, reach, stated
 from planner.studies.prepare import prepare
@@ -59,3 +60,27 @@ def test_names_in_braces_reach_each_of_them(tiny_file: Path) -> None:
     assert paths == [("clusters", "h200", "nodes"), ("clusters", "mi325x", "nodes")]
     assert at(dump, paths[0]) == dump["clusters"]["h200"]["nodes"]
     assert reach("clusters.{h200, none}.nodes", dump) == [("clusters", "h200", "nodes")]
+
+
+def test_the_practice_of_upgrades_is_varied_where_it_is_not_stated(tiny_file: Path) -> None:
+    levers = {
+        "software.upgrade_days": "upgrade_interval_production",
+        "software.canary_fraction": "canary_share",
+        "software.bake_h": "canary_bake",
+        "software.rollback_impossible_fraction.amd": "rollback_impossible_amd",
+        "software.rollback_impossible_fraction.nvidia": "rollback_impossible_nvidia",
+    }
+    assert levers.items() <= drawn(tiny_file).items()
+    pinned = drawn(tiny_file, "software.upgrade_policy=pinned", "software.canary_fraction=0.2", "clusters.mi325x=null")
+    assert levers.keys() & pinned.keys() == {"software.bake_h", "software.rollback_impossible_fraction.nvidia"}
+
+
+def test_what_cannot_be_rolled_back_is_drawn_as_the_vendors_state_it() -> None:
+    catalog = load_catalog()
+    for vendor in ("amd", "nvidia"):
+        stated, prior = (
+            catalog.vendor(vendor).rollback_impossible_fraction,
+            catalog.prior(f"rollback_impossible_{vendor}"),
+        )
+        assert stated is not None
+        assert (stated.low, stated.base, stated.high) == (prior.low, prior.base, prior.high)
