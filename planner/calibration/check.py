@@ -59,14 +59,14 @@ def check_benchmarks(
     checked["predicted"] = np.where(np.isfinite(value), value, np.nan)
     checked["error_fraction"] = checked["predicted"] / checked["measured"] - 1.0
     entry_doubts = [doubts[place] for place in position]
-    sigma = np.array(
-        [
-            np.nan if doubt is None else doubt.first_token if name == "ttft_ms" else doubt.sigma
-            for doubt, name in zip(entry_doubts, checked["quantity"], strict=True)
-        ]
-    )
-    checked["low"] = checked["predicted"] * np.exp(-NORMAL_90 * sigma)
-    checked["high"] = checked["predicted"] * np.exp(NORMAL_90 * sigma)
+    ends = []  # of each entry's 90% interval, over the prediction: a time's slow end is the high one
+    for doubt, name in zip(entry_doubts, checked["quantity"], strict=True):
+        slow, fast = (np.nan, np.nan) if doubt is None else doubt.interval(1.0)
+        if doubt is not None and name == "ttft_ms":
+            slow, fast = np.exp(NORMAL_90 * np.array([-doubt.first_token, doubt.first_token]))
+        ends.append((1.0 / fast, 1.0 / slow) if name == "tpot_ms" else (slow, fast))
+    low, high = np.array(ends).reshape(-1, 2).T
+    checked["low"], checked["high"] = checked["predicted"] * low, checked["predicted"] * high
     mixtures = np.array([d.shape.experts > 0 for d in rows.deployments] or [False])
     is_mixture = mixtures[rows.deployment][position] & (rows.deployment[position] >= 0)
     is_apart = checked["scenario"] == DISAGGREGATED_SCENARIO

@@ -2,7 +2,7 @@
 
 The unknowns are logarithms of the coefficients (so none can be negative): one common value each, a deviation for each
 engine and for each vendor other than the reference, and one effect on time per token for each group of measurements
-(model × engine, part × engine, the campaign itself, and its runs in one layout). The fit minimises
+(model × engine, part × engine, the campaign itself, its runs in one layout, and pools of mixtures). The fit minimises
 
     Σ w²·ρ(ln(predicted/measured) / scale) + Σ (ln common − ln prior)²/σ² + Σ deviation²/σ_d² + Σ effect²/σ_g²
 
@@ -22,7 +22,7 @@ import pandas as pd
 
 from planner.arrays import Bools, Floats
 from planner.calibration import predictions
-from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, Calibration, Groups
+from planner.physics.coefficients import COEFFICIENTS, GROUP_SIGMA, NAMES, REFERENCE_VENDOR, Calibration, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_saturation
 from planner.physics.replica import ReplicaWork, describe, price
 from planner.units import MILLISECOND
@@ -31,7 +31,6 @@ QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")
 SCALES = {"tpot_s": 0.05, "ttft_s": 0.7, "output_tokens_per_s_per_accelerator": 0.05}
 """Log error at which ρ turns from quadratic to linear. TTFT is a distribution's mean with a heavy tail and counts a
 fourteenth as much: it must not bend the step time."""
-REFERENCE_VENDOR = "nvidia"  # the vendor with most rows carries no deviation of its own
 _DERIVATIVE_STEP = 1e-4
 _MAX_STEPS = 40
 _MOST_DAMPING = 1e4
@@ -153,7 +152,7 @@ class Held:
 
     predicted: dict[str, Floats]
     unseen: Bools
-    """Which of a row's groups (model, part, campaign, layout) the fit knew nothing of, shape (rows, 4)."""
+    """Which of a row's groups the fit knew nothing of, shape (rows, groups)."""
 
     def log_errors(self, measurements: Measurements, name: str) -> Floats:
         """Return ln(predicted/measured) of one quantity, shape (rows,); NaN where not measured."""

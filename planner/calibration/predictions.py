@@ -269,8 +269,8 @@ def row_doubts(rows: BenchmarkRows, calibration: Calibration) -> list[Doubt | No
     """Return the uncertainty of each row's prediction; None where not predictable or without a stated spread."""
     doubts: list[Doubt | None] = [None] * rows.deployment.size
     priced = priced_rows(rows, calibration)
-    for row, spec, groups in zip(np.flatnonzero(rows.deployment >= 0), priced.specs, priced.groups, strict=True):
-        doubts[row] = calibration.doubt(groups, spec.shape.experts > 0)
+    for row, spec, kind in zip(np.flatnonzero(rows.deployment >= 0), priced.specs, priced.kinds, strict=True):
+        doubts[row] = spec.doubt(calibration, kind)
     return doubts
 
 

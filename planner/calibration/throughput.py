@@ -17,7 +17,7 @@ from planner.catalog.load import Catalog, formats_of
 from planner.errors import CapacityError, Problem, ScenarioError, raise_wrong
 from planner.output.blocks import Line, Panel, Picture
 from planner.output.svg import FORMATS, even_axis, files_of, ratio_axis
-from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration, interval
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration
 from planner.physics.model_on_part import canonical_precision, memory_fit, smallest_fit
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import ReplicaSpec, price_replicas
@@ -115,7 +115,7 @@ def _evaluated(
     """
     specs = [spec for spec, _, _ in cells]
     replicas = price_replicas(specs, calibration, [grid.kind] * len(specs))
-    doubts = [calibration.doubt(spec.groups(grid.kind), spec.shape.experts > 0) for spec in specs]
+    doubts = [spec.doubt(calibration, grid.kind) for spec in specs]
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
@@ -148,7 +148,7 @@ def _evaluated(
         tpot_s, ttft_s = float(point.tpot_s[number]), float(point.ttft_s[number])
         rate, running = float(point.output_tokens_per_s_per_accelerator[number]), float(point.running_sequences[number])
         concurrency = float(point.concurrency[number])
-        low, high = (None, None) if doubt is None else interval(rate, doubt.sigma)
+        low, high = (None, None) if doubt is None else doubt.interval(rate)
         records.append(
             {
                 "model": spec.shape.name,

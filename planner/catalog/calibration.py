@@ -58,6 +58,15 @@ class Coverage(Strict):
     """Half the interval over the prediction, in the median."""
 
 
+class Bias(Strict):
+    """Signed error of time per token, on rows of pairs left out of the fit."""
+
+    rows: int
+    """Rows measured."""
+    median_fraction: float
+    """Median of predicted over measured, less one: above zero the model promises too little, below it too much."""
+
+
 class GroupUpdate(Strict):
     """Change of a measurement group's effect due to the user's own rows."""
 
@@ -130,8 +139,10 @@ class CalibrationFile(Strict):
     simulation by ``requests``, by group of measurements. Default: nothing was measured."""
     spread: dict[str, ErrorSpread]
     """Spread of the model's error by architecture class: what intervals are made of and a Monte Carlo draws."""
-    coverage: dict[str, Coverage]
-    """How the intervals held on rows of campaigns the fit never saw, by dense, mixture-of-experts and amd."""
+    coverage: dict[str, dict[str, Coverage]]
+    """How the intervals held on rows the fit never saw, by what was left out, then by vendor and class of models."""
+    bias: dict[str, Bias] = Field(default_factory=dict)
+    """Signed errors without a row's campaign, by vendor, class, precision and concurrency. Default: none is known."""
     fitted: dict[str, dict[str, Errors]]
     """Errors on the rows fitted to, by quantity, then by all, accelerator, engine or model."""
     cross_validated: dict[str, dict[str, dict[str, Errors]]]

@@ -220,6 +220,10 @@ class Model(Entry):
     """Projection weights of a mean attention layer, where heads and widths do not give them."""
     attended_tokens: Sourced[PositiveInt] | None = None
     """Cached tokens that sparse attention reads for one query; absent: all of them."""
+    index_heads: Sourced[PositiveInt] | None = None
+    """Heads of the indexer by which sparse attention chooses what it reads; absent: attention is not sparse."""
+    index_head_dim: Sourced[PositiveInt] | None = None
+    """Width of the key that the indexer keeps of every cached token; absent: none."""
     cache_fraction: Sourced[Fraction] | None = None
     """Cache entries kept per token, where attention compresses several tokens into one; absent: 1."""
 

@@ -9,7 +9,8 @@ The log error of a predicted time per token or throughput is normal with the var
 other lengths; the others are what fits without a layout's, a pair's, a model's or a part's rows under an engine miss by
 beyond that. A pair without rows has no layout with any: σ_pair holds that too. Everything known
 of a model under an engine is shared by all its pairs, so the errors of two predictions are correlated as their shared
-terms are.
+terms are. Software that a vendor's engine still lacks for a model it was never measured with makes it slower and never
+faster: σ_lag² is added on the slow side alone.
 """
 
 from __future__ import annotations
@@ -31,8 +32,18 @@ NORMAL_90 = 1.6448536269514722
 """A normal variable lies within this many standard deviations of its mean nine times in ten."""
 
 
+REFERENCE_VENDOR = "nvidia"
+"""The vendor with most rows carries no deviation of its own."""
+POOLS = ("precision", "attention", "generation", "engine")
+"""By what the mixtures of experts of any other vendor are pooled, beyond their model and part."""
+
+
 class Groups(NamedTuple):
-    """The groups of measurements that a replica belongs to, each with an effect of its own on time per token."""
+    """The groups of measurements that a replica belongs to, each with an effect of its own on time per token.
+
+    Of the pools only the mixtures of vendors other than the reference have groups of their own: all other rows share
+    one. Separate ones for the reference vendor's dense models and mixtures predicted unseen models worse.
+    """
 
     model: str
     """Model, engine and kind."""
@@ -42,6 +53,18 @@ class Groups(NamedTuple):
     """Model, accelerator, engine, precision and kind: what one series of runs shares."""
     layout: str
     """The campaign's runs in one layout: degrees are tuned, and updated, at different times."""
+    precision: str
+    """Pool of the number format."""
+    attention: str
+    """Pool of latent attention, or of stored keys and values."""
+    generation: str
+    """Pool of the number format on parts with, or without, four-bit arithmetic."""
+    stack: str
+    """Pool of the engine."""
+    saturation: str
+    """Saturated mixtures of experts, whoever's; all other rows."""
+    vendor_model: str
+    """Model, engine, vendor and kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,27 +93,41 @@ class Doubt:
     first_token: float
     is_validated: bool
     """Whether the pair itself was measured."""
+    lag: float = 0.0
+    """Of the software that this pair's engine may still lack for the model: slower, never faster."""
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the log error of time per token and throughput."""
+        """Standard deviation of the log error of time per token and throughput, towards the fast side."""
         return float(np.sqrt(self.pair**2 + self.model**2 + self.part**2))
 
     @property
+    def slow_sigma(self) -> float:
+        """The same towards the slow side."""
+        return float(np.hypot(self.sigma, self.lag))
+
+    @property
     def half_width_fraction(self) -> float:
-        """Half the 90% interval over the prediction: sinh(1.645·σ)."""
-        return float(np.sinh(NORMAL_90 * self.sigma))
+        """Half the 90% interval over the prediction: sinh(1.645·σ) where both sides are alike."""
+        low, high = self.interval(1.0)
+        return 0.5 * (high - low)
+
+    def interval(self, tokens_per_s: float) -> tuple[float, float]:
+        """Return the ends of a throughput's 90% interval: predicted·exp(−1.645·σ_slow), predicted·exp(1.645·σ)."""
+        slow, fast = np.exp(NORMAL_90 * np.array([-self.slow_sigma, self.sigma])).tolist()
+        return tokens_per_s * slow, tokens_per_s * fast
 
     def in_words(self) -> str:
         """Return the prediction's 90% interval in words, and whether the pair itself was measured."""
         start = "validated on this pair" if self.is_validated else "extrapolating"
-        return f"{start}, ±{self.half_width_fraction:.0%}"
+        low, high = self.interval(1.0)
+        width = f"−{1.0 - low:.0%} to +{high - 1.0:.0%}" if self.lag else f"±{self.half_width_fraction:.0%}"
+        return f"{start}, {width}"
 
 
-def interval(predicted: float, sigma: float) -> tuple[float, float]:
-    """Return the ends of the 90% interval: predicted·exp(∓1.645·σ)."""
-    factor = float(np.exp(NORMAL_90 * sigma))
-    return predicted / factor, predicted * factor
+def lag_sigma(new_model_speed: float) -> float:
+    """Return the slow-side standard deviation at whose 90% end a new model runs at this share of full speed."""
+    return float(-np.log(new_model_speed)) / NORMAL_90
 
 
 SERVING, SATURATED, DISAGGREGATED = "serving", "saturated", "disaggregated"
@@ -138,6 +175,9 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     Coefficient("visit_s", "fixed cost per step of one expert that tokens visit in a layer", 7.5e-6, 0.35, 0.14, 0.56),
     Coefficient("latent_layer_s", "further fixed cost of a layer of latent attention", 20e-6, 0.7, 0.35, 0.7),
     Coefficient("normed_layer_s", "further fixed cost of a layer with normed queries and keys", 5e-6, 0.7, 0.0, 0.0),
+    # No row is of sparse attention: its layers' indexing and selection take what two public traces of one sequence of
+    # DeepSeek-V3.2 on eight B200 have beyond DeepSeek-V3's step (vllm#33680: 15.3 ms, sglang#15025: 19.2 ms).
+    Coefficient("sparse_layer_s", "further fixed cost of a layer of sparse attention", 100e-6, 0.35, 0.0, 0.0),
     # Speculative decoding: what drafting one token adds to the fixed cost of a step.
     Coefficient("draft", "share of a step's fixed cost that drafting one token adds", 0.05, 0.5, 0.0, 0.0),
     # Time to first token.
@@ -151,24 +191,38 @@ NAMES: tuple[str, ...] = tuple(coefficient.name for coefficient in COEFFICIENTS)
 
 
 def groups_of(
-    model: str, part: str, engine: str, precision: str, kind: str = SERVING, layout: str = ANY_LAYOUT
+    model: str,
+    part: str,
+    engine: str,
+    precision: str,
+    kind: str = SERVING,
+    layout: str = ANY_LAYOUT,
+    vendor: str = REFERENCE_VENDOR,
+    traits: Sequence[str] = (),
 ) -> Groups:
     """Return the measurement groups of a model (the name its measurements are pooled under) on an accelerator.
 
-    A decode worker serves: of its model and part it shows what serving shows.
+    ``traits`` are a mixture's in the order of the pools; none for a dense model. A decode worker serves: of its model
+    and part it shows what serving shows.
     """
     shared = SERVING if kind == DISAGGREGATED else kind
     campaign = f"{model} / {part} / {engine} / {precision} / {kind}"
+    pools = [f"all others, by {pool}" for pool in POOLS]
+    if traits and vendor != REFERENCE_VENDOR:
+        pools = [f"mixtures on {vendor}, {trait}" for trait in traits]
     return Groups(
-        model=f"{model} / {engine} / {shared}",
-        part=f"{part} / {engine} / {shared}",
-        campaign=campaign,
-        layout=f"{campaign} / {layout}",
+        f"{model} / {engine} / {shared}",
+        f"{part} / {engine} / {shared}",
+        campaign,
+        f"{campaign} / {layout}",
+        *pools,
+        "saturated mixtures" if traits and kind == SATURATED else "all others, by saturation",
+        f"{model} / {engine} on {vendor} / {shared}",
     )
 
 
-GROUP_SIGMA = (0.2, 0.1, 0.1, 0.1)
-"""Prior spread of the effect of a model, a part, a campaign and a layout, in natural logarithms."""
+GROUP_SIGMA = (0.2, 0.1, 0.1, 0.1, 0.2, 0.15, 0.15, 0.15, 0.2, 0.05)
+"""Prior spread of the effect of each group, in natural logarithms."""
 
 KV_RESERVED_OUTPUT_FRACTION = {"tensorrt-llm": 1.0}
 """Share of the output for which an engine holds cache from the start. TensorRT-LLM's default scheduler never evicts,
@@ -214,11 +268,14 @@ class Calibration:
         common = np.array([self.common[name] for name in NAMES])
         return dict(zip(NAMES, common[:, None] * np.exp(log_factor), strict=True))
 
-    def doubt(self, groups: Groups, is_mixture: bool) -> Doubt | None:
+    def doubt(
+        self, groups: Groups, is_mixture: bool, new_model_speed: float = 1.0, is_sparse: bool = False
+    ) -> Doubt | None:
         """Return the uncertainty of predictions for these groups, or None where the calibration states no spread.
 
         A pair among the groups that a buyer's own rows updated stands by itself: its spread is that of its whole
-        effect, σ² = σ_setting² + σ_posterior².
+        effect, σ² = σ_setting² + σ_posterior². ``new_model_speed`` is the share of full speed with which a new model
+        begins on the stack: the slow end of a pair whose model was not measured there, or whose attention is sparse.
         """
         measured, updated = self.group_log_effect, self.group_log_sigma
         spread = self.spread.get(MIXTURE if is_mixture else DENSE)
@@ -233,12 +290,14 @@ class Calibration:
         is_own = groups.campaign in updated
         is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
         in_layout = 0.0 if is_laid_out else spread.layout
+        is_new = not is_own and (is_sparse or not {groups.campaign, groups.vendor_model} & measured.keys())
         return Doubt(
             pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
-            model=0.0 if is_own else beyond(groups.model, spread.model),
+            model=0.0 if is_own else spread.model if is_sparse else beyond(groups.model, spread.model),
             part=0.0 if is_own else beyond(groups.part, spread.part),
             first_token=spread.first_token,
-            is_validated=groups.campaign in measured,
+            is_validated=groups.campaign in measured and (is_own or not is_sparse),
+            lag=lag_sigma(new_model_speed) if is_new and is_mixture else 0.0,
         )
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:

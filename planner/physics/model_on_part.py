@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.errors import CapacityError
@@ -128,6 +128,10 @@ class ModelShape:
     """Projection weights of one attention layer where heads and widths do not give them; 0: they do."""
     attended_tokens: int = 0
     """Cached tokens that sparse attention reads for one query, however long the context; 0: all."""
+    index_heads: int = 0
+    """Heads of the indexer by which sparse attention chooses what it reads; 0: attention is not sparse."""
+    index_head_dim: int = 0
+    """Width of the key that the indexer keeps of every cached token."""
     cache_fraction: float = 1.0
     """Cache entries kept per token, below 1 where attention compresses several tokens into one entry."""
 
@@ -218,6 +222,17 @@ class ModelShape:
             return float(self.head_dim)
         return 2.0 * self.kv_heads * self.head_dim
 
+    @property
+    def index_fraction(self) -> float:
+        """What the indexer keeps and reads of a cached token, over what attention does."""
+        return self.index_head_dim / self.kv_values_per_token_per_layer
+
+    @property
+    def index_parameters(self) -> float:
+        """Parameters of the indexers of all layers, whole on every rank: queries, keys and weights of the heads."""
+        queries = (self.q_lora_rank or self.hidden) * self.index_heads * self.index_head_dim
+        return float(self.layers * (queries + self.hidden * (self.index_head_dim + self.index_heads)))
+
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """Return the bytes one token adds to the KV cache, before any attention window has passed it."""
         return self.layers * self.kv_values_per_token_per_layer * self.cache_fraction * bytes_per_value
@@ -249,6 +264,8 @@ class AcceleratorSpec:
     accelerators_per_node: int
     network_bytes_per_s: float = 50e9
     """Bandwidth of one accelerator to those of other nodes, over which a cache moves between pools."""
+    new_model_speed: Mapping[str, float] = field(default_factory=dict)
+    """Share of full speed with which a new model begins, by engine of the vendor's stacks."""
 
     def __post_init__(self) -> None:
         """Raise an error for an accelerator that no formula could use."""
@@ -396,7 +413,7 @@ def memory_fit(
     free = USABLE_FRACTION * part.hbm_bytes * accelerators - weights - overhead
     group = accelerators // attention_data_parallel
     copies = group / kv_shards(shape, group)
-    per_token = shape.kv_bytes_per_token(part.formats[precision].cache_bytes) * copies
+    per_token = shape.kv_bytes_per_token(part.formats[precision].cache_bytes) * (1.0 + shape.index_fraction) * copies
     return MemoryFit(
         accelerators=accelerators,
         weight_bytes=weights,

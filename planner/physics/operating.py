@@ -270,16 +270,21 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
     prompt, output = traffic["input_tokens"], traffic["output_tokens"]
     cached, input_cv2 = traffic["cached_fraction"], 1.0 + traffic["input_cv"] ** 2
     output_cv2 = 1.0 + traffic["output_cv"] ** 2
-    windowed, window = of("windowed_fraction"), of("window_tokens")
+    windowed, window, indexed = of("windowed_fraction"), of("window_tokens"), of("index_fraction")
 
     def kept(context: Floats) -> Floats:
         tokens: Floats = context - windowed * np.maximum(context - window, 0.0)
         return tokens
 
-    attended = np.minimum(kept(0.5 * prompt), of("attended_tokens"))
+    def read(context: Floats) -> Floats:
+        """Return the tokens read of a context: those attended to, and an indexer's share of each."""
+        tokens: Floats = np.minimum(context, of("attended_tokens")) + indexed * context
+        return tokens
+
+    attended = read(kept(0.5 * prompt))
     prefill_s = of("prefill_s_per_token") * prompt * (1.0 - cached)
     prefill_s += of("attention_s_per_token2") * prompt * attended * input_cv2 * (1.0 - cached * cached)
-    context = np.minimum(kept(prompt + 0.5 * output * output_cv2), of("attended_tokens"))
+    context = read(kept(prompt + 0.5 * output * output_cv2))
     held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
     room = of("kv_capacity_tokens") / held
     burst = traffic["burst_fraction"]

@@ -20,7 +20,7 @@ import numpy as np
 from planner.arrays import Bools, FloatLike, Floats, Ints
 from planner.physics import coefficients
 from planner.physics import model_on_part as on_part
-from planner.physics.coefficients import Calibration, Groups
+from planner.physics.coefficients import Calibration, Doubt, Groups
 
 ACTIVATION_BYTES = 2.0  # all-reduced activations travel at 16 bits
 FEWEST_VISITS = 4
@@ -68,7 +68,17 @@ class ReplicaSpec:
         """Return the measurement groups of this replica; ``kind`` is serving or saturated."""
         experts = " experts whole" if self.expert_parallel and self.shape.experts else ""
         layout = f"{self.accelerators} in {self.attention_data_parallel}{experts}"
-        return coefficients.groups_of(self.shape.measured_as, self.part.name, self.engine, self.precision, kind, layout)
+        attention = "latent attention" if self.shape.is_latent else "stored keys"
+        packs = any(self.part.formats[name].packed for name in self.part.dense_flops_per_s)
+        generation = f"{self.precision} on parts {'with' if packs else 'without'} four-bit arithmetic"
+        traits = (self.precision, attention, generation, self.engine) if self.shape.experts else ()
+        names = (self.shape.measured_as, self.part.name, self.engine, self.precision)
+        return coefficients.groups_of(*names, kind, layout, self.part.vendor, traits)
+
+    def doubt(self, calibration: Calibration, kind: str = coefficients.SERVING) -> Doubt | None:
+        """Return the uncertainty of this replica's prediction, or None where the calibration states no spread."""
+        begins_at = self.part.new_model_speed.get(self.engine, 1.0)
+        return calibration.doubt(self.groups(kind), self.shape.experts > 0, begins_at, self.shape.index_heads > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +101,13 @@ class ReplicaWork:
     """Experts, routed and shared, that a token visits in all layers together."""
     latent_layers: Floats
     normed_layers: Floats
+    sparse_layers: Floats
     hops: Floats
     window_tokens: Floats
     windowed_fraction: Floats
     attended_tokens: Floats
+    index_fraction: Floats
+    """What an indexer reads of every cached token to choose those attended to, over what attention reads of one."""
     kv_capacity_tokens: Floats
     max_context_tokens: Floats
     max_sequences: Floats
@@ -127,6 +140,7 @@ class Replicas:
     window_tokens: Floats
     windowed_fraction: Floats
     attended_tokens: Floats
+    index_fraction: Floats
     kv_capacity_tokens: Floats
     longest_tokens: Floats
     """Prompt and output together that the model attends to and the cache holds: no request is longer."""
@@ -193,6 +207,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         habit = coefficients.DEFAULT_RESERVED_OUTPUT_FRACTION
         reserved = coefficients.KV_RESERVED_OUTPUT_FRACTION.get(spec.engine, habit)
     missed = 1.0 - shape.experts_per_token / shape.experts if shape.experts else 1.0
+    parameters = shape.active_parameters + shape.index_parameters * group  # an indexer is whole on every rank
     return {
         "accelerators": count,
         "attention_groups": groups,
@@ -200,7 +215,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "routed_stream_s": shape.routed_parameters * on_part.routed_weight_bytes(formats, shape, precision)
         / (count * bandwidth),
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
-        "flops_s_per_token": 2 * shape.active_parameters
+        "flops_s_per_token": 2 * parameters
         / (count * on_part.compute_flops_per_s(part, shape, precision)),
         "link_s_per_token": (after_attention + after_feed_forward) / port_bytes_per_s(part, count),
         "kv_stream_s_per_token": shape.kv_bytes_per_token(formats[precision].cache_stream_bytes)
@@ -211,10 +226,12 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "expert_visits": shape.moe_layers * max(shape.experts_per_token + shape.shared_experts, FEWEST_VISITS),
         "latent_layers": shape.layers if shape.is_latent else 0,
         "normed_layers": shape.layers if shape.qk_norm else 0,
+        "sparse_layers": shape.layers if shape.index_heads else 0,
         "hops": shape.layers * (all_reduce_hops(part, group) + all_reduce_hops(part, count)),
         "window_tokens": shape.sliding_window,
         "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
         "attended_tokens": shape.attended_tokens or np.inf,
+        "index_fraction": shape.index_fraction,
         "kv_capacity_tokens": spec.memory().kv_capacity_tokens,
         "max_context_tokens": shape.max_context,
         "max_sequences": groups * (spec.max_sequences or coefficients.MAX_SEQUENCES),
@@ -255,6 +272,7 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         + c["visit_s"] * unpacking * work.expert_visits
         + c["latent_layer_s"] * work.latent_layers
         + c["normed_layer_s"] * work.normed_layers
+        + c["sparse_layer_s"] * work.sparse_layers
         + c["hop_s"] * work.hops
     )
     kv_stream = factor * c["kv_stream"] * np.where(work.is_latent, c["latent_kv"], one)
@@ -263,8 +281,9 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     # attention, which 128 heads on one vector already bind by arithmetic. The draft adds a share of the fixed cost.
     checked, yielded = 1.0 + work.drafted_tokens, work.mean_acceptance_length
     draft = 1.0 + c["draft"] * work.drafted_tokens
-    names = ("accelerators", "window_tokens", "windowed_fraction", "attended_tokens", "kv_capacity_tokens")
-    same = {name: getattr(work, name) for name in (*names, "max_sequences", "chunk_tokens", "reserved_output_fraction")}
+    names = ("accelerators", "window_tokens", "windowed_fraction", "attended_tokens", "index_fraction")
+    most = ("kv_capacity_tokens", "max_sequences", "chunk_tokens", "reserved_output_fraction")
+    same = {name: getattr(work, name) for name in (*names, *most)}
     return Replicas(
         **same,
         fixed_s=fixed_s * draft / yielded,
@@ -353,11 +372,12 @@ class ReplicaTimes:
         self.output = float(self.output_weights @ self.output_tokens)
         self._halfway = float(self.output_weights @ self.output_tokens**2) / self.output / 2.0
         self._window, self._windowed = of("window_tokens"), of("windowed_fraction")
-        self._attends = of("attended_tokens")
+        self._attends, self._indexed = of("attended_tokens"), of("index_fraction")
         # Distributions have tails that no model attends to: what is longer is cut, as requests are.
         prompt = np.minimum(lengths.prompt_tokens, max(of("longest_tokens") - self.output, 1.0))
         cached = np.floor(prompt * lengths.cached_fraction)
-        attended = np.minimum(self._kept(0.5 * prompt), self._attends)
+        before = self._kept(0.5 * prompt)
+        attended = np.minimum(before, self._attends) + self._indexed * before
         fresh, chunk = prompt - cached, of("chunk_tokens")
         compute_s = of("prefill_s_per_token") * fresh
         compute_s += of("attention_s_per_token2") * attended / prompt * (prompt**2 - cached**2)
@@ -389,8 +409,9 @@ class ReplicaTimes:
         self._tokens_up_to = np.cumsum(weights * self.steps)
         self.mean_prefill_s = float(weights @ self.prefill_s)
         self.square_prefill_s2 = float(weights @ self._prefill_s2)
-        context = min(float(weights @ self._context), self._attends)
-        self.sequence_s = (self._alone_s + self._kv_s * context) / self._speed
+        context = float(weights @ self._context)
+        read = min(context, self._attends) + self._indexed * context
+        self.sequence_s = (self._alone_s + self._kv_s * read) / self._speed
         mean_prompt = float(weights @ self._prompt)
         held = mean_prompt + 2.0 * self._halfway * self._reserved
         held -= self._windowed * max(held - self._window, 0.0)

@@ -15,7 +15,7 @@ from planner.catalog.load import Catalog, part_of, shape_of
 from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError, Problem, ScenarioError
 from planner.physics import model_on_part
-from planner.physics.coefficients import SERVING, Calibration, Doubt, roofline_calibration
+from planner.physics.coefficients import Calibration, Doubt, roofline_calibration
 from planner.physics.model_on_part import AcceleratorSpec, ModelShape, memory_fit
 from planner.physics.operating import OperatingPoint, at_concurrency, at_objective
 from planner.physics.replica import Replicas, ReplicaSpec, ReplicaWork, describe, price_replicas, price_work
@@ -484,7 +484,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
         roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
         layout=layout,
         prefill=prefill,
-        doubt=reuse.calibration.doubt(spec.groups(SERVING), shape.experts > 0),
+        doubt=spec.doubt(reuse.calibration),
         # The formula serves more than what keeps the objective, and more of it late; of a stated throughput nobody
         # knows what it would take beyond: it is a ceiling.
         lateness=held.lateness if claim is None else held.lateness.up_to_capacity(),

@@ -203,7 +203,7 @@ class Replica:
             self._steps, self._growth_s = 1, 0.0
             return True
         attends_all = context < sequences * self.times.attended_tokens  # and so reads more with each step
-        self._growth_s = self.times.kv_s_per_token * growth if attends_all else 0.0
+        self._growth_s = self.times.kv_s_per_token * growth * (attends_all + self.times.index_fraction)
         self._steps = self._steps_to_change()
         return True
 
@@ -474,6 +474,8 @@ class StepTimes:
     windowed_fraction: float = 0.0
     attended_tokens: float = math.inf
     """The most of a context that a sequence reads: models of sparse attention choose."""
+    index_fraction: float = 0.0
+    """What they read of every token to choose, over what attention reads of one."""
     kv_capacity_tokens: float = math.inf
     reserves_output: bool = False
     """Whether cache for the whole output is held from the start, so that nothing is ever evicted."""
@@ -488,9 +490,9 @@ class StepTimes:
         """Return the step times of one replica at ``speed`` times the formula's speed."""
         decode = ("fixed_s", "stream_s", "routed_s", "sequence_s", "kv_s_per_token")
         timed = (*decode, "prefill_s_per_token", "attention_s_per_token2")
-        others = ("log_expert_missed", "window_tokens", "windowed_fraction", "attended_tokens", "kv_capacity_tokens")
+        others = ("log_expert_missed", "window_tokens", "windowed_fraction", "attended_tokens", "index_fraction")
         figures: dict[str, Any] = {name: float(getattr(replicas, name)[index]) / speed for name in timed}
-        figures |= {name: float(getattr(replicas, name)[index]) for name in others}
+        figures |= {name: float(getattr(replicas, name)[index]) for name in (*others, "kv_capacity_tokens")}
         return StepTimes(
             **figures,
             reserves_output=float(replicas.reserved_output_fraction[index]) >= 1.0,
@@ -521,7 +523,8 @@ class StepTimes:
         if not sequences:
             return 0.0
         most = sequences * self.attended_tokens
-        return self.sequence_s * sequences + self.kv_s_per_token * (context_tokens if context_tokens < most else most)
+        read = (context_tokens if context_tokens < most else most) + self.index_fraction * context_tokens
+        return self.sequence_s * sequences + self.kv_s_per_token * read
 
     def prefill_s(self, prompt_tokens: float, cached_tokens: float) -> float:
         """Return the time that a whole prompt adds to the steps that carry it."""
@@ -536,7 +539,8 @@ class StepTimes:
         attended = 0.5 * prompt_tokens
         if self.windowed_fraction:
             attended -= self.windowed_fraction * max(attended - self.window_tokens, 0.0)
-        whole_s = self.attention_s_per_token2 * min(attended, self.attended_tokens) / prompt_tokens
+        read = min(attended, self.attended_tokens) + self.index_fraction * attended
+        whole_s = self.attention_s_per_token2 * read / prompt_tokens
         return self.prefill_s_per_token * (end - start) + whole_s * (end * end - start * start)
 
     def kept_tokens(self, context_tokens: float) -> float:

@@ -37,6 +37,7 @@ FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "c
 """What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts
 are kept by."""
 ERROR_PREFIX = "throughput_error"
+_NORMAL_80 = 1.2815515655446004  # a normal variable lies within this many standard deviations eight times in ten
 _MOST_TRIED = 1000  # of a long list of names, its ends and some between: each takes a validation of the whole scenario
 
 
@@ -363,7 +364,7 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
     A pair's error is its own, and where its model or its accelerator was never measured under the engine also that of
     all pairs of the same model, or of the same accelerator: a factor they share, so that they are wrong together.
     """
-    spreads: dict[tuple[str, str, str], float] = {}
+    spreads: dict[tuple[str, str, str], tuple[float, float]] = {}
     for base in scenarios.values():
         reuse = Reuse(base.scenario)
         services: Mapping[tuple[str, str], Service] = {}
@@ -381,21 +382,30 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
                     doubt = reuse.calibration.doubt(groups, shape.experts > 0)
                 if doubt is None:
                     continue
-                for key, sigma in (
-                    ((cluster.accelerator, engine, workload.model), doubt.pair),
-                    (("", engine, workload.model), doubt.model),
-                    ((cluster.accelerator, engine, ""), doubt.part),
+                for key, sigma, lag in (
+                    ((cluster.accelerator, engine, workload.model), doubt.pair, doubt.lag),
+                    (("", engine, workload.model), doubt.model, 0.0),
+                    ((cluster.accelerator, engine, ""), doubt.part, 0.0),
                 ):
-                    spreads[key] = max(spreads.get(key, 0.0), sigma)
+                    before = spreads.get(key, (0.0, 0.0))
+                    spreads[key] = max(before[0], sigma), max(before[1], lag)
     return [
         UncertainInput(
             name=".".join([ERROR_PREFIX, *filter(None, key)]),
-            distribution=language.Lognormal(kind="lognormal", median=1.0, sigma=sigma),
+            distribution=_error(sigma, lag),
             throughput_of=key,
         )
-        for key, sigma in spreads.items()
+        for key, (sigma, lag) in spreads.items()
         if sigma > 0.0
     ]
+
+
+def _error(sigma: float, lag: float) -> language.Lognormal | language.Percentiles:
+    """Return a factor on throughput of median 1, wider towards slow where software may be missing."""
+    if not lag:
+        return language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
+    slow, fast = np.exp(_NORMAL_80 * np.array([-np.hypot(sigma, lag), sigma])).tolist()
+    return language.Percentiles(kind="percentiles", p10=slow, p50=1.0, p90=fast, low=0.0)
 
 
 def mixing_of(study: language.Study, names: list[str]) -> Floats | None:
