@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from planner.catalog.load import Catalog, load_catalog, part_of, shape_of
@@ -32,9 +33,11 @@ _LOAD_COLUMNS = ("concurrency", "slo_ttft_ms", "slo_tpot_ms")
 COLUMNS = (*NAME_COLUMNS, "tp", "ep", *LENGTH_COLUMNS, "scenario", *_LOAD_COLUMNS, *MEASURED_COLUMNS)
 HIT_COLUMN = "prefix_hit_fraction"
 """Optional: share of each prompt found in the prefix cache."""
+DRAFT_COLUMN = "speculative"
+"""Optional: whether tokens are drafted, by which method and how many; ``mtp``, ``eagle3 k=2``, ``3``, ``none``."""
 OPTIONAL_COLUMNS = (HIT_COLUMN, "attention_dp", "max_num_seqs", "prefill_tp", "prefill_workers", "decode_workers")
 """Optional numbers: that share, groups of attention in data parallel, sequences an engine admits to a group, and of
-separate pools the degree of a prefill worker and the number of workers; tp and ep are then those of a decode worker."""
+separate pools the accelerators of a prefill worker and the number of workers; tp, ep are then a decode worker's."""
 _NUMBER_COLUMNS = ("tp", "ep", *LENGTH_COLUMNS, *_LOAD_COLUMNS, *MEASURED_COLUMNS, *OPTIONAL_COLUMNS)
 _WHOLE_COLUMNS = ("tp", "ep", *OPTIONAL_COLUMNS[1:])
 DISAGGREGATED_SCENARIO = "Disaggregated"
@@ -77,6 +80,12 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
                 frame[column] = DISAGGREGATED_SCENARIO if column == "scenario" else ""
         if "attention_dp" in frame.columns:
             frame["attention_dp"] = frame["attention_dp"].where(~frame["attention_dp"].isin(["1", "1.0"]), "")
+        if {"prefill_attention_dp", "prefill_ep"} <= set(frame.columns):
+            names = ("prefill_tp", "prefill_attention_dp", "prefill_ep")
+            tp, groups, ep = (pd.to_numeric(frame[name], errors="coerce") for name in names)
+            # Accelerators of a worker: its groups together, or all over which its experts are spread.
+            wide = pd.concat([tp * groups.fillna(1.0), ep], axis=1).max(axis=1)
+            frame["prefill_tp"] = frame["prefill_tp"].where(tp.isna(), wide.map("{:g}".format))
     hints = {column: nearest(column, list(frame.columns)) for column in COLUMNS if column not in frame.columns}
     absent = [(f"the column {column!r} is missing", hint) for column, hint in hints.items()]
     raise_all([Problem(file=at, line=1, message=message, hint=hint) for message, hint in absent])
@@ -84,7 +93,7 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
         raise ScenarioError(Problem(file=at, message="the file has a header and no rows"))
     frame.index = frame.index + _FIRST_ROW
     problems: list[Problem] = []
-    for column in OPTIONAL_COLUMNS:
+    for column in (*OPTIONAL_COLUMNS, DRAFT_COLUMN):
         if column not in frame.columns:
             frame[column] = ""
     for column in _NUMBER_COLUMNS:
@@ -129,7 +138,8 @@ _ENGINES = {
     "textgenerationinference": "tgi",
 }
 """Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name."""
-_ROUTERS = ("dynamo", "mori", "llmd")  # what stands before an engine's name where it sends requests to several
+_ROUTERS = ("dynamo", "mooncake", "mori", "llmd")  # before an engine's name where it sends requests to several
+_POOLED = ("disagg", "mesh")  # behind it, for the same
 _MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16|int4|0324|0528|thinking)(?=-|$)")
 _SAME_SHAPE = {
     "deepseek-v3.1": "deepseek-v3",
@@ -172,6 +182,7 @@ class ServedModel:
     """One, or several where the row leaves the layout open; the best is taken."""
     expert_parallel: bool
     max_sequences: int | None
+    drafted_tokens: int = 0
 
     def specs(self, is_open: bool) -> list[ReplicaSpec]:
         """Return the replica of each layout; ``is_open`` says whether arrivals are independent of completions."""
@@ -185,6 +196,8 @@ class ServedModel:
                 attention_data_parallel=layout.attention_data_parallel,
                 expert_parallel=self.expert_parallel or layout.attention_data_parallel > 1,
                 max_sequences=self.max_sequences,
+                drafted_tokens=self.drafted_tokens,
+                mean_acceptance_length=acceptance_length(self.drafted_tokens),
                 # Servers tuned for independent arrivals admit by what is written, not by what might be.
                 reserved_output_fraction=DEFAULT_RESERVED_OUTPUT_FRACTION if is_open else None,
             )
@@ -215,7 +228,29 @@ def find_engine(name: str) -> str:
     plain = re.sub(r"[\s_\-]+", "", name.strip().lower())
     for router in _ROUTERS:
         plain = plain.removeprefix(router) or plain
+    for pooled in _POOLED:
+        plain = plain.removesuffix(pooled) or plain
     return _ENGINES.get(plain, plain)
+
+
+_ACCEPTANCE = {0: 1.0, 1: 1.82, 2: 2.15, 3: 2.49, 4: 3.07, 8: 4.4}
+"""Mean tokens of a step by drafted ones, of multi-token prediction on prose: DeepSeek-R1, DeepSeek-V4 (two and three),
+GLM-5 and vLLM's Model Runner V2 (vllm#12755, vllm#41044, InferenceX#2522, vllm#53906, vllm#48892)."""
+USUAL_DRAFT = 3
+
+
+def acceptance_length(drafted_tokens: int) -> float:
+    """Return the mean tokens that a step with this many drafted ones yields, the certain one included."""
+    return float(np.interp(drafted_tokens, list(_ACCEPTANCE), list(_ACCEPTANCE.values())))
+
+
+def find_draft(text: str) -> int:
+    """Return the tokens that a row's steps draft: the number it states, or the usual one of its method; 0 for none."""
+    plain = re.sub(r"eagle[\s_\-]*\d", "eagle", text.strip().lower())
+    if plain in ("", "none", "off", "false", "no", "0", "0.0", "nan"):
+        return 0
+    stated = re.search(r"\d+", plain)
+    return min(int(stated.group()), max(_ACCEPTANCE)) if stated and int(stated.group()) else USUAL_DRAFT
 
 
 def find_precision(name: str, part: on_part.AcceleratorSpec, shape: on_part.ModelShape) -> str:
@@ -307,7 +342,7 @@ _POOL_COUNTS = {
     "decode_workers": "decode_num_workers",
 }
 """What a table says of separate pools beyond its decode workers' degrees, and the project's keys for it."""
-_IMPORTED_COLUMNS = (*COLUMNS, "attention_dp", *_POOL_COUNTS, "engine_version", "measured_date", "source")
+_IMPORTED_COLUMNS = (*COLUMNS, "attention_dp", *_POOL_COUNTS, DRAFT_COLUMN, "engine_version", "measured_date", "source")
 _PREFIXES = {"dsr1": "deepseek-r1", "gptoss": "gpt-oss-120b", "70b": "llama-3.3-70b", "dsv4": "deepseek-v4-pro"}
 """What the project calls models for short."""
 
@@ -346,8 +381,6 @@ def csv_of(rows: list[dict[str, str]]) -> str:
 
 def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
     """Return one result as a row; raise CannotPredictError with the reason where it is unusable."""
-    if _text(result, "spec_decoding", "spec_method", "mtp").lower() not in ("", "none", "off", "false"):
-        raise CannotPredictError("speculative decoding: its acceptance is not published")
     input_tokens, output_tokens = (_number(result, key) * _LENGTH_FRACTION for key in ("isl", "osl"))
     part = find_part(_text(result, "hw", "hardware"), catalog)
     model = _model(result, catalog)
@@ -374,6 +407,7 @@ def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
         "engine_version": _text(result, "image"),
         "measured_date": _text(result, "date"),
         "source": "InferenceX",
+        DRAFT_COLUMN: _text(result, "spec_decoding", "spec_method", "mtp"),
         "scenario": DISAGGREGATED_SCENARIO if apart else "Concurrency",
         "tp": f"{tp:g}",
         "ep": f"{_number(result, f'{side}ep', 1.0):g}",

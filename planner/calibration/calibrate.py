@@ -45,20 +45,20 @@ _ROWS_PER_NUMBER = 10
 """Rows for each number of a refit: below some ten observations per parameter, regressions follow their noise."""
 _FEWEST_ROWS = 20
 """Rows below which a spread is not measured but taken from the fit's own prior."""
-_POOL_WIDTH, _POOL_SIGMA = 0.2, 0.3
+_POOL_WIDTH, _POOL_SIGMA = 0.2, 0.15
 """Log distance within which rows of separate pools are of one kind, and the prior spread of a campaign's effect."""
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 _LEAST_SPREAD = {"setting": 0.11, "layout": 0.08, "pair": 0.116, "model": 0.15, "part": 0.0}
-"""What the terms of an interval are at least; a pair without rows is then at 0.16. Estimated by class alone, they held
-too few of the rows of vendors whose engine versions are mixed."""
+"""What the terms of an interval are at least, for mixtures and for vendors whose rows mix engine versions; a pair that
+has no rows is then at 0.16. As estimated by class alone they held too few of such rows."""
 BANDS = {"1 to 4": (0.0, 4.0), "5 to 16": (4.0, 16.0), "17 to 64": (16.0, 64.0), "65 to 256": (64.0, 256.0)}
 BANDS |= {"above 256": (256.0, np.inf)}
 """Requests in a replica, by which biases are told apart: above the one and up to the other."""
 
 
-def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationFile:
+def calibrate(path: Path, catalog: Catalog | None = None, cross_validation: bool = True) -> records.CalibrationFile:
     """Return the coefficients fitted to a benchmark table, every row of which must be predictable."""
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     frame = _read_rows(path, catalog)
     dates = frame["measured_date"].tolist() if "measured_date" in frame.columns else []
     apart = frame["scenario"] == DISAGGREGATED_SCENARIO
@@ -99,9 +99,14 @@ def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationF
         held = {name: fitting.cross_validate(data, labels, fitted.unknowns) for name, labels in left_out.items()}
         first_token[predictions.REQUESTS], by_request = _by_request(frame, rows, fitted.calibration, left_out)
     spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and name in masks}
+    for name, one in list(spread.items()):
+        least = {term: max(getattr(one, term), figure) for term, figure in _LEAST_SPREAD.items()}
+        wider = one.model_copy(update=least)
+        spread |= {MIXTURE: wider} if name == MIXTURE else {f"{vendor} {name}": wider for vendor in vendors}
     groups = dict(fitted.calibration.group_log_effect)
+    drafting: dict[str, float] = {}
     if len(pools):
-        effects, spread_apart = _disaggregated(pools, predictions.prepare(pools, catalog), fitted.calibration)
+        effects, drafting, spread_apart = _disaggregated(pools, predictions.prepare(pools, catalog), fitted.calibration)
         groups |= effects
         spread |= {coefficients.DISAGGREGATED: spread_apart} if held else {}
     cells = {
@@ -118,6 +123,7 @@ def calibrate(path: Path, cross_validation: bool = True) -> records.CalibrationF
         engines={name: _rounded(table) for name, table in fitted.calibration.engine_log_deviation.items()},
         vendors={name: _rounded(table) for name, table in fitted.calibration.vendor_log_deviation.items()},
         groups={name: round(effect, 4) for name, effect in groups.items()},
+        drafted=drafting,
         first_token={name: dict(effects) for name, effects in first_token.items()},
         spread=spread,
         coverage={name: _coverage(one, data, specs, cells, spread) for name, one in held.items()},
@@ -200,27 +206,35 @@ def _by_request(
 
 def _disaggregated(
     pools: pd.DataFrame, rows: predictions.BenchmarkRows, calibration: Calibration
-) -> tuple[dict[str, float], records.ErrorSpread]:
-    """Return each disaggregated campaign's effect beyond colocated serving, and the spread of its rows.
+) -> tuple[dict[str, float], dict[str, float], records.ErrorSpread]:
+    """Return each disaggregated campaign's effect beyond colocated serving, its share of drafting runs, and the spread.
 
-    Such runs come in two kinds that nothing tells apart, with and without speculative decoding (1.6 times as fast), and
-    the coefficients must not learn from a mixture of them. An effect is where most rows lie, not their mean: it
-    maximises Σ exp(−((x − g)/0.2)²) − g²/(2·0.3²) over the log ratios x of measured to predicted time per token.
+    Such runs come in two kinds that nothing tells apart, with and without drafted tokens, and no coefficient must learn
+    from a mixture of them. Of a campaign with the effect g and the share s, the log ratio x of measured to predicted
+    time per token lies about g, or about g less what drafts gain in that row, d: g and s maximise
+
+        Σ ln((1 − s)·φ((x − g)/0.2) + s·φ((x − g + d)/0.2) + 10⁻⁴) − g²/(2·0.15²) − s,   φ(z) = exp(−z²/2)
     """
-    predicted = predictions.predict_rows(rows, calibration)
-    log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / predicted["tpot_s"])
+    plain, drafted = (predictions.predict_rows(one, calibration) for one in (rows, predictions.drafting(rows)))
+    log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / plain["tpot_s"])
+    gain = np.log(plain["tpot_s"] / drafted["tpot_s"])
     campaigns = np.array([groups.campaign for groups in predictions.priced_rows(rows, calibration).groups])
-    candidates = np.linspace(-1.0, 1.0, 201)
-    effects = {}
+    grid, shares = np.linspace(-1.0, 1.0, 101), np.linspace(0.0, 1.0, 11)
+    effects, drafting, middle = dict[str, float](), dict[str, float](), np.zeros(len(pools))
     for campaign in dict.fromkeys(campaigns.tolist()):
-        ratios = log_ratio[(campaigns == campaign) & np.isfinite(log_ratio)]
-        near = np.exp(-(((ratios[:, None] - candidates) / _POOL_WIDTH) ** 2)).sum(axis=0)
-        effects[campaign] = float(candidates[np.argmax(near - candidates**2 / (2 * _POOL_SIGMA**2))])
-    setting = _sigma(log_ratio - np.array([effects[campaign] for campaign in campaigns]), _POOL_SIGMA)
-    first_token = _sigma(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / predicted["ttft_s"]), 1.0)
-    return effects, records.ErrorSpread(
-        setting=round(setting, 4), layout=0.0, pair=_POOL_SIGMA, model=0.2, part=0.1, first_token=round(first_token, 4)
+        known = (campaigns == campaign) & np.isfinite(log_ratio)
+        off = log_ratio[known, None] - grid
+        without, with_drafts = (np.exp(-0.5 * (x / _POOL_WIDTH) ** 2) for x in (off, off + gain[known, None]))
+        likely = np.array([np.log((1.0 - s) * without + s * with_drafts + 1e-4).sum(axis=0) - s for s in shares])
+        share, place = np.unravel_index(np.argmax(likely - grid**2 / (2 * _POOL_SIGMA**2)), likely.shape)
+        effects[campaign], drafting[campaign] = float(grid[place]), float(shares[share])
+        middle[campaigns == campaign] = grid[place] - shares[share] * gain[campaigns == campaign]
+    setting = _sigma(log_ratio - middle, 0.3)
+    first_token = _sigma(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / plain["ttft_s"]), 1.0)
+    spread = records.ErrorSpread(
+        setting=round(setting, 4), layout=0.0, pair=0.3, model=0.2, part=0.1, first_token=round(first_token, 4)
     )
+    return effects, {name: round(share, 4) for name, share in drafting.items() if share > 0.0}, spread
 
 
 def _spread(held: Mapping[str, fitting.Held], data: fitting.Measurements, mask: Bools) -> records.ErrorSpread:
@@ -250,8 +264,8 @@ def _spread(held: Mapping[str, fitting.Held], data: fitting.Measurements, mask: 
     model, part, pair = (terms * _factor(held["campaign"], data, mask, setting, terms)).tolist()
     first_token = _sigma(held["campaign"].log_errors(data, "ttft_s")[mask], 0.5)
     figures = {"setting": setting, "layout": without(moved, setting), "pair": pair, "model": model, "part": part}
-    terms_of = {name: round(max(figure, _LEAST_SPREAD[name]), 4) for name, figure in figures.items()}
-    return records.ErrorSpread(**terms_of, first_token=round(first_token, 4))
+    figures["first_token"] = first_token
+    return records.ErrorSpread(**{name: round(figure, 4) for name, figure in figures.items()})
 
 
 def _coverage(
@@ -266,7 +280,8 @@ def _coverage(
     is_new = held.unseen[:, -1] & pair
     fast, slow = np.zeros(data.rows), np.zeros(data.rows)
     for row, spec in enumerate(specs):
-        one = spreads[MIXTURE if spec.shape.experts else DENSE]
+        label = MIXTURE if spec.shape.experts else DENSE
+        one = spreads.get(f"{spec.part.vendor} {label}", spreads[label])
         beyond = (one.model * model[row], one.part * part[row], one.pair if pair[row] else one.layout * layout[row])
         fast[row] = np.sqrt(one.setting**2 + sum(term**2 for term in beyond))
         begins_at = spec.part.new_model_speed.get(spec.engine, 1.0)
@@ -356,9 +371,11 @@ _ROUNDS = 4  # throughput within an objective is not proportional to speed: the 
 _STEP = 0.02
 
 
-def update_calibration(path: Path, base: records.CalibrationFile) -> records.CalibrationFile:
+def update_calibration(
+    path: Path, base: records.CalibrationFile, catalog: Catalog | None = None
+) -> records.CalibrationFile:
     """Return the calibration with group effects updated by a table of the user's own rows."""
-    catalog = load_catalog()
+    catalog = catalog or load_catalog()
     frame = _read_rows(path, catalog)
     before = base.calibration()
     if not before.spread:
@@ -378,10 +395,12 @@ def update_calibration(path: Path, base: records.CalibrationFile) -> records.Cal
 
     priced = predictions.priced_rows(rows, before)
     groups = priced.groups
-    spreads = [
-        before.spread[kind if kind == coefficients.DISAGGREGATED else MIXTURE if spec.shape.experts else DENSE]
-        for spec, kind in zip(priced.specs, priced.kinds, strict=True)
-    ]
+    spreads = []
+    for spec, kind in zip(priced.specs, priced.kinds, strict=True):
+        stated = before.class_spread(spec.part.vendor, spec.shape.experts > 0)
+        stated = before.spread[coefficients.DISAGGREGATED] if kind.endswith(coefficients.DISAGGREGATED) else stated
+        assert stated is not None, "a calibration with a spread states it for dense models and mixtures"
+        spreads.append(stated)
     drift, prior = catalog.prior(_DRIFT_PRIOR).base, dict[str, float]()  # the spread of each effect that rows may move
     for group, spread in zip(groups, spreads, strict=True):
         # What was measured of a model or a part in general stays; of this very pair, versions still drift.

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,14 +37,14 @@ from planner.arrays import Bools, Floats, Ints
 from planner.calibration import benchmarks
 from planner.catalog.load import Catalog
 from planner.errors import PlannerError
-from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration, Doubt, Groups
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, UNSTATED, Calibration, Doubt, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
 from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
 from planner.physics.slo_model import late_curve
 from planner.requests.batching import Replica, Request, StepTimes
 from planner.units import MILLISECOND
 
-_KEYS = [*benchmarks.NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario"]
+_KEYS = [*benchmarks.NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario", benchmarks.DRAFT_COLUMN]
 """What tells one deployment from another."""
 _REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
 _PROMPT_POOLS = {("aiconfigurator-core", "vllm", "0.12.0"): 100.0}
@@ -57,11 +57,14 @@ _CROWDED_SEQUENCES = 100
 """Sequences per accelerator of one worker from which the same recipes run one worker alone (12 accelerators: four that
 prefill and one decode worker of eight for 2,252 sequences)."""
 _USUAL_WORKER = 8
-"""Accelerators of a decode worker where a table gives those of the whole deployment."""
+"""Accelerators of a worker where a table gives those of the whole deployment."""
+_USUAL_BUSY = 0.7
+"""Share of time for which a prefill pool works where its workers are not stated, if one alone is not enough."""
 PREDICTED = ("ttft_s", "tpot_s", "tokens_per_s_per_accelerator")
 """What is predicted of a row."""
-_MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED)
-"""What a deployment may be under: a client's closed loop, independent arrivals, saturation, or a prefill pool apart."""
+_MODES = (SERVING, SERVING, SATURATED, DISAGGREGATED, UNSTATED)
+"""What a deployment may be under: a client's closed loop, independent arrivals, saturation, or a prefill pool apart
+whose workers are stated or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,12 @@ class BenchmarkRows:
     """Server and Interactive: independent arrivals rather than a client's closed loop."""
     is_apart: Bools
     """Disaggregated: prompts are prefilled by another pool."""
+    per_prefill_accelerator: Floats
+    """Requests in the deployment over the accelerators of its prefill workers."""
+    prefill_busy_fraction: Floats
+    """Share of time for which those work at most: 0.7 where a row does not state how many there are."""
+    is_unlabelled: Bools
+    """Whether a row leaves open if tokens are drafted."""
 
     def traffic(self, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
         """Return the traffic of some rows, optionally with another cached share of their prompts."""
@@ -128,6 +137,8 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
             is_campaign = frame["source"].str.contains(source, regex=False) & (frame["engine_version"] == version)
             is_campaign &= frame["engine"].map(benchmarks.find_engine) == engine
             known = np.where(is_campaign & (sent > prompts), 1.0 - prompts / sent, known)
+    degree = frame["prefill_tp"]  # one that is no worker's is the whole deployment's
+    worker = degree.where(frame["prefill_workers"].notna() | (degree <= _USUAL_WORKER), float(_USUAL_WORKER))
     rows = BenchmarkRows(
         deployments=deployments,
         deployment=deployment,
@@ -141,6 +152,9 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         is_offline=offline,
         is_open=frame["scenario"].isin(benchmarks.OPEN_SCENARIOS).to_numpy(),
         is_apart=apart,
+        per_prefill_accelerator=stated / (worker * frame["prefill_workers"].fillna(1.0)).to_numpy(),
+        prefill_busy_fraction=np.where(frame["prefill_workers"].isna(), _USUAL_BUSY, np.inf),
+        is_unlabelled=(frame[benchmarks.DRAFT_COLUMN] == "").to_numpy(),
     )
     no_objective = np.isnan(rows.ttft_objective_s) & np.isnan(rows.tpot_objective_s)
     no_load = ~offline & np.isnan(rows.concurrency) & no_objective & (deployment >= 0)
@@ -163,6 +177,8 @@ def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedMo
     if row["scenario"] == benchmarks.DISAGGREGATED_SCENARIO:
         # A tp that is no power of two is the whole deployment's: tables that know no more write it for both pools.
         degree = tp if tp and tp & (tp - 1) == 0 else _USUAL_WORKER
+        if tp and ep and ep > tp * (attention_dp or 1) and ep % tp == 0:  # experts over all groups of attention
+            degree, attention_dp = ep, ep // tp
         layouts = benchmarks.lay_out(part, shape, precision, degree, None, attention_dp)
     else:
         layouts = benchmarks.lay_out(part, shape, precision, tp, ep, attention_dp)
@@ -174,6 +190,7 @@ def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedMo
         layouts=layouts,
         expert_parallel=ep is not None and ep > 1,
         max_sequences=max_sequences,
+        drafted_tokens=benchmarks.find_draft(str(row[benchmarks.DRAFT_COLUMN])),
     )
 
 
@@ -213,7 +230,8 @@ def priced_rows(rows: BenchmarkRows, calibration: Calibration) -> PricedRows:
             kinds += [kind] * len(deployed)
     if not specs:
         raise PlannerError("no row can be predicted")
-    mode_of_row = np.select([rows.is_apart, rows.is_offline, rows.is_open], [3, 2, 1], 0)
+    is_stated = rows.is_apart & ~np.isfinite(rows.prefill_busy_fraction)
+    mode_of_row = np.select([is_stated, rows.is_apart, rows.is_offline, rows.is_open], [3, 4, 2, 1], 0)
     place = (mode_of_row, np.maximum(rows.deployment, 0))
     first, count = first[place], count[place]
     replicas, index = price_replicas(specs, calibration, kinds), first.copy()
@@ -258,11 +276,24 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
         result["tpot_s"][chosen] = point.tpot_s
         result["tokens_per_s_per_accelerator"][chosen] = point.output_tokens_per_s_per_accelerator
     if (apart := usable & rows.is_apart).any():
+        share = np.zeros(usable.size)
+        share[usable] = [calibration.drafted_share.get(groups.campaign, 0.0) for groups in priced.groups]
+        if (share := np.where(rows.is_unlabelled, share, 0.0)).any():
+            # The middle of what such runs take with and without drafts, in logarithms.
+            drafted_s = predict_rows(drafting(rows), replace(calibration, drafted_share={}))["tpot_s"]
+            result["tpot_s"] *= (drafted_s / result["tpot_s"]) ** share
         traffic, tpot_s = rows.traffic(apart), result["tpot_s"][apart]
-        result["ttft_s"][apart] = first_token_apart_s(replicas, index[apart], traffic, tpot_s)
+        pool = (rows.per_prefill_accelerator[apart], rows.prefill_busy_fraction[apart])
+        result["ttft_s"][apart] = first_token_apart_s(replicas, index[apart], traffic, tpot_s, *pool)
     shown = calibration.first_token_log_effect.get(FORMULA, {})
     result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
     return result
+
+
+def drafting(rows: BenchmarkRows) -> BenchmarkRows:
+    """Return the same rows with the usual draft in every step."""
+    drafted = [replace(one, drafted_tokens=benchmarks.USUAL_DRAFT) for one in rows.deployments]
+    return replace(rows, deployments=drafted)
 
 
 def row_doubts(rows: BenchmarkRows, calibration: Calibration) -> list[Doubt | None]:

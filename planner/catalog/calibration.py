@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -11,12 +12,15 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat
 from planner.catalog.entries import FOLDER, Fraction
 from planner.errors import Problem, raise_all
 from planner.files import write_file
-from planner.physics.coefficients import COEFFICIENTS, NAMES, Calibration, ClassSpread
+from planner.physics.coefficients import COEFFICIENTS, DENSE, MIXTURE, NAMES, Calibration, ClassSpread
+from planner.physics.replica import ReplicaSpec
 from planner.validation import Strict, validate
 from planner.yaml_io import MAX_BYTES, document_from, read_bytes
 
 SHIPPED_MEASUREMENTS = FOLDER / "measurements.csv"
 SHIPPED_CALIBRATION = FOLDER / "calibration.yaml"
+BIAS_ROWS, BIAS_FRACTION = 20, 0.10
+"""Rows from which a cell's signed error is told, and the size from which a run that uses the cell names it."""
 
 
 class Errors(Strict):
@@ -134,6 +138,8 @@ class CalibrationFile(Strict):
     """Log deviations by vendor; a coefficient that is not there is the common one."""
     groups: dict[str, float]
     """Log of measured time per token over the formula's, by group of measurements."""
+    drafted: dict[str, Fraction] = Field(default_factory=dict)
+    """Share of the runs of a campaign with separate pools that draft tokens and do not say so. Default: none."""
     first_token: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Log of measured time to first token of benchmark clients over the ``formula``'s, and over that of their
     simulation by ``requests``, by group of measurements. Default: nothing was measured."""
@@ -161,9 +167,21 @@ class CalibrationFile(Strict):
             group_log_effect=self.groups,
             spread={name: ClassSpread(**spread.model_dump()) for name, spread in self.spread.items()},
             measured_on=self.measured_on,
+            drafted_share=self.drafted,
             first_token_log_effect=self.first_token,
             group_log_sigma={name: group.sigma for name, group in self.own.groups.items()} if self.own else {},
         )
+
+    def biased(self, specs: Iterable[ReplicaSpec]) -> Iterator[str]:
+        """Yield which of the cells that replicas belong to are off by more than a tenth, of twenty rows or more."""
+        labels = [(spec.part.vendor, MIXTURE if spec.shape.experts else DENSE, spec.precision) for spec in specs]
+        for label in dict.fromkeys(" ".join(label) for label in labels):
+            for cell, bias in self.bias.items():
+                off = bias.median_fraction
+                if cell.startswith(f"{label}, ") and bias.rows >= BIAS_ROWS and abs(off) > BIAS_FRACTION:
+                    side = "slow" if off > 0.0 else "fast"
+                    told = f"{cell}: the throughput model promises {abs(off):.0%} too {side} a time per token"
+                    yield f"{told}, in the median of {bias.rows} measured runs that it was not fitted to"
 
 
 def read_calibration(path: Path) -> CalibrationFile:

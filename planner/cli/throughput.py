@@ -20,6 +20,7 @@ _BY_REQUEST = (
     "Simulate request by request: the clients of rows that state a concurrency, the arrivals of "
     "Server and Interactive rows; no others."
 )
+_OVERLAY = "Your own catalogue file, laid over the shipped one."
 
 
 def throughput(
@@ -52,9 +53,7 @@ def throughput(
     calibration: Annotated[
         Path | None, Option(metavar="FILE.yaml", help="Coefficients [default: those shipped].")
     ] = None,
-    overlay: Annotated[
-        Path | None, Option(metavar="FILE", help="Your own catalogue file, laid over the shipped one.")
-    ] = None,
+    overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
     chart: Annotated[
         Path | None, Option(metavar="FILE", help="Draw throughput against interactivity (.png or .svg).")
     ] = None,
@@ -121,6 +120,7 @@ def check_benchmarks(
     ] = None,
     worst: Annotated[int, Option(min=0, help="How many of the worst rows to print.")] = 15,
     by_request: Annotated[bool, Option("--by-request", help=_BY_REQUEST)] = False,
+    overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
@@ -136,7 +136,7 @@ def check_benchmarks(
         from planner.calibration.predictions import predict_by_request, rows_by_request
 
         frame, how = rows_by_request(frame), [predict_by_request]
-    checked = check_table(frame, load_catalog(), coefficients, *how)
+    checked = check_table(frame, load_catalog(overlay=overlay), coefficients, *how)
     if as_json:
         typer.echo(json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, allow_nan=False))
     else:
@@ -155,6 +155,7 @@ def calibrate(
     cross_validation: Annotated[
         bool, Option(help="With --refit, fit again without each campaign, model and part; ten times as long.")
     ] = True,
+    overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -163,11 +164,13 @@ def calibrate(
     from planner.calibration.calibrate import update_calibration
     from planner.calibration.check import calibration_table, update_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
+    from planner.catalog.load import load_catalog
 
     if not quiet:
         typer.echo(f"fitting {table}", err=True)
     base = read_calibration(calibration or SHIPPED_CALIBRATION)
-    file = fit_table(table, cross_validation=cross_validation) if refit else update_calibration(table, base)
+    catalog = load_catalog(overlay=overlay)
+    file = fit_table(table, catalog, cross_validation) if refit else update_calibration(table, base, catalog)
     write_calibration(file, out)
     if as_json:
         typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)

@@ -59,7 +59,7 @@ class Groups(NamedTuple):
     """Pool of latent attention, or of stored keys and values."""
     generation: str
     """Pool of the number format on parts with, or without, four-bit arithmetic."""
-    stack: str
+    engine: str
     """Pool of the engine."""
     saturation: str
     """Saturated mixtures of experts, whoever's; all other rows."""
@@ -133,6 +133,8 @@ def lag_sigma(new_model_speed: float) -> float:
 SERVING, SATURATED, DISAGGREGATED = "serving", "saturated", "disaggregated"
 """Kinds of measurement: a replica under requests, one with a queue without bottom, or a decode worker whose prompts are
 prefilled elsewhere. Engines are tuned for each apart."""
+UNSTATED = f"workers unstated, {DISAGGREGATED}"
+"""Decode workers of a table that does not state how many there are: what is assumed of them is in their effects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +180,10 @@ COEFFICIENTS: tuple[Coefficient, ...] = (
     # No row is of sparse attention: its layers' indexing and selection take what two public traces of one sequence of
     # DeepSeek-V3.2 on eight B200 have beyond DeepSeek-V3's step (vllm#33680: 15.3 ms, sglang#15025: 19.2 ms).
     Coefficient("sparse_layer_s", "further fixed cost of a layer of sparse attention", 100e-6, 0.35, 0.0, 0.0),
-    # Speculative decoding: what drafting one token adds to the fixed cost of a step.
-    Coefficient("draft", "share of a step's fixed cost that drafting one token adds", 0.05, 0.5, 0.0, 0.0),
+    # Speculative decoding: drafting one token and checking it. No row decodes speculatively; these two are what GLM-5
+    # gains by it on B200 and MI355X, at 4 to 256 requests (InferenceX, 2026-05-20).
+    Coefficient("draft", "share of a step's fixed cost that drafting one token adds", 0.03, 0.5, 0.0, 0.0),
+    Coefficient("verify", "work of checking a drafted token, over that of a certain one", 1.4, 0.35, 0.0, 0.0),
     # Time to first token.
     Coefficient("ttft_fixed_s", "time to first token that depends on nothing", 0.01, 0.7, 0.0, 0.0),
     Coefficient("ttft_prefill", "own prefill times seen before the first token", 1.0, 0.35, 0.0, 0.0),
@@ -205,19 +209,19 @@ def groups_of(
     ``traits`` are a mixture's in the order of the pools; none for a dense model. A decode worker serves: of its model
     and part it shows what serving shows.
     """
-    shared = SERVING if kind == DISAGGREGATED else kind
+    shared = SERVING if kind.endswith(DISAGGREGATED) else kind
     campaign = f"{model} / {part} / {engine} / {precision} / {kind}"
     pools = [f"all others, by {pool}" for pool in POOLS]
     if traits and vendor != REFERENCE_VENDOR:
         pools = [f"mixtures on {vendor}, {trait}" for trait in traits]
     return Groups(
-        f"{model} / {engine} / {shared}",
-        f"{part} / {engine} / {shared}",
-        campaign,
-        f"{campaign} / {layout}",
-        *pools,
-        "saturated mixtures" if traits and kind == SATURATED else "all others, by saturation",
-        f"{model} / {engine} on {vendor} / {shared}",
+        model=f"{model} / {engine} / {shared}",
+        part=f"{part} / {engine} / {shared}",
+        campaign=campaign,
+        layout=f"{campaign} / {layout}",
+        **dict(zip(POOLS, pools, strict=True)),
+        saturation="saturated mixtures" if traits and kind == SATURATED else "all others, by saturation",
+        vendor_model=f"{model} / {engine} on {vendor} / {shared}",
     )
 
 
@@ -245,6 +249,9 @@ class Calibration:
     spread: Mapping[str, ClassSpread] = field(default_factory=dict)
     """Spread of the model's error by architecture class and of separate pools; empty without cross-validation."""
 
+    drafted_share: Mapping[str, float] = field(default_factory=dict)
+    """Share of the runs of a campaign with separate pools that draft tokens and do not say so."""
+
     group_log_sigma: Mapping[str, float] = field(default_factory=dict)
     """Standard deviation of the effects that one's own rows updated, by group; a campaign's is of its whole effect."""
 
@@ -269,16 +276,21 @@ class Calibration:
         return dict(zip(NAMES, common[:, None] * np.exp(log_factor), strict=True))
 
     def doubt(
-        self, groups: Groups, is_mixture: bool, new_model_speed: float = 1.0, is_sparse: bool = False
+        self,
+        groups: Groups,
+        is_mixture: bool,
+        vendor: str = REFERENCE_VENDOR,
+        new_model_speed: float = 1.0,
+        is_unlike: bool = False,
     ) -> Doubt | None:
         """Return the uncertainty of predictions for these groups, or None where the calibration states no spread.
 
         A pair among the groups that a buyer's own rows updated stands by itself: its spread is that of its whole
         effect, σ² = σ_setting² + σ_posterior². ``new_model_speed`` is the share of full speed with which a new model
-        begins on the stack: the slow end of a pair whose model was not measured there, or whose attention is sparse.
+        begins on the stack: the slow end of a pair whose model was not measured there, or that is unlike all rows.
         """
         measured, updated = self.group_log_effect, self.group_log_sigma
-        spread = self.spread.get(MIXTURE if is_mixture else DENSE)
+        spread = self.class_spread(vendor, is_mixture)
         if groups.campaign.endswith(DISAGGREGATED):
             spread = self.spread.get(DISAGGREGATED, spread)
         if spread is None:
@@ -290,15 +302,20 @@ class Calibration:
         is_own = groups.campaign in updated
         is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
         in_layout = 0.0 if is_laid_out else spread.layout
-        is_new = not is_own and (is_sparse or not {groups.campaign, groups.vendor_model} & measured.keys())
+        is_new = not is_own and (is_unlike or not {groups.campaign, groups.vendor_model} & measured.keys())
         return Doubt(
             pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
-            model=0.0 if is_own else spread.model if is_sparse else beyond(groups.model, spread.model),
+            model=0.0 if is_own else spread.model if is_unlike else beyond(groups.model, spread.model),
             part=0.0 if is_own else beyond(groups.part, spread.part),
             first_token=spread.first_token,
-            is_validated=groups.campaign in measured and (is_own or not is_sparse),
+            is_validated=groups.campaign in measured and (is_own or not is_unlike),
             lag=lag_sigma(new_model_speed) if is_new and is_mixture else 0.0,
         )
+
+    def class_spread(self, vendor: str, is_mixture: bool) -> ClassSpread | None:
+        """Return the spread of a vendor's class of models, or of the class where the vendor has none of its own."""
+        label = MIXTURE if is_mixture else DENSE
+        return self.spread.get(f"{vendor} {label}", self.spread.get(label))
 
     def log_effects(self, groups: Sequence[Groups]) -> Floats:
         """Return the sum of each replica's group effects, shape (replicas,); a group without rows adds nothing."""

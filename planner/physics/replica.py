@@ -78,7 +78,9 @@ class ReplicaSpec:
     def doubt(self, calibration: Calibration, kind: str = coefficients.SERVING) -> Doubt | None:
         """Return the uncertainty of this replica's prediction, or None where the calibration states no spread."""
         begins_at = self.part.new_model_speed.get(self.engine, 1.0)
-        return calibration.doubt(self.groups(kind), self.shape.experts > 0, begins_at, self.shape.index_heads > 0)
+        is_unlike = self.shape.index_heads > 0 or self.drafted_tokens > 0  # of either no row is in the fit
+        mixture = self.shape.experts > 0
+        return calibration.doubt(self.groups(kind), mixture, self.part.vendor, begins_at, is_unlike)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +282,7 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     # stored keys are read once for all of them; experts, arithmetic and sampling are paid for each, and so is latent
     # attention, which 128 heads on one vector already bind by arithmetic. The draft adds a share of the fixed cost.
     checked, yielded = 1.0 + work.drafted_tokens, work.mean_acceptance_length
-    draft = 1.0 + c["draft"] * work.drafted_tokens
+    draft, verified = 1.0 + c["draft"] * work.drafted_tokens, 1.0 + c["verify"] * work.drafted_tokens
     names = ("accelerators", "window_tokens", "windowed_fraction", "attended_tokens", "index_fraction")
     most = ("kv_capacity_tokens", "max_sequences", "chunk_tokens", "reserved_output_fraction")
     same = {name: getattr(work, name) for name in (*names, *most)}
@@ -291,8 +293,8 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
         tokens_per_step=yielded,
         routed_s=factor * expert_stream * work.routed_stream_s / yielded,
         log_expert_missed=work.log_expert_missed * checked,
-        sequence_s=(token_s + factor * c["request_s"] / work.attention_groups) * checked / yielded,
-        kv_s_per_token=kv_stream * work.kv_stream_s_per_token * np.where(work.is_latent, checked, one) / yielded,
+        sequence_s=(token_s + factor * c["request_s"] / work.attention_groups) * verified / yielded,
+        kv_s_per_token=kv_stream * work.kv_stream_s_per_token * np.where(work.is_latent, verified, one) / yielded,
         prefill_s_per_token=token_s,
         attention_s_per_token2=factor * c["attention_compute"] * work.attention_s_per_token2,
         longest_tokens=np.minimum(work.max_context_tokens, work.kv_capacity_tokens),

@@ -83,7 +83,9 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
     plan = with_placement(plan, deployments_of(scenario, plan, services, factors, reuse))
     warnings, notes = contradictions(scenario, plan, demands)
     warnings += slower_drafts(scenario, services, reuse)
-    return dataclasses.replace(plan, warnings=tuple(warnings), notes=(*refused, *notes, *sharing_notes(scenario, plan)))
+    biased = scenario.load_calibration().biased(service.spec for service in services.values())
+    notes = [*refused, *notes, *sharing_notes(scenario, plan), *biased]
+    return dataclasses.replace(plan, warnings=tuple(warnings), notes=tuple(notes))
 
 
 _demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)

@@ -401,7 +401,7 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
     tokens = workload.lengths.input.mean + workload.lengths.output.mean
     layouts = layouts_of(cluster, workload.model, str(cluster.precision), tokens, reuse)
     specs, work, replicas = layouts.specs, layouts.work, layouts.replicas
-    part, shape, every = specs[0].part, specs[0].shape, np.arange(len(specs))
+    part, every = specs[0].part, np.arange(len(specs))
 
     def at_slo(priced: Replicas) -> tuple[OperatingPoint, Floats]:
         """Return the operating points at the SLO, and their requests per second and accelerator."""

@@ -34,14 +34,14 @@ def shipped() -> CalibrationFile:
 
 def test_the_shipped_calibration_is_what_the_shipped_measurements_give(shipped: CalibrationFile) -> None:
     again = calibrate(SHIPPED_MEASUREMENTS, cross_validation=False)
-    assert again.rows == shipped.rows == 1624
+    assert again.rows == shipped.rows == 1886
     assert again.measured_on == shipped.measured_on
-    assert again.common == pytest.approx(shipped.common, rel=1e-3)
+    assert again.common == pytest.approx(shipped.common, rel=1e-5)
     for kind in ("engines", "vendors"):
         before, after = getattr(shipped, kind), getattr(again, kind)
         assert before.keys() == after.keys()
         for name in before:
-            assert after[name] == pytest.approx(before[name], abs=1e-3)
+            assert after[name] == pytest.approx(before[name], abs=1e-5)
     assert again.fitted["tpot_s"]["dense"].mean_fraction == pytest.approx(
         shipped.fitted["tpot_s"]["dense"].mean_fraction, abs=2e-4
     )
@@ -49,16 +49,28 @@ def test_the_shipped_calibration_is_what_the_shipped_measurements_give(shipped: 
 
 def test_campaigns_left_out_meet_their_bars(shipped: CalibrationFile) -> None:
     times = shipped.cross_validated["campaign"]["tpot_s"]
-    assert times["dense"].mean_fraction <= 0.12
-    assert times["mixture-of-experts"].median_fraction <= 0.22
-    assert times["amd dense"].mean_fraction <= 0.12
+    assert times["dense"].mean_fraction <= 0.09
+    assert times["mixture-of-experts"].median_fraction <= 0.12
+    assert times["amd dense"].mean_fraction <= 0.09
+    assert times["amd mixture-of-experts"].median_fraction <= 0.105
+    for group, most in (("model on a vendor", 0.15), ("engine on a vendor", 0.145)):
+        assert shipped.cross_validated[group]["tpot_s"]["mixture-of-experts"].median_fraction <= most
 
 
-def test_intervals_hold_nine_times_in_ten(shipped: CalibrationFile) -> None:
-    for label, widest in (("dense", 0.25), ("mixture-of-experts", 0.40), ("amd", 0.40)):
-        found = shipped.coverage[label]
-        assert 0.85 <= found.covered_fraction <= 0.95, label
-        assert found.median_half_width_fraction <= widest, label
+def test_intervals_hold_nine_times_in_ten_whatever_is_left_out(shipped: CalibrationFile) -> None:
+    """By vendor and class; the slow ends of AMD's new mixtures also hold what leave-outs do not show."""
+    for left_out, cells in shipped.coverage.items():
+        assert set(cells) == {"nvidia dense", "nvidia mixture-of-experts", "amd dense", "amd mixture-of-experts"}
+        for label, found in cells.items():
+            assert 0.85 <= found.covered_fraction <= 0.995, (left_out, label)
+            assert found.median_half_width_fraction <= (0.4 if "dense" in label else 0.7), (left_out, label)
+
+
+def test_no_sign_between_vendors(shipped: CalibrationFile) -> None:
+    """Of AMD's mixtures at FP8 no band of concurrency with twenty rows is promised more than 12% too fast or slow."""
+    cells = {name: one for name, one in shipped.bias.items() if name.startswith("amd mixture-of-experts fp8")}
+    assert sum(one.rows for one in cells.values()) == 147
+    assert all(abs(one.median_fraction) <= 0.12 for one in cells.values() if one.rows >= 20)
 
 
 def test_one_factor_makes_nine_in_ten_left_out_rows_lie_inside() -> None:

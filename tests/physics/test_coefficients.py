@@ -11,8 +11,9 @@ from planner.physics.coefficients import (
     SATURATED,
     Calibration,
     ClassSpread,
+    Doubt,
     groups_of,
-    interval,
+    lag_sigma,
     prior_calibration,
 )
 
@@ -114,6 +115,52 @@ def test_own_rows_of_a_pair_stand_for_all_its_layouts() -> None:
 
 def test_the_interval_is_that_of_the_lognormal() -> None:
     """Its ends are the 5th and 95th percentiles: checked against draws."""
-    low, high = interval(10.0, 0.2)
+    low, high = Doubt(0.2, 0.0, 0.0, 0.5, True).interval(10.0)
     drawn = 10.0 * np.exp(0.2 * np.random.default_rng(5).standard_normal(200_000))
     assert np.quantile(drawn, [0.05, 0.95]) == pytest.approx([low, high], rel=0.01)
+
+
+NEW = {"traits": ("fp8", "latent attention", "fp8 on parts without four-bit arithmetic", "vllm"), "vendor": "amd"}
+
+
+def test_a_model_that_a_vendors_engine_never_ran_may_be_slower_and_not_faster() -> None:
+    """A stack on which new models begin at 0.4 of full speed: the slow end alone moves, until it is measured."""
+    mixture = dataclasses.replace(_calibration(), spread={"mixture-of-experts": SPREAD})
+    groups = groups_of("kimi", "MI325X", "vllm", "fp8", **NEW)  # type: ignore[arg-type]
+    plain, doubt = mixture.doubt(groups, True, "amd"), mixture.doubt(groups, True, "amd", new_model_speed=0.4)
+    assert plain is not None
+    assert doubt is not None
+    assert doubt.interval(1.0)[1] == pytest.approx(plain.interval(1.0)[1])
+    slow = np.hypot(plain.sigma, np.log(1 / 0.4) / 1.6448536269514722)
+    assert doubt.interval(1.0)[0] == pytest.approx(np.exp(-1.6448536269514722 * slow))
+    assert doubt.in_words() == "extrapolating, −62% to +25%"
+    seen = dataclasses.replace(mixture, group_log_effect={groups.vendor_model: 0.0})
+    measured = seen.doubt(groups, True, "amd", new_model_speed=0.4)
+    assert measured is not None
+    assert measured.lag == 0.0
+    unlike = seen.doubt(groups, True, "amd", new_model_speed=0.4, is_unlike=True)
+    assert unlike is not None
+    assert unlike.lag == pytest.approx(lag_sigma(0.4))
+
+
+def test_a_vendors_own_spread_goes_before_that_of_the_class() -> None:
+    wide = dataclasses.replace(SPREAD, setting=0.3)
+    calibration = dataclasses.replace(_calibration(), spread={"dense": SPREAD, "amd dense": wide})
+    assert calibration.class_spread("amd", is_mixture=False) == wide
+    assert calibration.class_spread("nvidia", is_mixture=False) == SPREAD
+    assert calibration.class_spread("amd", is_mixture=True) is None
+
+
+def test_pools_are_of_other_vendors_mixtures_alone() -> None:
+    groups = groups_of("kimi", "MI325X", "vllm", "fp8", **NEW)  # type: ignore[arg-type]
+    assert groups.precision == "mixtures on amd, fp8"
+    assert groups.engine == "mixtures on amd, vllm"
+    for other in (
+        groups_of("kimi", "H200", "vllm", "fp8", traits=NEW["traits"]),
+        groups_of("llama", "MI325X", "vllm", "fp8", vendor="amd"),
+    ):
+        assert other.precision == "all others, by precision"
+        assert other.engine == "all others, by engine"
+    saturated = groups_of("kimi", "H200", "vllm", "fp8", SATURATED, traits=NEW["traits"])
+    assert saturated.saturation == "saturated mixtures"
+    assert groups_of("llama", "H200", "vllm", "fp8", SATURATED).saturation == groups.saturation

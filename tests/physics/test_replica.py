@@ -108,7 +108,7 @@ def test_every_coefficient_is_used() -> None:
         ReplicaSpec(part=H200, shape=GPT_OSS, precision="fp4", accelerators=2),
         ReplicaSpec(
             part=B200,
-            shape=dataclasses.replace(DEEPSEEK, qk_norm=True),
+            shape=dataclasses.replace(DEEPSEEK, qk_norm=True, index_heads=64, index_head_dim=128),
             precision="fp8",
             accelerators=8,
             expert_parallel=True,
