@@ -11,7 +11,15 @@ import pandas as pd
 from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.check import ERROR_HEADER, GROUPS, KINDS, check_benchmarks, entries, error_cells, summary
 from planner.calibration.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
-from planner.catalog.calibration import SHIPPED_CALIBRATION, SHIPPED_MEASUREMENTS, CalibrationFile, read_calibration
+from planner.catalog.calibration import (
+    BIAS_FRACTION,
+    BIAS_ROWS,
+    SHIPPED_CALIBRATION,
+    SHIPPED_MEASUREMENTS,
+    Bias,
+    CalibrationFile,
+    read_calibration,
+)
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.output.blocks import Line, Mark, Panel, Picture
 from planner.output.scales import TOTAL
@@ -58,9 +66,17 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
         (one.run, f"{one.measured:,.1f}", f"{one.predicted:,.1f}", f"{error:+.0%}")
         for one, error in zip(by_request.within_slo, off, strict=True)
     ]
-    covered = [
-        (label, str(one.rows), f"{one.covered_fraction:.0%}", f"±{one.median_half_width_fraction:.0%}")
-        for label, one in file.coverage.items()
+    held = [
+        (
+            f"one {group}",
+            *(f"{one.covered_fraction:.0%} ±{one.median_half_width_fraction:.0%}" for one in cells.values()),
+        )
+        for group, cells in file.coverage.items()
+    ]
+    cells = next(iter(file.coverage.values()))
+    biases = [
+        (cell, str(one.rows), f"{one.median_fraction:+.1%}", "yes" if _is_told(one) else "")
+        for cell, one in file.bias.items()
     ]
     terms = ("setting", "layout", "pair", "model", "part", "first_token")
     spreads = [(label, *(f"{getattr(one, term):.3f}" for term in terms)) for label, one in file.spread.items()]
@@ -79,7 +95,8 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
         "chart": CHART,
         "errors": {name: _errors(errors) for name, errors in totals["quantities"].items()},
         "left_out": _table(("left out", "models", "quantity", "rows", "mean", "median"), left_out),
-        "covered": _table(("rows of", "rows", "within 90%", "median half-width"), covered),
+        "covered": _table(("left out", *(f"{label}, {one.rows} rows" for label, one in cells.items())), held),
+        "biases": _table(("rows of", "rows", "signed median", "named in runs"), biases),
         "spreads": _table(spread_header, spreads),
         "first_tokens": _table(("left out", "rows", "mean", "median"), first),
         "median_off": f"{np.median(np.abs(off)):.1%}",
@@ -87,6 +104,11 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
         "worst": _worst(checked),
         "power": _power(file.calibration()),
     }
+
+
+def _is_told(bias: Bias) -> bool:
+    """Say whether a run that uses a cell names its bias."""
+    return bias.rows >= BIAS_ROWS and abs(bias.median_fraction) > BIAS_FRACTION
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -13,12 +13,10 @@ formula moves: those need the hundreds of rows that a refit asks for.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import hashlib
 import itertools
-import re
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,7 +43,7 @@ _ROWS_PER_NUMBER = 10
 """Rows for each number of a refit: below some ten observations per parameter, regressions follow their noise."""
 _FEWEST_ROWS = 20
 """Rows below which a spread is not measured but taken from the fit's own prior."""
-_POOL_WIDTH, _POOL_SIGMA = 0.2, 0.15
+_POOL_WIDTH, _POOL_SIGMA = 0.2, 0.3
 """Log distance within which rows of separate pools are of one kind, and the prior spread of a campaign's effect."""
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 _LEAST_SPREAD = {"setting": 0.11, "layout": 0.08, "pair": 0.116, "model": 0.15, "part": 0.0}
@@ -150,9 +148,8 @@ def middle_date(texts: Sequence[str]) -> datetime.date | None:
     """Return the median of dates as tables write them: a day, a month (its 15th), or a range (its middle)."""
     days = []
     for text in texts:
-        dates = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
-        with contextlib.suppress(ValueError):  # no such day: as if none were stated
-            days += [sum(datetime.date(*parts).toordinal() for parts in dates) / len(dates)] if dates else []
+        named = predictions.days_of(text)
+        days += [sum(named) / len(named)] if named else []
     return datetime.date.fromordinal(int(sorted(days)[len(days) // 2])) if days else None
 
 
@@ -213,26 +210,29 @@ def _disaggregated(
     from a mixture of them. Of a campaign with the effect g and the share s, the log ratio x of measured to predicted
     time per token lies about g, or about g less what drafts gain in that row, d: g and s maximise
 
-        Σ ln((1 − s)·φ((x − g)/0.2) + s·φ((x − g + d)/0.2) + 10⁻⁴) − g²/(2·0.15²) − s,   φ(z) = exp(−z²/2)
+        Σ ln((1 − s)·φ((x − g)/0.2) + s·φ((x − g + d)/0.2) + 0.1) − g²/(2·0.3²) − s,   φ(z) = exp(−z²/2)
+
+    Where workers are not stated the batch of a row is a guess, and so is what drafts gain: s is then 0.
     """
     plain, drafted = (predictions.predict_rows(one, calibration) for one in (rows, predictions.drafting(rows)))
     log_ratio = np.log(pools["tpot_ms"].to_numpy() * MILLISECOND / plain["tpot_s"])
     gain = np.log(plain["tpot_s"] / drafted["tpot_s"])
     campaigns = np.array([groups.campaign for groups in predictions.priced_rows(rows, calibration).groups])
-    grid, shares = np.linspace(-1.0, 1.0, 101), np.linspace(0.0, 1.0, 11)
+    grid = np.linspace(-1.0, 1.0, 101)
     effects, drafting, middle = dict[str, float](), dict[str, float](), np.zeros(len(pools))
     for campaign in dict.fromkeys(campaigns.tolist()):
         known = (campaigns == campaign) & np.isfinite(log_ratio)
         off = log_ratio[known, None] - grid
         without, with_drafts = (np.exp(-0.5 * (x / _POOL_WIDTH) ** 2) for x in (off, off + gain[known, None]))
-        likely = np.array([np.log((1.0 - s) * without + s * with_drafts + 1e-4).sum(axis=0) - s for s in shares])
+        shares = np.zeros(1) if campaign.endswith(coefficients.UNSTATED) else np.linspace(0.0, 1.0, 11)
+        likely = np.array([np.log((1.0 - s) * without + s * with_drafts + 0.1).sum(axis=0) - s for s in shares])
         share, place = np.unravel_index(np.argmax(likely - grid**2 / (2 * _POOL_SIGMA**2)), likely.shape)
         effects[campaign], drafting[campaign] = float(grid[place]), float(shares[share])
         middle[campaigns == campaign] = grid[place] - shares[share] * gain[campaigns == campaign]
-    setting = _sigma(log_ratio - middle, 0.3)
+    setting = _sigma(log_ratio - middle, _POOL_SIGMA)
     first_token = _sigma(np.log(pools["ttft_ms"].to_numpy() * MILLISECOND / plain["ttft_s"]), 1.0)
     spread = records.ErrorSpread(
-        setting=round(setting, 4), layout=0.0, pair=0.3, model=0.2, part=0.1, first_token=round(first_token, 4)
+        setting=round(setting, 4), layout=0.0, pair=_POOL_SIGMA, model=0.2, part=0.1, first_token=round(first_token, 4)
     )
     return effects, {name: round(share, 4) for name, share in drafting.items() if share > 0.0}, spread
 
@@ -284,7 +284,7 @@ def _coverage(
         one = spreads.get(f"{spec.part.vendor} {label}", spreads[label])
         beyond = (one.model * model[row], one.part * part[row], one.pair if pair[row] else one.layout * layout[row])
         fast[row] = np.sqrt(one.setting**2 + sum(term**2 for term in beyond))
-        begins_at = spec.part.new_model_speed.get(spec.engine, 1.0)
+        begins_at, _ = spec.part.bring_up.get(spec.engine, (1.0, 0.0))
         lag = coefficients.lag_sigma(begins_at) if is_new[row] and spec.shape.experts else 0.0
         slow[row] = np.hypot(fast[row], lag)
     # A time predicted too short is on the slow side, and so is a throughput predicted too high.

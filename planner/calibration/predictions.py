@@ -23,7 +23,9 @@ the throughput at the largest rate of which 99% keep both objectives.
 
 from __future__ import annotations
 
+import datetime
 import math
+import re
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,6 +96,8 @@ class BenchmarkRows:
     """Share of time for which those work at most: 0.7 where a row does not state how many there are."""
     is_unlabelled: Bools
     """Whether a row leaves open if tokens are drafted."""
+    weeks_old: Floats
+    """Weeks from the model's launch to the row's first and last date, shape (2, rows); NaN where either is unknown."""
 
     def traffic(self, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
         """Return the traffic of some rows, optionally with another cached share of their prompts."""
@@ -155,6 +159,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         per_prefill_accelerator=stated / (worker * frame["prefill_workers"].fillna(1.0)).to_numpy(),
         prefill_busy_fraction=np.where(frame["prefill_workers"].isna(), _USUAL_BUSY, np.inf),
         is_unlabelled=(frame[benchmarks.DRAFT_COLUMN] == "").to_numpy(),
+        weeks_old=_weeks_old(frame, [deployments[number] if number >= 0 else None for number in deployment.tolist()]),
     )
     no_objective = np.isnan(rows.ttft_objective_s) & np.isnan(rows.tpot_objective_s)
     no_load = ~offline & np.isnan(rows.concurrency) & no_objective & (deployment >= 0)
@@ -166,6 +171,46 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
             reasons[index] = reasons[index] or reason
             deployment[index] = -1
     return rows
+
+
+def days_of(text: str) -> list[int]:
+    """Return the days, counted from year 1, that a table names: a day, a month (its 15th), or the ends of a range."""
+    dates = [(int(y), int(m), int(d or 15)) for y, m, d in re.findall(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)]
+    try:
+        return [datetime.date(*parts).toordinal() for parts in dates]
+    except ValueError:  # no such day: as if none were stated
+        return []
+
+
+def _weeks_old(frame: pd.DataFrame, deployed: Sequence[benchmarks.ServedModel | None]) -> Floats:
+    """Return the age of each row's model at the row's first and last date, in weeks, shape (2, rows)."""
+    ages: Floats = np.full((2, len(frame)), np.nan)
+    texts = frame["measured_date"].tolist() if "measured_date" in frame.columns else []
+    for row, (text, served) in enumerate(zip(texts, deployed, strict=False)):
+        if served is not None and served.shape.released and (days := days_of(str(text))):
+            launched = served.shape.released.toordinal()
+            ages[:, row] = (min(days) - launched) / 7.0, (max(days) - launched) / 7.0
+    return np.maximum(ages, 0.0)
+
+
+def lag_speeds(rows: BenchmarkRows, priced: PricedRows, calibration: Calibration) -> Floats:
+    """Return the share of full speed of each row, shape (rows,): below 1 for new models that were never measured there.
+
+    A stack runs a new model at the share f of full speed and closes the gap with a third of its weeks w as the time
+    constant τ, as in a run. Over a row's dates, from a to b weeks after the launch, (1 − f)·τ·(e^(−a/τ) − e^(−b/τ)) /
+    (b − a) are missing in the mean.
+    """
+    speeds = np.ones(rows.deployment.size)
+    placed = zip(np.flatnonzero(rows.deployment >= 0).tolist(), priced.specs, priced.kinds, strict=True)
+    for row, spec, kind in placed:
+        first, last = rows.weeks_old[:, row].tolist()
+        begins_at, weeks = spec.part.bring_up.get(spec.engine, (1.0, 0.0))
+        if math.isnan(first) or not weeks or not calibration.is_new(spec.groups(kind), spec.is_unlike):
+            continue
+        tau, last = weeks / 3.0, max(last, first + 0.1)
+        gap = tau / (last - first) * (math.exp(-first / tau) - math.exp(-last / tau))
+        speeds[row] = 1.0 - (1.0 - begins_at) * gap
+    return speeds
 
 
 def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedModel:
@@ -275,6 +320,9 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
         result["ttft_s"][chosen] = point.ttft_s
         result["tpot_s"][chosen] = point.tpot_s
         result["tokens_per_s_per_accelerator"][chosen] = point.output_tokens_per_s_per_accelerator
+    speeds = lag_speeds(rows, priced, calibration)
+    result["tpot_s"] /= speeds
+    result["tokens_per_s_per_accelerator"] *= speeds
     if (apart := usable & rows.is_apart).any():
         share = np.zeros(usable.size)
         share[usable] = [calibration.drafted_share.get(groups.campaign, 0.0) for groups in priced.groups]
@@ -284,7 +332,10 @@ def predict_rows(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Flo
             result["tpot_s"] *= (drafted_s / result["tpot_s"]) ** share
         traffic, tpot_s = rows.traffic(apart), result["tpot_s"][apart]
         pool = (rows.per_prefill_accelerator[apart], rows.prefill_busy_fraction[apart])
-        result["ttft_s"][apart] = first_token_apart_s(replicas, index[apart], traffic, tpot_s, *pool)
+        # What decode workers show beyond serving is not their prefill pool's.
+        effects = {name: x for name, x in calibration.group_log_effect.items() if not name.endswith(DISAGGREGATED)}
+        plain = priced_rows(rows, replace(calibration, group_log_effect=effects))
+        result["ttft_s"][apart] = first_token_apart_s(plain.replicas, plain.index[apart], traffic, tpot_s, *pool)
     shown = calibration.first_token_log_effect.get(FORMULA, {})
     result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
     return result

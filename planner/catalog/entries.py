@@ -224,6 +224,8 @@ class Model(Entry):
     """Heads of the indexer by which sparse attention chooses what it reads; absent: attention is not sparse."""
     index_head_dim: Sourced[PositiveInt] | None = None
     """Width of the key that the indexer keeps of every cached token; absent: none."""
+    released: Sourced[datetime.date] | None = None
+    """When its weights were published; absent: before 2025-12, longer ago than any engine takes to run it well."""
     cache_fraction: Sourced[Fraction] | None = None
     """Cache entries kept per token, where attention compresses several tokens into one; absent: 1."""
 

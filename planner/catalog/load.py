@@ -293,8 +293,8 @@ def part_of(name: str, catalog: Catalog) -> AcceleratorSpec:
         switched=entry.scaleup_switched.value,
         accelerators_per_node=entry.accelerators_per_node.value,
         network_bytes_per_s=(entry.scaleout_gb_per_s or entry.scaleup_gb_per_s).value * GIGA,
-        new_model_speed={
-            stack.engine.value: stack.bring_up_throughput_fraction.base
+        bring_up={
+            stack.engine.value: (stack.bring_up_throughput_fraction.base, stack.bring_up_weeks.base)
             for stack in catalog.stacks.values()
             if stack.vendor.value == entry.vendor.value
         },

@@ -302,15 +302,23 @@ class Calibration:
         is_own = groups.campaign in updated
         is_laid_out = groups.layout in measured or groups.layout.endswith(ANY_LAYOUT)
         in_layout = 0.0 if is_laid_out else spread.layout
-        is_new = not is_own and (is_unlike or not {groups.campaign, groups.vendor_model} & measured.keys())
         return Doubt(
             pair=float(np.hypot(spread.setting, beyond(groups.campaign, spread.pair, in_layout))),
             model=0.0 if is_own else spread.model if is_unlike else beyond(groups.model, spread.model),
             part=0.0 if is_own else beyond(groups.part, spread.part),
             first_token=spread.first_token,
             is_validated=groups.campaign in measured and (is_own or not is_unlike),
-            lag=lag_sigma(new_model_speed) if is_new and is_mixture else 0.0,
+            lag=lag_sigma(new_model_speed) if is_mixture and self.is_new(groups, is_unlike) else 0.0,
         )
+
+    def is_new(self, groups: Groups, is_unlike: bool) -> bool:
+        """Say whether a model was never measured under its vendor's engine, or only in a form that is unlike it.
+
+        A calibration without measurements knows of none that is new.
+        """
+        seen = {groups.campaign, groups.vendor_model} & self.group_log_effect.keys()
+        is_own = groups.campaign in self.group_log_sigma
+        return bool(self.group_log_effect) and not is_own and (is_unlike or not seen)
 
     def class_spread(self, vendor: str, is_mixture: bool) -> ClassSpread | None:
         """Return the spread of a vendor's class of models, or of the class where the vendor has none of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -132,6 +133,8 @@ class ModelShape:
     """Heads of the indexer by which sparse attention chooses what it reads; 0: attention is not sparse."""
     index_head_dim: int = 0
     """Width of the key that the indexer keeps of every cached token."""
+    released: datetime.date | None = None
+    """When its weights were published; None: so long ago that no engine still learns to run it."""
     cache_fraction: float = 1.0
     """Cache entries kept per token, below 1 where attention compresses several tokens into one entry."""
 
@@ -264,8 +267,8 @@ class AcceleratorSpec:
     accelerators_per_node: int
     network_bytes_per_s: float = 50e9
     """Bandwidth of one accelerator to those of other nodes, over which a cache moves between pools."""
-    new_model_speed: Mapping[str, float] = field(default_factory=dict)
-    """Share of full speed with which a new model begins, by engine of the vendor's stacks."""
+    bring_up: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Share of full speed with which a new model begins, and weeks until it has it, by engine of the vendor."""
 
     def __post_init__(self) -> None:
         """Raise an error for an accelerator that no formula could use."""

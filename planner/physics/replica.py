@@ -75,12 +75,16 @@ class ReplicaSpec:
         names = (self.shape.measured_as, self.part.name, self.engine, self.precision)
         return coefficients.groups_of(*names, kind, layout, self.part.vendor, traits)
 
+    @property
+    def is_unlike(self) -> bool:
+        """Whether attention is sparse or tokens are drafted: of neither is a row in the fit."""
+        return self.shape.index_heads > 0 or self.drafted_tokens > 0
+
     def doubt(self, calibration: Calibration, kind: str = coefficients.SERVING) -> Doubt | None:
         """Return the uncertainty of this replica's prediction, or None where the calibration states no spread."""
-        begins_at = self.part.new_model_speed.get(self.engine, 1.0)
-        is_unlike = self.shape.index_heads > 0 or self.drafted_tokens > 0  # of either no row is in the fit
+        begins_at, _ = self.part.bring_up.get(self.engine, (1.0, 0.0))
         mixture = self.shape.experts > 0
-        return calibration.doubt(self.groups(kind), mixture, self.part.vendor, begins_at, is_unlike)
+        return calibration.doubt(self.groups(kind), mixture, self.part.vendor, begins_at, self.is_unlike)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

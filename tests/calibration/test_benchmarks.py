@@ -259,6 +259,9 @@ def test_a_router_before_the_engine_is_not_the_engine() -> None:
     assert [find_engine(name) for name in ("dynamo-trt", "Dynamo SGLang", "atom", "dynamo")] == [
         "tensorrt-llm", "sglang", "atom", "dynamo",
     ]  # fmt: skip
+    assert [find_engine(name) for name in ("vllm-disagg", "mooncake-atom", "atom-mesh", "mori-sglang")] == [
+        "vllm", "atom", "atom", "sglang",
+    ]  # fmt: skip
 
 
 # Made by hand in the form of a published result: one replica, times in seconds.
@@ -309,7 +312,6 @@ def test_a_replica_a_pair_of_pools_and_a_row_of_the_api_are_read(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"spec_decoding": "mtp"}, "speculative decoding"),
         ({"model": "llama-9", "infmax_model_prefix": ""}, "unknown model 'llama-9'"),
         ({"hw": "tpu-v7"}, "unknown accelerator 'tpu-v7'"),
         ({"isl": 0}, "isl is not a number above zero"),
@@ -330,11 +332,12 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: Any) -> No
 
 
 def test_the_command_writes_a_table_that_calibrate_reads(planner: Planner, tmp_path: Path) -> None:
-    _write(tmp_path / "r.json", [ONE, {**ONE, "spec_decoding": "mtp"}])
+    _write(tmp_path / "r.json", [ONE, {**ONE, "spec_decoding": "mtp"}, {**ONE, "hw": "tpu-v7"}])
     done = planner("import", "inferencex", str(tmp_path / "r.json"), "--out", str(tmp_path / "r.csv"))
     assert done.code == 0
-    assert "1 rows written" in done.out
-    assert "left out 1: speculative decoding" in done.err
+    assert "2 rows written" in done.out
+    assert "left out 1: unknown accelerator" in done.err
+    assert read_benchmarks(tmp_path / "r.csv")["speculative"].tolist() == ["none", "mtp"]
     assert planner("calibrate", str(tmp_path / "r.csv"), "--out", str(tmp_path / "c.yaml")).code == 0
     (tmp_path / "bad.json").write_text("{")
     planner("import", "inferencex", str(tmp_path / "bad.json"), "--out", str(tmp_path / "b.csv")).refused("is not JSON")

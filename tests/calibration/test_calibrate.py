@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+import yaml
 
 from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.calibrate import _factor, calibrate, middle_date, posterior, update_calibration
@@ -16,15 +17,20 @@ from planner.calibration.predictions import predict_rows, prepare
 from planner.catalog.calibration import (
     SHIPPED_CALIBRATION,
     SHIPPED_MEASUREMENTS,
+    Bias,
     CalibrationFile,
     read_calibration,
     shipped_file,
     write_calibration,
 )
+from planner.catalog.entries import FOLDER
 from planner.catalog.load import load_catalog
 from planner.errors import ScenarioError
 from planner.physics.coefficients import NAMES, Calibration, groups_of
+from planner.physics.replica import ReplicaSpec
 from tests.benchmarks.tables import write_table
+from tests.conftest import Planner
+from tests.physics.cases import DEEPSEEK, MI300X
 
 
 @pytest.fixture(scope="module")
@@ -205,16 +211,16 @@ def test_many_rows_count_as_ten_and_close_most_of_the_gap(tmp_path: Path) -> Non
 
 def test_a_new_pairs_doubt_falls_from_extrapolation_to_what_the_rows_leave(tmp_path: Path) -> None:
     shipped = shipped_file()
-    before = shipped.calibration().doubt(NEW_GROUPS, False)
+    before = shipped.calibration().doubt(NEW_GROUPS, False, "amd")
     predicted = _tpot_ms(tmp_path, shipped, **NEW)
     row = {**NEW, "tpot_ms": f"{predicted * 0.8}", "ttft_ms": ""}
     found = update_calibration(write_table(tmp_path / "t.csv", row), shipped)
-    after = found.calibration().doubt(NEW_GROUPS, False)
+    after = found.calibration().doubt(NEW_GROUPS, False, "amd")
     assert before is not None
     assert after is not None
     assert not before.is_validated
     assert after.is_validated
-    spread = shipped.spread["dense"]
+    spread = shipped.spread["amd dense"]
     prior = before.sigma**2 - spread.setting**2
     left = 1 / (1 / prior + 1 / spread.setting**2)
     assert after.sigma == pytest.approx(math.sqrt(spread.setting**2 + left), abs=2e-4)
@@ -252,3 +258,31 @@ def test_a_calibration_of_unknown_spread_cannot_be_updated(tmp_path: Path) -> No
 def test_without_updates_doubt_is_what_it_was() -> None:
     assert isinstance(shipped_file().calibration(), Calibration)
     assert shipped_file().calibration().group_log_sigma == {}
+
+
+def test_a_run_that_uses_a_biased_cell_is_told(shipped: CalibrationFile) -> None:
+    cells = {
+        "amd mixture-of-experts fp8, 5 to 16 at once": Bias(rows=20, median_fraction=-0.2),
+        "amd mixture-of-experts fp8, 17 to 64 at once": Bias(rows=19, median_fraction=-0.3),
+        "amd mixture-of-experts fp4, 5 to 16 at once": Bias(rows=40, median_fraction=0.4),
+        "amd mixture-of-experts fp8, 1 to 4 at once": Bias(rows=40, median_fraction=0.1),
+    }
+    file = shipped.model_copy(update={"bias": cells})
+    spec = ReplicaSpec(part=MI300X, shape=DEEPSEEK, precision="fp8", accelerators=8)
+    told = list(file.biased([spec, spec]))
+    assert len(told) == 1
+    assert "5 to 16 at once: the throughput model promises 20% too fast" in told[0]
+
+
+def test_own_rows_of_an_own_part_go_into_a_run_by_one_command(planner: Planner, tmp_path: Path) -> None:
+    """A part that only an overlay knows, measured once: calibrate takes it, and throughput says it was measured."""
+    shipped = yaml.safe_load((FOLDER / "accelerators.yaml").read_text(encoding="utf-8"))["H200"]
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"accelerators": {"X1": shipped}}), encoding="utf-8")
+    row = {"model": "llama-3.1-70b", "accelerator": "X1", "tpot_ms": "40", "ttft_ms": ""}
+    table, out = write_table(tmp_path / "t.csv", row), tmp_path / "c.yaml"
+    overlay = ("--overlay", str(tmp_path / "own.yaml"))
+    assert planner("calibrate", str(table), "--out", str(out)).code == 2
+    assert planner("calibrate", str(table), "--out", str(out), *overlay).code == 0
+    asked = ("throughput", "--model", "llama-3.1-70b", "--accelerator", "X1", "--calibration", str(out), *overlay)
+    assert "validated on this pair" in planner(*asked).out
+    assert planner("check-benchmarks", str(table), *overlay).code == 0

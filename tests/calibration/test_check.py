@@ -63,7 +63,7 @@ def test_every_measurement_has_one_entry(shipped: pd.DataFrame) -> None:
     listed = list(entries(shipped))
     table = _rows(shipped)
     measured = sum(int(table[name].notna().sum()) for name in ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu"))
-    assert len(listed) == measured == 2677
+    assert len(listed) == measured == 3021
     assert all("predicted" in entry for entry in listed)
     sizes = [abs(entry["error_fraction"]) for entry in listed]
     assert sizes == sorted(sizes, reverse=True)

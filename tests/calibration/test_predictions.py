@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.calibration.benchmarks import read_benchmarks
+from planner.calibration.benchmarks import acceptance_length, find_draft, read_benchmarks
+from planner.calibration.calibrate import _disaggregated
 from planner.calibration.check import check_benchmarks
 from planner.calibration.fit import measurements, predict_with
 from planner.calibration.predictions import (
     FORMULA,
     closed_loop,
+    drafting,
     factors,
     first_token_labels,
     fit_effects,
     labels_of,
+    lag_speeds,
     open_loop,
     predict_by_request,
     predict_rows,
@@ -165,7 +169,7 @@ def test_a_table_of_separate_pools_is_read_as_its_decode_workers(tmp_path: Path)
     )
     assert rows.reasons == [""] * 4
     assert list(rows.concurrency) == [16, 16, 16, 2252]
-    found = predict_rows(rows, SHIPPED)["tpot_s"]
+    found = predict_rows(rows, replace(SHIPPED, group_log_effect={}))["tpot_s"]
     assert found[:3] == pytest.approx(found[0], rel=0.03)  # without ep its experts are sliced, not placed
     assert found[3] > 2 * found[0]
 
@@ -177,19 +181,79 @@ def test_a_decode_worker_prefills_nothing(tmp_path: Path) -> None:
     assert long_s < 1.5 * short_s  # more cache to read; 8,192 tokens of prefill for 64 of output would cost far more
 
 
-def test_the_first_token_of_separate_pools_does_not_wait_for_decoding(tmp_path: Path) -> None:
-    """A pool in balance prefills C requests while one decodes: κ·O·TPOT lie ahead, and no cache of a decode worker."""
-    same = "deepseek-r1,GB200,tensorrt-llm,fp4,1024,8192"
-    _, rows = _pools(tmp_path, f"{same},6144,,4,1,4,,16,1,4,4011,17", f"{same},64,,4,1,4,,16,1,4,400,17")
-    found = predict_rows(rows, SHIPPED)
-    priced = priced_rows(rows, SHIPPED)
-    replicas, index = priced.replicas, priced.index
-    first_s = replicas.ttft_fixed_s + replicas.ttft_prefill * (
-        replicas.prefill_s_per_token * 1024 + replicas.attention_s_per_token2 * 1024**2 / 2
+def test_the_first_token_of_separate_pools_follows_their_prefill_workers(tmp_path: Path) -> None:
+    """A pool that keeps up, one that does not, and one that is not stated and so is taken to keep up."""
+    same = "deepseek-r1,GB200,sglang,fp8,8192,1024,6144"
+    _, rows = _pools(
+        tmp_path,
+        f"{same},80,8,1,8,1,32,1,32,4000,20",
+        f"{same},5,8,1,8,1,32,1,32,75000,20",
+        f"{same},,8,1,8,,32,1,32,4000,20",
     )
-    steps = replicas.ttft_burst * 8192 + replicas.ttft_burst_steps
-    assert found["ttft_s"] == pytest.approx(first_s[index] + steps[index] * found["tpot_s"])
-    assert found["ttft_s"][0] < 60.0  # an hour, when it waited for room in the decode worker's memory
+    plain = replace(SHIPPED, group_log_effect={})
+    found = predict_rows(rows, plain)
+    priced = priced_rows(rows, plain)
+    replicas, index = priced.replicas, priced.index
+    prefill_s = replicas.prefill_s_per_token * 8192 + replicas.attention_s_per_token2 * 8192**2 / 2
+    round_s = 6144 * (prefill_s * replicas.accelerators)[index[:2]] / np.array([80 * 8, 5 * 8])
+    decode_s = 1024 * found["tpot_s"]
+    enough, short, unstated = found["ttft_s"].tolist()
+    assert round_s[0] < 0.6 * decode_s[0] < decode_s[1] < round_s[1]
+    assert enough < 0.25 * decode_s[0]
+    assert short == pytest.approx(round_s[1] - decode_s[1], rel=0.3)  # what is left of a round, and little else
+    assert enough < unstated < short
+    assert list(rows.prefill_busy_fraction) == [np.inf, np.inf, 0.7]
+
+
+def test_runs_that_draft_and_do_not_say_so_are_told_apart() -> None:
+    """Half of the rows are made to draft, all 10% slower than predicted: the effect and the share are found."""
+    frame = read_benchmarks(SHIPPED_MEASUREMENTS)
+    frame = frame[(frame["scenario"] == "Disaggregated") & (frame["accelerator"] == "H200")].copy()
+    frame = frame[frame["decode_workers"].notna()]
+    rows, plain = prepare(frame, load_catalog()), replace(SHIPPED, group_log_effect={}, drafted_share={})
+    certain, drafted = (predict_rows(one, plain)["tpot_s"] for one in (rows, drafting(rows)))
+    assert np.median(drafted / certain) < 0.75
+    for share, pick in ((0.0, np.zeros(len(frame), dtype=bool)), (0.5, np.arange(len(frame)) % 2 == 0)):
+        frame["tpot_ms"] = 1.1e3 * np.where(pick, drafted, certain)
+        effects, shares, spread = _disaggregated(frame, rows, plain)
+        ((campaign, effect),) = effects.items()
+        assert effect == pytest.approx(np.log(1.1), abs=0.06)
+        assert shares.get(campaign, 0.0) == pytest.approx(share, abs=0.15)
+        assert spread.setting <= (0.3 if share else 0.05)
+    told = replace(plain, drafted_share={campaign: 0.5})
+    assert predict_rows(rows, told)["tpot_s"] == pytest.approx(np.sqrt(certain * drafted))
+    frame["speculative"] = "none"  # a row that says so is no mixture
+    assert predict_rows(prepare(frame, load_catalog()), told)["tpot_s"] == pytest.approx(certain)
+
+
+def test_a_column_says_which_rows_draft_tokens(tmp_path: Path) -> None:
+    texts = ("", "none", "mtp", "MTP k=1", "eagle3", "4", "nextn-2")
+    assert [find_draft(text) for text in texts] == [0, 0, 3, 1, 3, 4, 2]
+    assert [acceptance_length(count) for count in (0, 3)] == [1.0, 2.49]
+    lengths = [acceptance_length(count) for count in range(9)]
+    assert all(now < then <= count + 1 for count, (now, then) in enumerate(itertools.pairwise(lengths), start=1))
+    _, rows = _prepared(tmp_path, {}, {"speculative": "mtp"}, {"speculative": "off"})
+    certain, drafted, off = predict_rows(rows, SHIPPED)["tpot_s"]
+    assert certain / 2.49 < drafted < certain == off
+
+
+def test_a_new_model_is_slower_on_a_stack_that_still_learns_it(tmp_path: Path) -> None:
+    """On ROCm's vLLM a model begins at 0.35 of full speed, and no longer lags after half a year; nor where measured."""
+    new = {"model": "kimi-k2.5", "accelerator": "MI355X", "precision": "fp4", "tp": "8", "concurrency": "16"}
+    dates = ("2026-01-27", "2026-02-24", "2026-08-01", "", "2025-09-29..2026-07-18")
+    _, rows = _prepared(tmp_path, *({**new, "measured_date": date} for date in dates))
+    speeds = lag_speeds(rows, priced_rows(rows, SHIPPED), SHIPPED)
+    fraction, weeks = load_catalog().stack("amd", "vllm").bring_up_throughput_fraction.base, 8.0
+    assert speeds[0] == pytest.approx(fraction, abs=0.02)
+    assert speeds[1] == pytest.approx(1 - (1 - fraction) * np.exp(-3 * 4 / weeks), abs=0.01)
+    assert speeds[2] == pytest.approx(1.0, abs=0.001)
+    assert speeds[3] == 1.0
+    assert 0.9 < speeds[4] < 0.95  # from the launch on: (1 − f)·τ over the 24.6 weeks to the last day
+    tpot_s = predict_rows(rows, SHIPPED)["tpot_s"]
+    assert tpot_s * speeds == pytest.approx(tpot_s[3])
+    seen = {"model": "minimax-m2.5", "accelerator": "MI355X", "precision": "fp8", "tp": "8", "concurrency": "16"}
+    _, rows = _prepared(tmp_path, {**seen, "measured_date": "2026-02-20"})
+    assert list(lag_speeds(rows, priced_rows(rows, SHIPPED), SHIPPED)) == [1.0]
 
 
 def test_published_deployments_of_separate_pools_are_predicted() -> None:
@@ -197,11 +261,12 @@ def test_published_deployments_of_separate_pools_are_predicted() -> None:
     frame = frame[frame["scenario"] == "Disaggregated"]
     rows = prepare(frame, load_catalog())
     error = np.abs(predict_rows(rows, SHIPPED)["tpot_s"] / (frame["tpot_ms"].to_numpy() * 1e-3) - 1)
-    assert error.size == 293
+    assert error.size == 555
     assert np.median(error) <= 0.20
     first = np.abs(predict_rows(rows, SHIPPED)["ttft_s"] / (frame["ttft_ms"].to_numpy() * 1e-3) - 1)
-    assert np.median(first) <= 0.55
-    assert first.max() < 20
+    is_stated = frame["prefill_workers"].notna().to_numpy()
+    assert np.nanmedian(first[is_stated]) <= 0.35
+    assert np.nanmedian(first[~is_stated]) <= 0.45
 
 
 def labels(model: str, part: str, engine: str, prompt: float) -> tuple[str, ...]:
@@ -286,7 +351,7 @@ def test_first_tokens_meet_their_bars() -> None:
     assert file.by_request.first_token["layout"].median_fraction <= 0.20
     off = [abs(one.predicted / one.measured - 1.0) for one in file.by_request.within_slo]
     assert len(off) == 12
-    assert float(np.median(off)) <= 0.12
+    assert float(np.median(off)) <= 0.15
     assert math.isclose(file.by_request.within_slo[0].measured, 12701.3)
 
 

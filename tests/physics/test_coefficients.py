@@ -133,7 +133,7 @@ def test_a_model_that_a_vendors_engine_never_ran_may_be_slower_and_not_faster() 
     assert doubt.interval(1.0)[1] == pytest.approx(plain.interval(1.0)[1])
     slow = np.hypot(plain.sigma, np.log(1 / 0.4) / 1.6448536269514722)
     assert doubt.interval(1.0)[0] == pytest.approx(np.exp(-1.6448536269514722 * slow))
-    assert doubt.in_words() == "extrapolating, −62% to +25%"
+    assert doubt.in_words() == "extrapolating, −61% to +26%"
     seen = dataclasses.replace(mixture, group_log_effect={groups.vendor_model: 0.0})
     measured = seen.doubt(groups, True, "amd", new_model_speed=0.4)
     assert measured is not None

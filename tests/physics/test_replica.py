@@ -9,14 +9,17 @@ from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import NAMES, Calibration, prior_calibration
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.replica import (
+    Lengths,
     Replicas,
     ReplicaSpec,
+    ReplicaTimes,
     all_reduce_hops,
     describe,
     port_bytes_per_s,
     price,
     price_replicas,
 )
+from planner.requests.batching import StepTimes
 from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, MI300X, MIXTRAL
 from tests.shipped import shipped_calibration
 
@@ -253,3 +256,37 @@ def test_a_mixture_layer_costs_by_the_experts_a_token_visits() -> None:
         ]
     )
     assert list(work.expert_visits) == [58 * 9, MIXTRAL.layers * 4, 0]
+
+
+def test_an_indexer_is_charged_by_layer_by_token_and_over_the_context() -> None:
+    """Sparse attention over 2,048 tokens: beyond them a longer context still costs what the indexer reads of it."""
+    sparse = dataclasses.replace(DEEPSEEK, attended_tokens=2048, index_heads=64, index_head_dim=128)
+    free = dataclasses.replace(sparse, index_heads=0, index_head_dim=0)
+    specs = [ReplicaSpec(part=B200, shape=one, precision="fp8", accelerators=8) for one in (sparse, free)]
+    replicas = price_replicas(specs, prior_calibration())
+    assert replicas.fixed_s[0] - replicas.fixed_s[1] == pytest.approx(61 * 100e-6)
+    share = 128 / (512 + 64)
+    capacity = [spec.memory().kv_capacity_tokens for spec in specs]
+    assert capacity[1] / capacity[0] == pytest.approx(1 + share)
+    # Queries of 64 heads from a rank of 1,536, keys and weights from the residual stream, whole on each of eight ranks.
+    extra = 8 * 61 * (1536 * 64 * 128 + 7168 * (128 + 64))
+    work = describe(specs)
+    assert work.flops_s_per_token[0] / work.flops_s_per_token[1] == pytest.approx(
+        1 + extra / DEEPSEEK.active_parameters
+    )
+    index = np.zeros(2, dtype=np.intp)
+    traffic = Traffic(input_tokens=np.array([8192.0, 16384.0]), output_tokens=512.0, cached_fraction=1.0)
+    slow, slower = at_concurrency(replicas, index, traffic, np.full(2, 16.0)).tpot_s
+    assert (slower - slow) / 16 == pytest.approx(8192 * share * replicas.kv_s_per_token[0], rel=0.02)
+    level = at_concurrency(replicas, index + 1, traffic, np.full(2, 16.0)).tpot_s
+    assert level[0] == pytest.approx(level[1], rel=1e-9)
+    for prompt in (8192.0, 16384.0):  # one formula in the hour, in the SLO model and request by request
+        steps = StepTimes.of(replicas, 0)
+        context = prompt + 256.0
+        hourly = replicas.sequence_s[0] + replicas.kv_s_per_token[0] * (2048 + share * context)
+        assert steps.sequences_s(1.0, context) == pytest.approx(hourly)
+        alone = Lengths(
+            prompt_tokens=np.array([prompt]), prompt_weights=np.ones(1), output_tokens=np.array([512.0]),
+            output_weights=np.ones(1), cached_fraction=0.0,
+        )  # fmt: skip
+        assert ReplicaTimes(replicas, 0, 1.0, alone).sequence_s == pytest.approx(hourly)
