@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from docs.generate.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
 from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.check import ERROR_HEADER, GROUPS, KINDS, check_benchmarks, entries, error_cells, summary
-from planner.calibration.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
 from planner.catalog.calibration import (
     BIAS_FRACTION,
     BIAS_ROWS,

@@ -138,8 +138,8 @@ _ENGINES = {
     "textgenerationinference": "tgi",
 }
 """Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name."""
-_ROUTERS = ("dynamo", "mooncake", "mori", "llmd")  # before an engine's name where it sends requests to several
-_POOLED = ("disagg", "mesh")  # behind it, for the same
+_ROUTERS = re.compile(r"^(dynamo|mooncake|mori|llmd)(?=.)|(?<=.)(disagg|mesh)$")
+"""What stands before or behind an engine's name where it sends requests to several pools."""
 _MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16|int4|0324|0528|thinking)(?=-|$)")
 _SAME_SHAPE = {
     "deepseek-v3.1": "deepseek-v3",
@@ -225,11 +225,7 @@ def find_part(name: str, catalog: Catalog) -> on_part.AcceleratorSpec:
 
 def find_engine(name: str) -> str:
     """Return the engine's usual name; one without calibration rows takes the common coefficients."""
-    plain = re.sub(r"[\s_\-]+", "", name.strip().lower())
-    for router in _ROUTERS:
-        plain = plain.removeprefix(router) or plain
-    for pooled in _POOLED:
-        plain = plain.removesuffix(pooled) or plain
+    plain = _ROUTERS.sub("", re.sub(r"[\s_\-]+", "", name.strip().lower()))
     return _ENGINES.get(plain, plain)
 
 

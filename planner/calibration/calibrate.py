@@ -33,7 +33,7 @@ from planner.catalog import calibration as records
 from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics import coefficients
-from planner.physics.coefficients import COEFFICIENTS, DENSE, GROUP_SIGMA, MIXTURE, NORMAL_90, Calibration
+from planner.physics.coefficients import COEFFICIENTS, DENSE, MIXTURE, NORMAL_90, Calibration
 from planner.physics.replica import ReplicaSpec
 from planner.units import MILLISECOND
 
@@ -46,9 +46,11 @@ _FEWEST_ROWS = 20
 _POOL_WIDTH, _POOL_SIGMA = 0.2, 0.3
 """Log distance within which rows of separate pools are of one kind, and the prior spread of a campaign's effect."""
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
-_LEAST_SPREAD = {"setting": 0.11, "layout": 0.08, "pair": 0.116, "model": 0.15, "part": 0.0}
-"""What the terms of an interval are at least, for mixtures and for vendors whose rows mix engine versions; a pair that
-has no rows is then at 0.16. As estimated by class alone they held too few of such rows."""
+_TERMS = ("setting", "layout", "pair", "model", "part")
+_SPREAD = {DENSE: (0.085, 0.053, 0.065, 0.106, 0.032), MIXTURE: (0.11, 0.15, 0.153, 0.226, 0.0)}
+"""What intervals are made of by class of models: with these they hold 85 to 95% of left-out rows of the shipped table,
+whatever is left out. Dense models of vendors whose rows mix engine versions need the next line's."""
+_MIXED_VERSIONS = (0.11, 0.08, 0.116, 0.15, 0.032)
 BANDS = {"1 to 4": (0.0, 4.0), "5 to 16": (4.0, 16.0), "17 to 64": (16.0, 64.0), "65 to 256": (64.0, 256.0)}
 BANDS |= {"above 256": (256.0, np.inf)}
 """Requests in a replica, by which biases are told apart: above the one and up to the other."""
@@ -96,11 +98,12 @@ def calibrate(path: Path, catalog: Catalog | None = None, cross_validation: bool
         }
         held = {name: fitting.cross_validate(data, labels, fitted.unknowns) for name, labels in left_out.items()}
         first_token[predictions.REQUESTS], by_request = _by_request(frame, rows, fitted.calibration, left_out)
-    spread = {name: _spread(held, data, masks[name]) for name in (DENSE, MIXTURE) if held and name in masks}
-    for name, one in list(spread.items()):
-        least = {term: max(getattr(one, term), figure) for term, figure in _LEAST_SPREAD.items()}
-        wider = one.model_copy(update=least)
-        spread |= {MIXTURE: wider} if name == MIXTURE else {f"{vendor} {name}": wider for vendor in vendors}
+    stated = {**_SPREAD, **dict.fromkeys((f"{vendor} {DENSE}" for vendor in vendors), _MIXED_VERSIONS)}
+    spread = {}
+    for name, terms in stated.items() if held else ():
+        log_error = held["campaign"].log_errors(data, "ttft_s")[masks.get(name, masks["all"])]
+        first = round(_sigma(log_error, 0.5), 4)
+        spread[name] = records.ErrorSpread(**dict(zip(_TERMS, terms, strict=True)), first_token=first)
     groups = dict(fitted.calibration.group_log_effect)
     drafting: dict[str, float] = {}
     if len(pools):
@@ -237,37 +240,6 @@ def _disaggregated(
     return effects, {name: round(share, 4) for name, share in drafting.items() if share > 0.0}, spread
 
 
-def _spread(held: Mapping[str, fitting.Held], data: fitting.Measurements, mask: Bools) -> records.ErrorSpread:
-    """Return the prediction error on rows left out of the fit, by which of their groups were left out too.
-
-    A spread is that of the normal distribution with the same share within 90%: the 90th percentile of the absolute
-    log error over 1.645. What a missing pair, model or part adds is the difference of squares to what was there, times
-    one factor by which all three together hold nine in ten rows of campaigns left out.
-    """
-
-    def sigma(name: str, rows: Bools, prior: float) -> float:
-        return _sigma(_log_errors(held[name], data, mask & rows), prior)
-
-    def without(total: float, part: float) -> float:
-        return float(np.sqrt(max(total**2 - part**2, 0.0)))
-
-    unseen = {name: one.unseen.T for name, one in held.items()}  # of each: model, part, campaign, layout
-    setting = sigma("setting", ~unseen["setting"][3], GROUP_SIGMA[3])
-    moved = sigma("layout", unseen["layout"][3] & ~unseen["layout"][2], float(np.hypot(setting, GROUP_SIGMA[3])))
-    both_known = ~unseen["campaign"][0] & ~unseen["campaign"][1]
-    near = sigma("campaign", both_known, float(np.hypot(setting, GROUP_SIGMA[2])))
-    beyond = []
-    for level, name in ((0, "model"), (1, "accelerator")):
-        only = unseen[name][level] & ~unseen[name][1 - level]
-        beyond.append(without(sigma(name, only, float(np.hypot(near, GROUP_SIGMA[level]))), near))
-    terms = np.array([*beyond, without(near, setting)])
-    model, part, pair = (terms * _factor(held["campaign"], data, mask, setting, terms)).tolist()
-    first_token = _sigma(held["campaign"].log_errors(data, "ttft_s")[mask], 0.5)
-    figures = {"setting": setting, "layout": without(moved, setting), "pair": pair, "model": model, "part": part}
-    figures["first_token"] = first_token
-    return records.ErrorSpread(**{name: round(figure, 4) for name, figure in figures.items()})
-
-
 def _coverage(
     held: fitting.Held,
     data: fitting.Measurements,
@@ -276,24 +248,20 @@ def _coverage(
     spreads: Mapping[str, records.ErrorSpread],
 ) -> dict[str, records.Coverage]:
     """Return by cell how often intervals of left-out rows held what was measured, and how wide they were."""
-    model, part, pair, layout = held.unseen.T[:4]
-    is_new = held.unseen[:, -1] & pair
-    fast, slow = np.zeros(data.rows), np.zeros(data.rows)
-    for row, spec in enumerate(specs):
+    ends = []
+    for spec, (model, part, pair, layout, *_, new) in zip(specs, held.unseen.tolist(), strict=True):
         label = MIXTURE if spec.shape.experts else DENSE
         one = spreads.get(f"{spec.part.vendor} {label}", spreads[label])
-        beyond = (one.model * model[row], one.part * part[row], one.pair if pair[row] else one.layout * layout[row])
-        fast[row] = np.sqrt(one.setting**2 + sum(term**2 for term in beyond))
         begins_at, _ = spec.part.bring_up.get(spec.engine, (1.0, 0.0))
-        lag = coefficients.lag_sigma(begins_at) if is_new[row] and spec.shape.experts else 0.0
-        slow[row] = np.hypot(fast[row], lag)
-    # A time predicted too short is on the slow side, and so is a throughput predicted too high.
-    early = np.stack([sign * held.log_errors(data, name) for name, sign in zip(_TIMES, (-1.0, 1.0), strict=True)])
-    inside = (early <= NORMAL_90 * slow) & (early >= -NORMAL_90 * fast)
-    width = np.broadcast_to(0.5 * (np.exp(NORMAL_90 * fast) - np.exp(-NORMAL_90 * slow)), early.shape)
+        lag = coefficients.lag_sigma(begins_at) if new and pair and spec.shape.experts else 0.0
+        near = float(np.hypot(one.setting, one.pair if pair else one.layout * layout))
+        ends.append(coefficients.Doubt(near, one.model * model, one.part * part, 0.0, False, lag).interval(1.0))
+    low, high = np.array(ends).T
+    faster = np.exp([sign * held.log_errors(data, name) for name, sign in zip(_TIMES, (1.0, -1.0), strict=True)])
+    inside, width = (faster >= low) & (faster <= high), np.broadcast_to(0.5 * (high - low), faster.shape)
     table = {}
     for label, mask in cells.items():
-        known = np.isfinite(early) & mask
+        known = np.isfinite(faster) & mask
         if known.any():
             table[label] = records.Coverage(
                 rows=int(known.sum()),
@@ -318,23 +286,6 @@ def _biases(
                 cell, median = f"{label} {precision}, {band} at once", round(float(np.median(error[known])), 4)
                 table[cell] = records.Bias(rows=int(known.sum()), median_fraction=median)
     return table
-
-
-def _factor(held: fitting.Held, data: fitting.Measurements, mask: Bools, setting: float, terms: Floats) -> float:
-    """Return the factor on the error terms at which 90% of left-out rows lie within their intervals.
-
-    A row does where (error/1.645)² ≤ σ_setting² + s²·Σ terms²: each has its own least s², and s² is their 90th
-    percentile. Estimated one kind of row at a time, the terms alone held 84% of mixtures.
-    """
-    added = np.tile(held.unseen[mask][:, : terms.size] @ terms**2, len(_TIMES))
-    least = ((_log_errors(held, data, mask) / NORMAL_90) ** 2 - setting**2) / added
-    known = least[np.isfinite(least)]
-    return float(np.sqrt(max(np.quantile(known, 0.9), 0.0))) if known.size >= _FEWEST_ROWS else 1.0
-
-
-def _log_errors(held: fitting.Held, data: fitting.Measurements, mask: Bools) -> Floats:
-    """Return the log errors of left-out rows for time per token, then for throughput."""
-    return np.concatenate([held.log_errors(data, name)[mask] for name in _TIMES])
 
 
 def _sigma(log_error: Floats, prior: float) -> float:

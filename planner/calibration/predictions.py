@@ -96,8 +96,8 @@ class BenchmarkRows:
     """Share of time for which those work at most: 0.7 where a row does not state how many there are."""
     is_unlabelled: Bools
     """Whether a row leaves open if tokens are drafted."""
-    weeks_old: Floats
-    """Weeks from the model's launch to the row's first and last date, shape (2, rows); NaN where either is unknown."""
+    days: list[list[int]]
+    """The days on which each row was measured, counted from year 1; empty where unknown."""
 
     def traffic(self, pick: Bools, cached_fraction: Floats | None = None) -> Traffic:
         """Return the traffic of some rows, optionally with another cached share of their prompts."""
@@ -159,7 +159,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
         per_prefill_accelerator=stated / (worker * frame["prefill_workers"].fillna(1.0)).to_numpy(),
         prefill_busy_fraction=np.where(frame["prefill_workers"].isna(), _USUAL_BUSY, np.inf),
         is_unlabelled=(frame[benchmarks.DRAFT_COLUMN] == "").to_numpy(),
-        weeks_old=_weeks_old(frame, [deployments[number] if number >= 0 else None for number in deployment.tolist()]),
+        days=[days_of(str(text)) for text in frame.get("measured_date", [""] * len(frame))],
     )
     no_objective = np.isnan(rows.ttft_objective_s) & np.isnan(rows.tpot_objective_s)
     no_load = ~offline & np.isnan(rows.concurrency) & no_objective & (deployment >= 0)
@@ -182,17 +182,6 @@ def days_of(text: str) -> list[int]:
         return []
 
 
-def _weeks_old(frame: pd.DataFrame, deployed: Sequence[benchmarks.ServedModel | None]) -> Floats:
-    """Return the age of each row's model at the row's first and last date, in weeks, shape (2, rows)."""
-    ages: Floats = np.full((2, len(frame)), np.nan)
-    texts = frame["measured_date"].tolist() if "measured_date" in frame.columns else []
-    for row, (text, served) in enumerate(zip(texts, deployed, strict=False)):
-        if served is not None and served.shape.released and (days := days_of(str(text))):
-            launched = served.shape.released.toordinal()
-            ages[:, row] = (min(days) - launched) / 7.0, (max(days) - launched) / 7.0
-    return np.maximum(ages, 0.0)
-
-
 def lag_speeds(rows: BenchmarkRows, priced: PricedRows, calibration: Calibration) -> Floats:
     """Return the share of full speed of each row, shape (rows,): below 1 for new models that were never measured there.
 
@@ -203,10 +192,11 @@ def lag_speeds(rows: BenchmarkRows, priced: PricedRows, calibration: Calibration
     speeds = np.ones(rows.deployment.size)
     placed = zip(np.flatnonzero(rows.deployment >= 0).tolist(), priced.specs, priced.kinds, strict=True)
     for row, spec, kind in placed:
-        first, last = rows.weeks_old[:, row].tolist()
         begins_at, weeks = spec.part.bring_up.get(spec.engine, (1.0, 0.0))
-        if math.isnan(first) or not weeks or not calibration.is_new(spec.groups(kind), spec.is_unlike):
+        days, released = rows.days[row], spec.shape.released
+        if not days or not released or not weeks or not calibration.is_new(spec.groups(kind), spec.is_unlike):
             continue
+        first, last = (max(day - released.toordinal(), 0) / 7.0 for day in (min(days), max(days)))
         tau, last = weeks / 3.0, max(last, first + 0.1)
         gap = tau / (last - first) * (math.exp(-first / tau) - math.exp(-last / tau))
         speeds[row] = 1.0 - (1.0 - begins_at) * gap

@@ -180,7 +180,7 @@ class CalibrationFile(Strict):
                 off = bias.median_fraction
                 if cell.startswith(f"{label}, ") and bias.rows >= BIAS_ROWS and abs(off) > BIAS_FRACTION:
                     side = "slow" if off > 0.0 else "fast"
-                    told = f"{cell}: the throughput model promises {abs(off):.0%} too {side} a time per token"
+                    told = f"{cell}: the throughput model is {abs(off):.0%} too {side} per token"
                     yield f"{told}, in the median of {bias.rows} measured runs that it was not fitted to"
 
 

@@ -14,7 +14,7 @@ The memory's share does not see the clock; the cores' share (leakage and clock t
 Where p(m, c, 1) exceeds the limit, firmware lowers f until p equals it. What a lower cap costs is read from measured
 caps (``throughput_fraction_at_cap``).
 
-``planner.calibration.power_fit`` fits the five coefficients to ``planner/catalog/power_measurements.csv``; a test
+``docs.generate.power_fit`` fits the five coefficients to ``planner/catalog/power_measurements.csv``; a test
 refits them. They are H200 measurements carried to other parts by fraction of TDP, which the B200 node rows
 bear out to 5%.
 
@@ -34,20 +34,13 @@ nodes (at 71% of their boards' limit) as of the air-cooled B200 nodes (at 100%).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from planner.arrays import Floats
 from planner.units import KILO
-
-_LOWEST_CLOCK_FRACTION = 0.17  # 345 of 1,980 MHz, the lowest clock seen on an H200
-_BISECTIONS = 40  # halves [0.17, 1] down to 1e-12
-# Best measured over datasheet on an H200: copy 4.26 of 4.8 TB/s, prefill 0.58 of the dense rate at 0.74 of the clock.
-_REACHABLE_BANDWIDTH = 0.89
-_REACHABLE_RATE = 0.78
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +59,11 @@ class PowerCoefficients:
     """e: near 1, since voltage is at its floor over most of the range where caps act."""
 
 
-# Output of planner.calibration.power_fit.fit_board_power on the shipped table.
+# Output of docs.generate.power_fit.fit_board_power on the shipped table.
 FITTED = PowerCoefficients(
     memory=0.32029, active=0.39317, compute=1.05523, compute_exponent=0.47529, clock_exponent=1.05901
 )
-# Output of planner.calibration.power_fit.fit_cap_curve on the shipped table.
+# Output of docs.generate.power_fit.fit_cap_curve on the shipped table.
 CAP_FLOOR_FRACTION = 0.1915
 CAP_EXPONENT = 1.7228
 
@@ -124,38 +117,6 @@ def board_power_w(
     return np.asarray(rating.idle_w + busy_w * np.asarray(busy_fraction, dtype=np.float64))
 
 
-def clock_bound_fraction(memory_fraction: ArrayLike, compute_fraction: ArrayLike) -> Floats:
-    """Return the share of a busy step that stretches as 1/clock.
-
-    The time the matrix units need at the rate they can reach, over that plus the time the memory needs at the
-    bandwidth it can reach: 1 for pure arithmetic, 0 for pure streaming.
-    """
-    compute = np.asarray(compute_fraction, dtype=np.float64) / _REACHABLE_RATE
-    memory = np.asarray(memory_fraction, dtype=np.float64) / _REACHABLE_BANDWIDTH
-    total = compute + memory
-    return np.divide(compute, total, out=np.zeros_like(total), where=total > 0.0)
-
-
-def throttled_clock_fraction(
-    memory_fraction: ArrayLike,
-    compute_fraction: ArrayLike,
-    cap_fraction: ArrayLike = 1.0,
-    coefficients: PowerCoefficients = FITTED,
-) -> Floats:
-    """Return the clock (over its maximum) to which firmware throttles for work of activity m and c.
-
-    Both activities thin out as the step stretches: T(f) = 1 − κ + κ/f with κ the clock-bound share.
-    """
-    memory, compute, cap = np.broadcast_arrays(memory_fraction, compute_fraction, cap_fraction)
-    bound = clock_bound_fraction(memory, compute)
-
-    def over(clock: Floats) -> NDArray[np.bool_]:
-        stretch = 1.0 - bound + bound / clock
-        return np.asarray(power_fraction(memory / stretch, compute / stretch, clock, coefficients) > cap)
-
-    return largest_clock(over, memory.shape)
-
-
 def throughput_fraction_at_cap(
     memory_fraction: ArrayLike, compute_fraction: ArrayLike, cap_fraction: ArrayLike
 ) -> Floats:
@@ -173,18 +134,7 @@ def throughput_fraction_at_cap(
     return np.asarray(1.0 - (1.0 - np.clip(headroom, 0.0, 1.0)) ** CAP_EXPONENT)
 
 
-def largest_clock(over: Callable[[Floats], NDArray[np.bool_]], shape: tuple[int, ...]) -> Floats:
-    """Return by bisection the largest clock within the limit, or the lowest clock where none is."""
-    lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)
-    fits = ~over(upper)
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (lower + upper)
-        high = over(middle)
-        lower, upper = np.where(high, lower, middle), np.where(high, middle, upper)
-    return np.where(fits, 1.0, lower)
-
-
-# Output of planner.calibration.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
+# Output of docs.generate.power_fit.fit_host_slope on the air-cooled rows of the shipped table.
 HOST_SLOPE_AIR = 0.1055
 # Idle wall power less eight idle boards: H200 node 2,412 − 8 × 77, air-cooled B200 node 2,925 − 8 × 140 (same table).
 HOST_IDLE_W = 1800.0

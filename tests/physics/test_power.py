@@ -5,13 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.generate.power_fit import clock_bound_fraction, throttled_clock_fraction
 from planner.physics.power import (
     FITTED,
     BoardRating,
     board_power_w,
-    clock_bound_fraction,
     power_fraction,
-    throttled_clock_fraction,
     throughput_fraction_at_cap,
 )
 

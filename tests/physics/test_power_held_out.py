@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import planner.catalog
+from docs.generate.power_fit import read_power_measurements
 from docs.generate.validation_page import serving_board_w
-from planner.calibration.power_fit import read_power_measurements
 from planner.calibration.probe import ProbeRow
 from planner.calibration.probe_kernels import LLAMA_8B, LLAMA_70B, StackShape
 from planner.physics.power import BoardRating, board_power_w, power_fraction

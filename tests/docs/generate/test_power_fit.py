@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 import planner.catalog
-from planner.calibration.power_fit import (
+from docs.generate.power_fit import (
     PowerMeasurement,
     board_power_residuals,
     cap_residuals,

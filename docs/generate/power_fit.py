@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import least_squares
 
 from planner.arrays import Bools, Floats
@@ -22,6 +24,11 @@ _NUMBERS = {
 _TEXTS = ("record", "accelerator", "workload", "scenario", "precision", "engine", "cooling", "grade", "source")
 _BOUNDS = ([0.0, 0.0, 0.0, 0.1, 0.8], [2.0, 1.0, 5.0, 1.0, 3.0])
 _START = [0.4, 0.3, 0.8, 0.5, 1.2]
+_LOWEST_CLOCK_FRACTION = 0.17  # 345 of 1,980 MHz, the lowest clock seen on an H200
+_BISECTIONS = 40  # halves [0.17, 1] down to 1e-12
+# Best measured over datasheet on an H200: copy 4.26 of 4.8 TB/s, prefill 0.58 of the dense rate at 0.74 of the clock.
+_REACHABLE_BANDWIDTH = 0.89
+_REACHABLE_RATE = 0.78
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +114,10 @@ def clocked_throughput_fraction(
         return np.asarray(power.power_fraction(memory, compute, clock, coefficients) > 1.0)
 
     # κ depends on m/c alone, which stretching a step does not change.
-    bound = power.clock_bound_fraction(memory, compute)
-    free = power.largest_clock(over, memory.shape)
+    bound = clock_bound_fraction(memory, compute)
+    free = largest_clock(over, memory.shape)
     at_full = 1.0 - bound + bound / free
-    capped = power.throttled_clock_fraction(memory * at_full, compute * at_full, cap, coefficients)
+    capped = throttled_clock_fraction(memory * at_full, compute * at_full, cap, coefficients)
     return np.asarray(at_full / (1.0 - bound + bound / capped))
 
 
@@ -136,3 +143,46 @@ def fit_host_slope(rows: list[PowerMeasurement], cooling: str) -> float:
     rise = column(nodes, "boards") * (column(nodes, "board_load_w") - column(nodes, "board_idle_w"))
     wall_rise = column(nodes, "wall_load_w") - column(nodes, "wall_idle_w")
     return float(rise @ wall_rise / (rise @ rise) - 1.0)
+
+
+def clock_bound_fraction(memory_fraction: ArrayLike, compute_fraction: ArrayLike) -> Floats:
+    """Return the share of a busy step that stretches as 1/clock.
+
+    The time the matrix units need at the rate they can reach, over that plus the time the memory needs at the
+    bandwidth it can reach: 1 for pure arithmetic, 0 for pure streaming.
+    """
+    compute = np.asarray(compute_fraction, dtype=np.float64) / _REACHABLE_RATE
+    memory = np.asarray(memory_fraction, dtype=np.float64) / _REACHABLE_BANDWIDTH
+    total = compute + memory
+    return np.divide(compute, total, out=np.zeros_like(total), where=total > 0.0)
+
+
+def throttled_clock_fraction(
+    memory_fraction: ArrayLike,
+    compute_fraction: ArrayLike,
+    cap_fraction: ArrayLike = 1.0,
+    coefficients: power.PowerCoefficients = power.FITTED,
+) -> Floats:
+    """Return the clock (over its maximum) to which firmware throttles for work of activity m and c.
+
+    Both activities thin out as the step stretches: T(f) = 1 − κ + κ/f with κ the clock-bound share.
+    """
+    memory, compute, cap = np.broadcast_arrays(memory_fraction, compute_fraction, cap_fraction)
+    bound = clock_bound_fraction(memory, compute)
+
+    def over(clock: Floats) -> Bools:
+        stretch = 1.0 - bound + bound / clock
+        return np.asarray(power.power_fraction(memory / stretch, compute / stretch, clock, coefficients) > cap)
+
+    return largest_clock(over, memory.shape)
+
+
+def largest_clock(over: Callable[[Floats], Bools], shape: tuple[int, ...]) -> Floats:
+    """Return by bisection the largest clock within the limit, or the lowest clock where none is."""
+    lower, upper = np.full(shape, _LOWEST_CLOCK_FRACTION), np.ones(shape)
+    fits = ~over(upper)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (lower + upper)
+        high = over(middle)
+        lower, upper = np.where(high, lower, middle), np.where(high, middle, upper)
+    return np.where(fits, 1.0, lower)
