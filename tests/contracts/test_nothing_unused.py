@@ -27,9 +27,6 @@ FOR_OTHERS = {
     "torch_version": "the probe's table names it",
     "IMPUTED": "accounts.csv names it",
     "TRANSFER": "accounts.csv names it",
-    "fit_board_power": "how a constant of physics was found",
-    "fit_cap_curve": "how a constant of physics was found",
-    "fit_host_slope": "how a constant of physics was found",
 }
 """Names that nothing here reads, and who does."""
 IS_CALLED_BY_ITS_DECORATOR = {"model_validator", "field_validator", "callback"}
