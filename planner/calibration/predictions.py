@@ -212,7 +212,8 @@ def _deployment(row: Mapping[Any, Any], catalog: Catalog) -> benchmarks.ServedMo
     if row["scenario"] == benchmarks.DISAGGREGATED_SCENARIO:
         # A tp that is no power of two is the whole deployment's: tables that know no more write it for both pools.
         degree = tp if tp and tp & (tp - 1) == 0 else _USUAL_WORKER
-        if tp and ep and ep > tp * (attention_dp or 1) and ep % tp == 0:  # experts over all groups of attention
+        if shape.experts and tp and ep and ep > tp * (attention_dp or 1) and ep % tp == 0:
+            # Experts lie over all groups of attention.
             degree, attention_dp = ep, ep // tp
         layouts = benchmarks.lay_out(part, shape, precision, degree, None, attention_dp)
     else:
