@@ -48,8 +48,8 @@ _POOL_WIDTH, _POOL_SIGMA = 0.2, 0.3
 _TIMES = ("tpot_s", "output_tokens_per_s_per_accelerator")
 _TERMS = ("setting", "layout", "pair", "model", "part")
 _SPREAD = {DENSE: (0.085, 0.053, 0.065, 0.106, 0.032), MIXTURE: (0.11, 0.15, 0.153, 0.226, 0.0)}
-"""What intervals are made of by class of models: with these they hold 85 to 95% of left-out rows of the shipped table,
-whatever is left out. Dense models of vendors whose rows mix engine versions need the next line's."""
+"""What intervals are made of by class of models: with these they hold 85% or more of the shipped table's rows of every
+vendor, whatever is left out. Dense models of vendors whose rows mix engine versions need the next line's."""
 _MIXED_VERSIONS = (0.11, 0.08, 0.116, 0.15, 0.032)
 BANDS = {"1 to 4": (0.0, 4.0), "5 to 16": (4.0, 16.0), "17 to 64": (16.0, 64.0), "65 to 256": (64.0, 256.0)}
 BANDS |= {"above 256": (256.0, np.inf)}
