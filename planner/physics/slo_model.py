@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import fft
 
-from planner.arrays import Bools, Complexes, Floats, Ints
+from planner.arrays import Complexes, Floats, Ints
 from planner.physics.replica import Lengths, ReplicaTimes, ServiceTerms
 
 CELLS = 256
@@ -47,7 +47,7 @@ _FADED = 1e-6 ** (_CELL / _GRID)
 """rʲ: the 288th power of r is what is left of what comes back, and its 256th, 5e-6, costs no digit that shows."""
 _LONGEST = 2.0 * CELLS  # cells: a prefill that takes longer makes all behind it late, however long it is
 MOST_PROMPT_SHARE = 0.98  # of a replica's time: beyond it a queue of prompts has no steady state within the hour
-_MOST_BUSY = 0.92  # of a replica's time in steps with prompts, those steps' sequences included: held to the zoom
+_MOST_BUSY = 0.88  # of a replica's time in steps with prompts, those steps' sequences included: held to the zoom
 _NEVER = 1e-17  # of requests
 _NO_BETTER = 0.6
 """Share of prompts, over the square of the time in prefill, that a router of many replicas sends behind another all the
@@ -307,8 +307,7 @@ def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: floa
     batch = _batches(times, asked)
     rates = times.requests_per_s(batch)
     at = np.interp([requests_per_s], rates, batch)
-    busy = _is_steady(times, at, np.array([requests_per_s]))[0]
-    if requests_per_s >= rates[-1] or not busy or times.decode_s(at)[0] > asked.tpot_s:
+    if requests_per_s >= rates[-1] or times.decode_s(at)[0] > asked.tpot_s:
         return False
     place = int(np.searchsorted(rates[_WORKED_OUT], requests_per_s, side="right"))
     low, high = int(_WORKED_OUT[max(place - 1, 0)]), int(_WORKED_OUT[max(place, 1)])
@@ -321,7 +320,10 @@ def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: floa
 
 def _batches(times: ReplicaTimes, asked: ServiceTerms) -> Floats:
     """Return the batches of a curve, from nearly idle to the largest worth evaluating."""
-    return np.append(_IDLE_BATCH, _most_batch(times, asked.tpot_s) * _POINTS)
+    most = _most_batch(times, asked.tpot_s)
+    tried = most * _LOADS
+    busy = _busy(times, tried, times.requests_per_s(tried))
+    return np.append(_IDLE_BATCH, float(np.interp(_MOST_BUSY, busy, tried)) * _POINTS)
 
 
 def too_long_fraction(times: ReplicaTimes, asked: ServiceTerms) -> float:
@@ -342,16 +344,14 @@ def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Flo
         first = late_first(times, asked, rate, times.decode_s(worked_out), ttft_s)
         tokens = late_tokens(times, asked, worked_out, rate)
         late = np.clip(1.0 - (1.0 - first) * (1.0 - tokens), _LEAST_LATE, 1.0)
-    late[:, ~_is_steady(times, worked_out, rate)] = 1.0
     logarithms = np.log(np.maximum.accumulate(late, axis=1))
     rows = [np.asarray(np.exp(np.interp(batch, worked_out, row))) for row in logarithms]
     return [np.maximum(rows[0], too_long), *rows[1:]]
 
 
-def _is_steady(times: ReplicaTimes, batch: Floats, rate: Floats) -> Bools:
-    """Return whether prompts are computed as fast as they come, in steps of at most a chunk, shape (batches,)."""
-    busy = rate * (times.mean_prefill_s + times.mean_steps * times.decode_s(batch))
-    return np.asarray(busy <= _MOST_BUSY)
+def _busy(times: ReplicaTimes, batch: Floats, rate: Floats) -> Floats:
+    """Return the share of time in steps of at most a chunk that compute prompts, shape (batches,); it rises."""
+    return np.asarray(rate * (times.mean_prefill_s + times.mean_steps * times.decode_s(batch)))
 
 
 def _quantile(numbers: Floats, weights: Floats, share: float) -> float:
@@ -441,7 +441,7 @@ def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats
         return late
     rate = times.requests_per_s(batch)
     room = room_for_prefills(times, asked, batch, rate)
-    rows = np.flatnonzero(_is_steady(times, batch, rate) & (least_late_tokens(times, room) < worth))
+    rows = np.flatnonzero((_busy(times, batch, rate) <= _MOST_BUSY) & (least_late_tokens(times, room) < worth))
     if rows.size:
         tokens = late_tokens_within(times, asked, batch[rows], rate[rows], room[rows])
         rows, tokens = rows[tokens < worth[rows]], tokens[tokens < worth[rows]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -114,12 +114,6 @@ class Layouts(NamedTuple):
     specs: list[ReplicaSpec]
     work: ReplicaWork
     replicas: Replicas
-    roofline: Replicas
-    """The same under perfect software."""
-    wide: Replicas
-    """The same in the next wider precision."""
-    wider: str
-    """That precision."""
     is_allowed: Bools
     """Those in which the cluster may serve; prompts may be prefilled apart in the others too."""
 
@@ -139,16 +133,8 @@ def layouts_of(cluster: Cluster, model: str, precision: str, tokens: float, reus
     stated = (cluster.accelerator, cluster.engine, model, precision, cluster.max_sequences, cluster.speculation)
 
     def priced() -> Layouts:
-        work, wider = describe(every), model_on_part.wider_precision(part, shape, precision)
-        return Layouts(
-            specs=every,
-            work=work,
-            replicas=price_work(work, every, reuse.calibration),
-            roofline=price_work(work, every, roofline_calibration()),
-            wide=price_replicas([dataclasses.replace(spec, precision=wider) for spec in every], reuse.calibration),
-            wider=wider,
-            is_allowed=np.ones(len(every), dtype=bool),
-        )
+        work = describe(every)
+        return Layouts(every, work, price_work(work, every, reuse.calibration), np.ones(len(every), dtype=bool))
 
     free = cluster.model_copy(update={"tensor_parallel": None, "attention": "auto", "chunk_tokens": None})
     every, bound = (candidates(of, part, shape, precision, tokens) for of in (free, cluster))
@@ -261,6 +247,7 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
 
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
+_NO_MORE = "it serves no more than with another engine or precision"
 
 
 def served_by(
@@ -270,12 +257,9 @@ def served_by(
 
     It is chosen by what the model says; by how much that is off, ``factors``, nobody knows when choosing.
     """
-    tried = [_served(of, workload, scenario, reuse) for of in options(cluster, workload, reuse.catalog)]
-    services = [service for service in tried if isinstance(service, Service)]
-    if not services:
-        return tried[0]
-    most = max(service.requests_per_s for service in services)
-    best = next(service for service in services if service.requests_per_s >= most * (1.0 - _TIE))
+    best = _most(options(cluster, workload, reuse.catalog), workload, scenario, reuse)
+    if isinstance(best, CapacityError):
+        return best
     factor, model, engine = 1.0, workload.model, best.spec.engine
     for part, of in ((cluster.accelerator, model), ("", model), (cluster.accelerator, "")):
         factor *= factors.get((part, engine, of), 1.0)
@@ -292,13 +276,39 @@ def runner_up(
             tried.append(one)
         elif cluster.prefill_decode == "auto" and cluster.throughput_tokens_per_s_per_accelerator is None:
             tried.append(one.model_copy(update={"prefill_decode": other}))
-    services = [_served(one, workload, scenario, reuse) for one in tried]
-    able = [one for one in services if isinstance(one, Service)]
-    return max(able, key=lambda one: one.requests_per_s, default=None)
+    best = _most(tried, workload, scenario, reuse) if tried else None
+    return best if isinstance(best, Service) else None
 
 
-def _served(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
-    """Return how a cluster serves a workload with its engine and precision, or why it cannot.
+def _most(tried: list[Cluster], workload: Workload, scenario: Scenario, reuse: Reuse) -> Service | CapacityError:
+    """Return the service of the cluster that serves most, or why the first serves nothing.
+
+    Mean times say in which order they are tried: the best comes early, and others are left as soon as they are seen to
+    serve no more.
+    """
+
+    def expected(cluster: Cluster) -> float:
+        if cluster.throughput_tokens_per_s_per_accelerator is not None:
+            return 0.0
+        try:
+            _, _, rates = _by_mean_times(cluster, workload, reuse)
+        except CapacityError:
+            return 0.0
+        return -float(rates.max()) * _maturity(cluster, workload, reuse.catalog)
+
+    best: Service | None = None
+    for cluster in sorted(tried, key=expected):
+        floor = best.requests_per_s * (1.0 + _TIE) if best is not None else 0.0
+        service = _served(cluster, workload, scenario, reuse, floor)
+        if isinstance(service, Service) and service.requests_per_s > floor:
+            best = service
+    return _served(tried[0], workload, scenario, reuse) if best is None else best.faster(tried[0].throughput_multiplier)
+
+
+def _served(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, floor: float = 0.0
+) -> Service | CapacityError:
+    """Return how a cluster serves a workload with its engine and precision, or why it cannot, or no more than a floor.
 
     The router chooses among the replicas which the workload's own traffic takes. However large the cluster, a model
     that is asked little beside others stands on few of its accelerators, and few replicas keep fewer requests apiece in
@@ -307,7 +317,8 @@ def _served(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reu
     nothing need be worked out: so most pairs are worked out once. A model that is alone has every replica there is.
     Workloads that share a model's replicas choose among those that all of them take.
     """
-    service = service_of(cluster, workload, scenario, reuse)
+    dated = math.exp(dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog))
+    service = service_of(cluster, workload, scenario, reuse, floor=floor / max(dated, 1.0))
     if isinstance(service, CapacityError):
         return service
     loads = scenario.workloads.values()
@@ -333,9 +344,7 @@ def _served(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reu
                 if isinstance(few, Service) and carried(few, replicas) >= busiest:
                     service = few
                     break
-    dated = dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog)
-    factor = cluster.throughput_multiplier * min(math.exp(dated), max(service.roofline_factor / service.speed, 1.0))
-    return service.faster(factor)
+    return service.faster(min(dated, max(service.roofline_factor / service.speed, 1.0)))
 
 
 def as_first_bought(scenario: Scenario, name: str) -> Cluster:
@@ -370,49 +379,78 @@ def dated_log_gain(
 
 
 def service_of(
-    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, replicas: float = math.inf
+    cluster: Cluster,
+    workload: Workload,
+    scenario: Scenario,
+    reuse: Reuse,
+    replicas: float = math.inf,
+    floor: float = 0.0,
 ) -> Service | CapacityError:
     """Return the cached service before the user's own factor, or the CapacityError that says why there is none.
 
-    ``replicas`` are the most among which a router chooses.
+    ``replicas`` are the most among which a router chooses. What serves no more than ``floor`` is none.
     """
 
     def serve() -> Service | CapacityError:
         try:
-            return _serve(cluster, workload, scenario, reuse, replicas)
+            return _serve(cluster, workload, scenario, reuse, replicas, floor)
         except CapacityError as error:
             return error
 
-    wide = (cluster.tensor_parallel, cluster.attention, cluster.chunk_tokens)
-    layout = (*wide, cluster.prefill_decode, cluster.max_sequences)
-    hardware = (cluster.accelerator, cluster.engine, cluster.precision, layout, cluster.speculation)
-    traffic = (workload.model, workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
     stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     pool = (scenario.router_pool, replicas, pooled_nodes(cluster.nodes))
     late = (workload.priority == "deferrable", workload.admission)
-    return reuse.once(("service", hardware, stated, traffic, scenario.horizon_months, pool, late), serve)
+    key = ("service", _layout_key(cluster, workload), stated, scenario.horizon_months, pool, late, floor)
+    return reuse.once(key, serve)
 
 
-def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, most_replicas: float) -> Service:
-    """Return the service in the layout with most requests per accelerator within the SLO."""
-    catalog, horizon_months, slo = reuse.catalog, scenario.horizon_months, workload.slo
+def _layout_key(cluster: Cluster, workload: Workload) -> Hashable:
+    """Return what decides the layouts of a cluster for a workload and their mean times."""
+    wide = (cluster.tensor_parallel, cluster.attention, cluster.chunk_tokens)
+    layout = (*wide, cluster.prefill_decode, cluster.max_sequences)
+    hardware = (cluster.accelerator, cluster.engine, cluster.precision, layout, cluster.speculation)
+    return hardware, (workload.model, workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
+
+
+def _by_mean_times(cluster: Cluster, workload: Workload, reuse: Reuse) -> tuple[Layouts, OperatingPoint, Floats]:
+    """Return a cluster's layouts, their operating points at the SLO by mean times, and their requests per accelerator.
+
+    Requests are per second; below zero in layouts in which the cluster may not serve.
+    """
     if workload.priority == "deferrable" and cluster.chunk_tokens is None:  # by mean times no chunk is better
         cluster = cluster.model_copy(update={"chunk_tokens": model_on_part.CHUNK_TOKENS})
-    tokens = workload.lengths.input.mean + workload.lengths.output.mean
-    layouts = layouts_of(cluster, workload.model, str(cluster.precision), tokens, reuse)
+
+    def solved() -> tuple[Layouts, OperatingPoint, Floats]:
+        tokens = workload.lengths.input.mean + workload.lengths.output.mean
+        layouts = layouts_of(cluster, workload.model, str(cluster.precision), tokens, reuse)
+        point, rates = _mean_rates(layouts.replicas, workload)
+        return layouts, point, np.where(layouts.is_allowed, rates, -1.0)
+
+    return reuse.once(("mean times", _layout_key(cluster, workload)), solved)
+
+
+def _mean_rates(replicas: Replicas, workload: Workload) -> tuple[OperatingPoint, Floats]:
+    """Return operating points at the SLO by mean times, and their requests per second and accelerator."""
+    every = np.arange(replicas.accelerators.size)
+    point = at_objective(replicas, every, traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
+    return point, np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+
+
+def _maturity(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
+    """Return the speed of a cluster's stack over the throughput formula's."""
+    kind = catalog.model(workload.model).architecture_class.value.replace("-", "_")
+    stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
+    return float(getattr(stack, f"{kind}_multiplier").value)
+
+
+def _serve(
+    cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reuse, most_replicas: float, floor: float
+) -> Service:
+    """Return the service in the layout with most requests per accelerator within the SLO."""
+    catalog, horizon_months, slo = reuse.catalog, scenario.horizon_months, workload.slo
+    layouts, point, rate = _by_mean_times(cluster, workload, reuse)
     specs, work, replicas = layouts.specs, layouts.work, layouts.replicas
-    part, every = specs[0].part, np.arange(len(specs))
-
-    def at_slo(priced: Replicas) -> tuple[OperatingPoint, Floats]:
-        """Return the operating points at the SLO, and their requests per second and accelerator."""
-        point = at_objective(priced, every, traffic_of(workload), slo.ttft_s, slo.tpot_s)
-        rate = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
-        return point, np.where(layouts.is_allowed, rate, -1.0)
-
-    point, rate = at_slo(replicas)
-    (_, roofline), (_, wide) = at_slo(layouts.roofline), at_slo(layouts.wide)
-    best = int(np.argmax(rate))
-    single = at_concurrency(replicas, every, traffic_of(workload), 1.0)
+    part, shape, best = specs[0].part, specs[0].shape, int(np.argmax(rate))
     candidates = slo_capacity.Candidates(
         replicas=replicas,
         mean_rates=rate,
@@ -422,26 +460,29 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
         most_replicas=most_replicas,
     )
     claim = slo_capacity.stated_over_formula(cluster, workload, candidates)
-    kind = catalog.model(workload.model).architecture_class.value.replace("-", "_")
-    stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, cluster.engine)
-    speed: float = getattr(stack, f"{kind}_multiplier").value if claim is None else claim
+    speed = _maturity(cluster, workload, catalog) if claim is None else claim
     # A claim is throughput, so it moves rates; the stack's maturity moves the steps, and with them the waits.
     speeds = (1.0, claim) if claim else (speed, 1.0)
-    apart, floor = None, 0.0
+    apart, held, least = None, None, floor / part.accelerators_per_node
     if cluster.prefill_decode != "colocated" and claim is None:
-        apart, held = slo_capacity.apart_point(candidates, specs, workload, horizon_months, speeds)
-        floor = float(held.yearly[0])
+        pools = slo_capacity.apart_point(candidates, specs, workload, horizon_months, speeds, least)
+        if pools is not None:
+            apart, held = pools
+            least = float(held.yearly[0])
     if cluster.prefill_decode != "disaggregated":
         if workload.priority == "deferrable":
             together = slo_capacity.mean_point(replicas, best, workload, point, horizon_months, speed)
-            tried = (best, together) if together.yearly[0] > floor or apart is None else None
+            tried = (best, together) if together.yearly[0] > least or not least else None
         else:
-            tried = slo_capacity.slo_point(candidates, workload, horizon_months, speeds, floor)
+            tried = slo_capacity.slo_point(candidates, workload, horizon_months, speeds, least)
         if tried is not None:
             apart, (best, held) = None, tried
+    if held is None:
+        raise CapacityError(_NO_MORE)
     if apart is not None:
         best = apart.decode
     if held.yearly[0] <= 0:
+        single = at_concurrency(replicas, np.arange(rate.size), traffic_of(workload), 1.0)
         fastest = int(np.argmin(np.where(layouts.is_allowed, single.tpot_s, np.inf)))
         raise CapacityError(
             f"no batch of {workload.model} on {cluster.accelerator} meets {slo.ttft_s:g} s to the first token "
@@ -465,7 +506,9 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
     yearly = held.yearly * part.accelerators_per_node
     compute_s = float(work.flops_s_per_token[best])
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
-    wide_fits = dataclasses.replace(spec, precision=layouts.wider).memory().fits
+    wider = dataclasses.replace(spec, precision=model_on_part.wider_precision(part, shape, spec.precision))
+    _, wide = _mean_rates(price_replicas([wider], reuse.calibration), workload)
+    _, roofline = _mean_rates(price_replicas([spec], roofline_calibration()), workload)
     return as_stated(
         Service,
         held,
@@ -475,13 +518,13 @@ def _serve(cluster: Cluster, workload: Workload, scenario: Scenario, reuse: Reus
         accelerators_per_node=part.accelerators_per_node,
         requests_per_s=float(yearly[0]),
         yearly=tuple(yearly.tolist()),
-        single_tpot_s=float(single.tpot_s[best]),
+        single_tpot_s=float(at_concurrency(replicas, np.array([best]), traffic_of(workload), 1.0).tpot_s[0]),
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=compute_s,
         prefill_compute_fraction=min(1.0, compute_s / float(replicas.prefill_s_per_token[best])),
-        wide_factor=min(1.0, float(wide[best] / rate[best])) if rate[best] > 0 and wide_fits else 0.0,
-        roofline_factor=float(roofline[best]) / (float(rate[best]) or math.inf),
+        wide_factor=min(1.0, float(wide[0] / rate[best])) if rate[best] > 0 and wider.memory().fits else 0.0,
+        roofline_factor=float(roofline[0]) / (float(rate[best]) or math.inf),
         layout=layout,
         prefill=prefill,
         doubt=spec.doubt(reuse.calibration),

@@ -478,23 +478,38 @@ def workers(accelerators: int, sizes: tuple[int, int], rates: tuple[float, float
 
 
 def apart_point(
-    candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, months: int, speeds: tuple[float, float]
-) -> tuple[Apart, Point]:
+    candidates: Candidates,
+    specs: list[ReplicaSpec],
+    workload: Workload,
+    months: int,
+    speeds: tuple[float, float],
+    floor: float = 0.0,
+) -> tuple[Apart, Point] | None:
     """Return the disaggregated pools and their operating point at the SLO; by mean times for deferrable work.
 
-    ``speeds`` are that of the steps, and a factor on the rates that come of it; ``months`` are the horizon's.
+    ``speeds`` are that of the steps, and a factor on the rates that come of it; ``months`` are the horizon's. None
+    where no pools sustain more than ``floor`` requests per second and accelerator.
     """
     speed, factor = speeds
-    by_mean = functools.partial(separate, specs, candidates, workload)
-    in_time = functools.cache(functools.partial(_within_slo, candidates, specs, workload, speed))
     lateness = SHARP
     if workload.priority == "deferrable":
+        by_mean = functools.partial(separate, specs, candidates, workload)
         apart, factor = by_mean(), speed * factor
+        if apart.rate * factor <= floor and floor > 0.0:
+            return None
         yearly, outgrown_years = as_tokens_grow(workload, months, lambda growth: by_mean(growth).rate)
         batch, tpot_s = (float(of[apart.decode]) for of in (apart.point.running_sequences, apart.point.tpot_s))
     else:
-        yearly, outgrown_years = as_tokens_grow(workload, months, lambda growth: in_time(growth)[0].rate)
-        apart, prefill, decode = in_time(1.0)
+        pools = _within_slo(candidates, specs, workload, speed, floor=floor / factor)
+        if pools is None:
+            return None
+        apart, prefill, decode = pools
+
+        def after(growth: float) -> float:
+            later = pools if growth == 1.0 else _within_slo(candidates, specs, workload, speed, growth)
+            return later[0].rate if later is not None else 0.0
+
+        yearly, outgrown_years = as_tokens_grow(workload, months, after)
         batch, tpot_s = decode.at(decode.capacity_requests_per_s)
         tpot_s *= speed
         lateness = _lateness_of_both(prefill, decode)
@@ -511,12 +526,18 @@ def apart_point(
 
 
 def _within_slo(
-    candidates: Candidates, specs: list[ReplicaSpec], workload: Workload, speed: float, growth: float
-) -> tuple[Apart, Curve, Curve]:
+    candidates: Candidates,
+    specs: list[ReplicaSpec],
+    workload: Workload,
+    speed: float,
+    growth: float = 1.0,
+    floor: float = 0.0,
+) -> tuple[Apart, Curve, Curve] | None:
     """Return the balanced pools at the SLO percentile, and the miss curves of a worker of each.
 
     A router sees the workers of its pool alone, as many as mean times would make it. Both kinds must stand on the
-    accelerators there are: the larger ones of either are left out, and where no two fit nothing is served.
+    accelerators there are: the larger ones of either are left out, and where no two fit nothing is served. Pools in
+    balance sustain p·d/(p + d): None as soon as that is seen to be no more than ``floor``.
     """
     mean, lengths = separate(specs, candidates, workload, growth), lengths_of(workload, growth)
     slo, may_be_late = workload.slo, 1.0 - workload.slo.share
@@ -528,23 +549,34 @@ def _within_slo(
     most = pooled_nodes(candidates.nodes) if candidates.router_pool == "cluster" else 1
     there = most * candidates.accelerators_per_node
 
-    def best(pool: int, room: float, asked: dict[str, float], work: Lengths) -> tuple[int, Curve, float]:
+    def best(
+        pool: int, room: float, asked: dict[str, float], work: Lengths, least: float
+    ) -> tuple[int, Curve, float] | None:
         """Return the best workers of a pool that leave room for another, the miss curve of one, and its rate."""
         terms = workload.model_copy(update={"slo": slo.model_copy(update=asked)})
         rates, share = mean.mean_rates[pool], mean.prefill_share if pool == 0 else 1.0 - mean.prefill_share
         fitting = np.where(counts <= room, rates, -1.0)
         rates = fitting if fitting.max() >= 0.0 else rates
         pooling = _PREFILL_POOLING if pool == 0 else 1.0
-        return replace(candidates, mean_rates=rates, share=share, pooling=pooling).any(speed, terms, work)
+        return replace(candidates, mean_rates=rates, share=share, pooling=pooling).best(speed, terms, work, least)
 
     bare = replace(lengths, output_tokens=np.ones(1), output_weights=np.ones(1))
-    first, prefill, prefill_rate = best(0, there - counts[mean.mean_rates[1] >= 0.0].min(), to_first, bare)
+    room = there - counts[mean.mean_rates[1] >= 0.0].min()
+    if (prefills := best(0, room, to_first, bare, floor / _PREFILL_FILL)) is None:
+        return None
+    first, prefill, prefill_rate = prefills
     prefill_rate *= _PREFILL_FILL
-    second, decode, decode_rate = best(1, there - counts[first], to_tokens, replace(lengths, cached_fraction=1.0))
+    least = 1.0 / (1.0 / floor - 1.0 / prefill_rate) if floor > 0.0 else 0.0
+    decodes = best(1, there - counts[first], to_tokens, replace(lengths, cached_fraction=1.0), least)
+    if decodes is None:
+        return None
+    second, decode, decode_rate = decodes
     sizes = specs[first].accelerators, specs[second].accelerators
     pool = int(min(there, candidates.most_replicas * sum(sizes)))
     split = workers(pool, sizes, (prefill_rate, decode_rate))
     rate = min(split[0] * sizes[0] * prefill_rate, split[1] * sizes[1] * decode_rate) / pool
+    if rate <= floor and floor > 0.0:
+        return None
     apart = replace(mean, rate=rate, prefill=first, decode=second, prefill_share=split[0] * sizes[0] / pool)
     return apart, prefill, decode
 

@@ -361,7 +361,7 @@ class Machines:
             "tiers": tiers,
             "valid_from": offer.get("valid_from"),
             "valid_until": offer.get("valid_until"),
-            "tier_rule": offer.get("volume_rule", "whole-order").replace("-", "_"),
+            "tier_rule": offer.get("volume_rule", "whole-order"),
         }
 
     def prices(self, cluster: str) -> tuple[list[float], Doc]:

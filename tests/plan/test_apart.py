@@ -12,7 +12,7 @@ import pytest
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.errors import CapacityError
-from planner.physics.replica import price_replicas
+from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.physics.slo_model import Curve
 from planner.plan import slo_capacity as apart
 from planner.plan.capacity import Service, service_of
@@ -21,6 +21,7 @@ from planner.plan.reuse import Reuse
 from planner.plan.slo_capacity import Candidates, traffic_of
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import ZoomRequest, zoom
+from planner.scenario.workload import Workload
 from tests.engine.worlds import SHARED, merged, scenario_of
 from tests.plan.test_load_tables import long_prompts
 from tests.shipped import shipped_calibration
@@ -78,6 +79,24 @@ def candidates(network_bytes_per_s: float | None = None, ttft_s: float = 2.0) ->
     return Candidates(replicas=replicas, mean_rates=np.ones(1), **nodes), specs, load  # type: ignore[arg-type]
 
 
+def within_slo(
+    some: Candidates, specs: list[ReplicaSpec], load: Workload, speed: float, growth: float
+) -> tuple[apart.Apart, Curve, Curve]:
+    """Return the pools of a workload, which they serve."""
+    pools = apart._within_slo(some, specs, load, speed, growth)
+    assert pools is not None
+    return pools
+
+
+def test_pools_that_sustain_no_more_than_others_are_none() -> None:
+    some, specs, load = candidates()
+    pools, _, _ = within_slo(some, specs, load, 1.0, 1.0)
+    for floor, is_more in ((0.999, True), (1.001, False), (100.0, False)):
+        tried = apart._within_slo(some, specs, load, 1.0, floor=floor * pools.rate)
+        assert (tried is not None) == is_more
+        assert tried is None or tried[0] == pools
+
+
 def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None:
     """Two accelerators of 0.1 GB/s each take 1,200 tokens of 80 layers, 8 heads of keys and values of 128 at a byte.
 
@@ -87,18 +106,20 @@ def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None
     transfer_s = 1200 * 2 * 80 * 8 * 128 / (2 * 1e8)
     assert apart.separate(specs, some, load).transfer_s == pytest.approx(transfer_s)
     assert 0.5 < transfer_s < 1.5
-    _, slow, _ = apart._within_slo(some, specs, load, 1.0, 1.0)
+    _, slow, _ = within_slo(some, specs, load, 1.0, 1.0)
     at_once, specs, load = candidates(1e18, ttft_s=2.0 - transfer_s)
-    _, sooner, _ = apart._within_slo(at_once, specs, load, 1.0, 1.0)
+    _, sooner, _ = within_slo(at_once, specs, load, 1.0, 1.0)
     assert slow.capacity_requests_per_s == pytest.approx(sooner.capacity_requests_per_s)
-    _, free, _ = apart._within_slo(*candidates(1e18), 1.0, 1.0)
+    _, free, _ = within_slo(*candidates(1e18), 1.0, 1.0)
     assert slow.capacity_requests_per_s < 0.97 * free.capacity_requests_per_s
 
 
 def test_the_pace_of_pools_is_told_at_the_formulas_speed() -> None:
     """A stack at half of it that keeps 0.05 s a token would take half of that at its full speed."""
     some, specs, load = candidates()
-    _, point = apart.apart_point(some, specs, load, 36, (0.5, 1.0))
+    pools = apart.apart_point(some, specs, load, 36, (0.5, 1.0))
+    assert pools is not None
+    _, point = pools
     assert 0.01 < point.tpot_s <= 0.5 * 0.05
     assert point.held_tpot_s == point.tpot_s
 
@@ -115,7 +136,7 @@ def curves(monkeypatch: pytest.MonkeyPatch, prefill_share: float) -> tuple[Curve
     monkeypatch.setattr(
         apart, "separate", lambda *asked: dataclasses.replace(by_mean(*asked), prefill_share=prefill_share)
     )
-    _, prefill, decode = apart._within_slo(whole, specs, load, 1.0, 1.0)
+    _, prefill, decode = within_slo(whole, specs, load, 1.0, 1.0)
     return prefill, decode
 
 

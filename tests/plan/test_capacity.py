@@ -86,9 +86,9 @@ def test_speculation_pays_at_a_strict_objective(serve: Any) -> None:
     assert "3 tokens drafted" in serve(drafted).layout
 
 
-def test_speculation_costs_little_at_a_loose_objective(serve: Any) -> None:
+def test_speculation_costs_up_to_a_third_at_a_loose_objective(serve: Any) -> None:
     drafted = "speculation: {drafted_tokens: 3, mean_acceptance_length: 2.7}"
-    assert serve(drafted, tpot=0.1).requests_per_s > 0.8 * serve(tpot=0.1).requests_per_s
+    assert serve(drafted, tpot=0.1).requests_per_s > 0.67 * serve(tpot=0.1).requests_per_s
 
 
 def test_more_accepted_than_checked_is_refused(serve: Any) -> None:
@@ -207,7 +207,7 @@ def test_no_image_is_faster_than_the_roofline(
     found = service_of(plain.clusters["mi325x"], plain.workloads["chat"], plain, reuse)
     assert isinstance(found, Service)
     near = dataclasses.replace(found, roofline_factor=headroom * found.speed)
-    monkeypatch.setattr(capacity, "service_of", lambda *_: near)
+    monkeypatch.setattr(capacity, "service_of", lambda *_, **__: near)
     late = load_scenario(write(), [*stated, "clusters.mi325x.engine_date=2040-01-01"])
     services, _ = build_services(late, reuse, {})
     assert services["mi325x", "chat"].requests_per_s / found.requests_per_s == pytest.approx(gain, rel=1e-4)

@@ -21,8 +21,8 @@ from tests.conftest import ROOT
 
 PARTS = (pytest.param("H200", marks=pytest.mark.prove), "MI325X", pytest.param("B200", marks=pytest.mark.prove))
 LOADS = ("chat", "code-completion", "long-context", "overnight-batch")
-GRID = 0.035
-"""A looser objective moves the grid of batches, and with it the last at which prompts are computed as they come."""
+GRID = 0.0015
+"""A looser objective moves the grid of batches, between which shares late are interpolated."""
 ACTIVATIONS = 0.003
 """Work that can wait is taken to have 8,192 prompt tokens a step: fewer would leave a little more of its cache free."""
 

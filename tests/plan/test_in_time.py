@@ -119,7 +119,7 @@ def test_no_layout_that_keeps_no_objective_is_worked_out_beside_one_that_does(mo
 
 
 def test_a_layout_that_mean_times_rank_low_is_tried_too() -> None:
-    """Eight accelerators a replica look better by mean times, and served a tenth of what single ones do."""
+    """Eight accelerators a replica look better by mean times, and served an eighth of what single ones do."""
     tokens = {"input": {"mean": 12000, "p95": 39600}, "output": {"mean": 30, "p95": 90}}
     asked = {"model": "qwen3-32b", "lengths": tokens}
     scenario = scenario_of(
@@ -135,7 +135,7 @@ def test_a_layout_that_mean_times_rank_low_is_tried_too() -> None:
         service = service_of(cluster.model_copy(update={"tensor_parallel": wide}), load, scenario, reuse)
         assert isinstance(service, Service)
         rates[wide] = service.requests_per_s
-    assert rates.pop(None) == max(rates.values()) == rates[1] > 9.0 * rates[8]
+    assert rates.pop(None) == max(rates.values()) == rates[1] > 8.0 * rates[8]
 
 
 def test_steps_twice_as_fast_serve_twice_as_much_in_half_the_time() -> None:

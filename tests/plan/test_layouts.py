@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from planner.errors import CapacityError
-from planner.physics.coefficients import roofline_calibration
-from planner.physics.replica import price_replicas
-from planner.plan.capacity import build_services, layouts_of
+from planner.physics.coefficients import Calibration, roofline_calibration
+from planner.physics.operating import at_objective
+from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.plan.capacity import Service, build_services, layouts_of, service_of
 from planner.plan.placement import laid_out
 from planner.plan.reuse import Reuse
+from planner.plan.slo_capacity import traffic_of
 from tests.engine.worlds import scenario_of
 
 
@@ -47,14 +51,25 @@ def test_workloads_of_a_model_share_its_layouts_and_other_layouts_are_their_own(
         assert apart.is_allowed.any()
 
 
-def test_beside_each_layout_stand_perfect_software_and_the_next_wider_precision() -> None:
+def test_beside_a_service_stand_perfect_software_and_the_next_wider_precision() -> None:
     scenario = scenario_of({})
-    reuse = Reuse(scenario)
-    layouts = layouts_of(scenario.clusters["h200"], "llama-3.1-70b", "fp8", 500.0, reuse)
-    perfect = price_replicas(layouts.specs, roofline_calibration())
-    np.testing.assert_array_equal(layouts.roofline.table(), perfect.table())
-    assert layouts.wider == "bf16"
-    assert np.all(layouts.wide.fixed_s > layouts.replicas.fixed_s)
+    reuse, load = Reuse(scenario), scenario.workloads["chat"]
+    service = service_of(
+        scenario.clusters["h200"].model_copy(update={"engine": "vllm", "precision": "fp8"}), load, scenario, reuse
+    )
+    assert isinstance(service, Service)
+    wider = dataclasses.replace(service.spec, precision="bf16")
+
+    def rate(spec: ReplicaSpec, calibration: Calibration) -> float:
+        priced = price_replicas([spec], calibration)
+        return float(
+            at_objective(priced, np.arange(1), traffic_of(load), load.slo.ttft_s, load.slo.tpot_s).requests_per_s[0]
+        )
+
+    plain = rate(service.spec, reuse.calibration)
+    assert service.roofline_factor == pytest.approx(rate(service.spec, roofline_calibration()) / plain)
+    assert service.wide_factor == pytest.approx(rate(wider, reuse.calibration) / plain)
+    assert service.wide_factor < 1.0 < service.roofline_factor
 
 
 def test_a_model_that_no_layout_holds_is_refused_each_time() -> None:

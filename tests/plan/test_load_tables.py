@@ -42,11 +42,11 @@ def attainment(change: dict[str, Any]) -> float:
     return 1.0 - float(result.missed_requests().sum() / result.settled_requests().sum())
 
 
-@pytest.mark.parametrize(("requests_per_s", "by_request"), [(0.08, 0.961), (0.11, 0.962), (0.15, 0.905)])
+@pytest.mark.parametrize(("requests_per_s", "by_request"), [(0.1, 0.939), (0.13, 0.924)])
 def test_a_node_far_beyond_its_capacity_serves_what_it_does_request_by_request(
     requests_per_s: float, by_request: float
 ) -> None:
-    """Two to four times what it sustains for 99% in time, as the zoom has it; all beyond twice that was shed before."""
+    """Two to three times what it sustains, as the zoom has it; all beyond twice that was shed before."""
     change = long_prompts(requests_per_s)
     assert requests_per_s * 3600 > MOST_LOAD * plan_of(change).requests_per_node_h.item()
     assert attainment(change) == pytest.approx(by_request, abs=0.045)

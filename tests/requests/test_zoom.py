@@ -351,7 +351,7 @@ def test_a_cluster_that_a_rule_enlarged_is_as_request_by_request() -> None:
     """One node that became eight, a tenth beyond what they sustain: at the pace of one it refused five points more."""
     rule = {"when": "utilisation_above", "threshold_fraction": 0.01, "months": 1, "cluster": "h200", "nodes": 7}
     words = {"input": {"mean": 2000}, "output": {"mean": 400}}
-    asked = long_prompts(112.0, model="deepseek-v3", lengths=words, slo={"ttft_s": 2.0, "tpot_s": 0.1})
+    asked = long_prompts(126.0, model="deepseek-v3", lengths=words, slo={"ttft_s": 2.0, "tpot_s": 0.1})
     layout = {"engine": "vllm", "prefill_decode": "colocated", "chunk_tokens": 8192}
     reviewed = {"expansion": {"rules": [{**rule, "max_nodes": 8, "lead_weeks": 1}]}, "clusters": {"h200": layout}}
     change = merged(asked, {"horizon_months": 3}, reviewed)
