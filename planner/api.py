@@ -117,7 +117,7 @@ def run(
     with drawing(draw, range(1, replications), workers=1 if functions else None) as together:
         result = draw(0)
         refuse(result.warnings, strict=strict)
-        from planner.answers.run import Wanted, run_answer, verdict_summary, write_run
+        from planner.answers.run import run_answer, verdict_summary, write_run
 
         @functools.cache
         def drawn_again() -> Replications | None:
@@ -133,8 +133,10 @@ def run(
             cheapest = find_remedy(result, max(replications, DRAWS), progress)  # fewer could not tell
             remedy = {"cluster": None, "most_times": MOST_TIMES} if cheapest is None else cheapest._asdict()
 
-        wanted = Wanted(form=_form(decimal_comma, byte_order_mark), hourly=hourly, parquet=parquet)
-        chance = write_run(result, folder, drawn_again=drawn_again, wanted=wanted, remedy=remedy)
+        form = _form(decimal_comma, byte_order_mark)
+        chance = write_run(
+            result, folder, drawn_again=drawn_again, form=form, hourly=hourly, parquet=parquet, remedy=remedy
+        )
     return run_answer(folder, result, chance, remedy)
 
 
@@ -285,8 +287,7 @@ def study(
         store = store_of(prepared, folder, design)
         finished = Finished(prepared=prepared, store=store, rows=store.finished_rows())
         completed = answers.completed_rows(finished.output(prepared.objective.name, finished.detailed).T)
-        drivers = tuple(finished.drivers())
-        return answers.study_answer(folder, finished, drivers, completed, is_written=False)
+        return answers.study_answer(folder, finished, tuple(finished.drivers()), completed, is_written=False)
     folder = _folder(out, name if is_drawn else f"{name}-{method}")
     store = open_store(prepared, folder, design, resume=resume, restart=restart)
     goal = Goal(
@@ -338,7 +339,7 @@ def replay(
     hourly: bool = False,
 ) -> Answer[RunResult]:
     """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
-    from planner.answers.run import Wanted, run_answer, write_run
+    from planner.answers.run import run_answer, write_run
     from planner.answers.study import study_command
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
@@ -353,8 +354,7 @@ def replay(
     values, chance = replicator.values(replication, replication + 1)
     result = replicator.simulate(which, values[0], int(chance[0]))
     asked = {"--replication": replication, "--scenario": name, "--hourly": hourly}
-    command = study_command("replay", prepared, asked, overrides)
-    write_run(result, folder, wanted=Wanted(hourly=hourly), command=command)
+    write_run(result, folder, hourly=hourly, command=study_command("replay", prepared, asked, overrides))
     return run_answer(folder, result, None)
 
 

@@ -86,10 +86,17 @@ def input_rows(held: ActualsReview) -> Table:
     return ACTUALS_TABLES["forecast_inputs"].of_rows([*rows, (CHANCE, *[None] * 7, rest)])
 
 
+def _against_budget(held: ActualsReview) -> tuple[float, float, dict[str, float]]:
+    """Return budget and actual of the costs reported, and their difference by cause, in dollars."""
+    costs = [row for row in held.accounts if is_cost(row.account)]
+    causes = {cause: sum(row.causes_cents.get(cause, 0) for row in costs) / 100 for cause in VARIANCE_CAUSES}
+    return sum(row.budget_cents for row in costs) / 100, sum(row.actual_cents for row in costs) / 100, causes
+
+
 def actuals_summary(held: ActualsReview) -> dict[str, Any]:
     """Return summary.json."""
     forecast, scenario, count = held.forecast, held.result.scenario, len(held.months)
-    costs = [row for row in held.accounts if is_cost(row.account)]
+    budget, actual, causes = _against_budget(held)
 
     def band(table: Floats, weights: Floats) -> dict[str, float]:
         totals = table.sum(axis=1)
@@ -98,7 +105,6 @@ def actuals_summary(held: ActualsReview) -> dict[str, Any]:
 
     old, new, weights = _old(held, COST), _new(held, COST), forecast.weights
     even = np.ones(len(old))
-    by_cause = {cause: sum(row.causes_cents.get(cause, 0) for row in costs) for cause in VARIANCE_CAUSES}
     not_explained = {str(series.name) for series, why in forecast.unused.items() if why.startswith("outside")}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -107,9 +113,9 @@ def actuals_summary(held: ActualsReview) -> dict[str, Any]:
         "horizon_months": scenario.horizon_months,
         "start": str(scenario.start),
         "seed": held.prepared.seed,
-        "budget_usd": sum(row.budget_cents for row in costs) / 100,
-        "actual_usd": sum(row.actual_cents for row in costs) / 100,
-        "difference_by_cause_usd": {cause: total / 100 for cause, total in by_cause.items() if total},
+        "budget_usd": budget,
+        "actual_usd": actual,
+        "difference_by_cause_usd": {cause: total for cause, total in causes.items() if total},
         "outside_interval": {
             f"{series.of} {series.name}": months for series in held.actuals.series if (months := held.outside(series))
         },
@@ -126,13 +132,11 @@ def actuals_summary(held: ActualsReview) -> dict[str, Any]:
 
 def said_of(held: ActualsReview) -> list[str]:
     """Return what there is to say, the most important first."""
-    costs = [row for row in held.accounts if is_cost(row.account)]
     said, count = [], len(held.months)
-    if costs:
-        budget, actual = sum(row.budget_cents for row in costs) / 100, sum(row.actual_cents for row in costs) / 100
+    if any(is_cost(row.account) for row in held.accounts):
+        budget, actual, causes = _against_budget(held)
         share = f" ({abs(actual / budget - 1):.1%})" if budget else ""
         word = "above" if actual > budget else "below"
-        causes = {cause: sum(row.causes_cents.get(cause, 0) for row in costs) / 100 for cause in VARIANCE_CAUSES}
         largest = max(causes, key=lambda cause: abs(causes[cause]))
         said.append(
             f"After {count} months cost is {abs(actual - budget):,.0f} USD{share} {word} budget in the accounts "
@@ -189,9 +193,8 @@ def write_actuals(held: ActualsReview, folder: Path, command: Sequence[str], for
     """Write the folder, whole or not at all."""
     variance, monthly, figures = list[Sequence[Any]](), list[Sequence[Any]](), list[Sequence[Any]]()
     for row in held.accounts:
-        causes = [row.causes_cents.get(cause, 0) for cause in VARIANCE_CAUSES]
         both = (row.budget_cents, row.actual_cents, row.actual_cents - row.budget_cents)
-        variance.append((str(row.account), *both, *causes))
+        variance.append((str(row.account), *both, *(row.causes_cents.get(cause, 0) for cause in VARIANCE_CAUSES)))
         series = Seen("account", "fleet", row.account)
         budgets = cents(held.budget[held.seen.index(series), : len(held.months)]).tolist()
         actuals = cents(np.asarray(held.actuals.series[series])).tolist()

@@ -23,8 +23,7 @@ def answer_section(contents: Contents) -> Section:
             apart, colour = cells[2], 1 if cells[2] > 0 else 2
             bar = BarPart(name=account, share=abs(apart) / most, colour=colour, shown=dollars(apart))
             rows.append((account.replace("_", " "), [*map(dollars, cells)], [bar]))
-    header = ("account", "budget", "actual", "actual less budget", *shown, "")
-    grid = bar_grid(header, rows, "Budget against actual")
+    grid = bar_grid(("account", "budget", "actual", "actual less budget", *shown, ""), rows, "Budget against actual")
     return section("answer", [*sentences(said[:1], "headline"), *sentences(said[1:]), grid], "Actuals against plan")
 
 
@@ -67,6 +66,5 @@ def figures_section(contents: Contents) -> Section:
         "Months in which a figure lay outside what nine of ten replications of the plan hold. One in ten does so by "
         "chance; several of one figure in a row do not."
     )
-    caption = f"{len(rows)} of {len(held)} lay outside"
-    grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3, 4, 5))
+    grid = Grid(caption=f"{len(rows)} of {len(held)} lay outside", header=header, rows=rows, numeric=(2, 3, 4, 5))
     return section("outside", [Sentence(text=said), grid], "Outside the plan")

@@ -49,8 +49,7 @@ def _leaves(value: Any, path: KeyPath, text: str) -> Iterator[tuple[KeyPath, Any
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             said = field_docstring(type(value), name)
-            inside = getattr(value, name), (*path, field.alias or name), said if "Default" in said else text
-            yield from _leaves(*inside)
+            yield from _leaves(getattr(value, name), (*path, field.alias or name), said if "Default" in said else text)
     elif isinstance(value, dict | list | tuple):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _leaves(item, (*path, key), text)
@@ -72,8 +71,7 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
         part = _plain(float(f"{tokens / service.accelerators_per_node:.6g}"))
         standing = service.doubt.in_words() if service.doubt else "not cross-validated"
         said = f"throughput model, {service.layout}: {standing} at 90%"
-        key = f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator"
-        yield key, part, "tokens/s", said, "", "C"
+        yield f"throughput.{cluster}.{workload}.output_tokens_per_s_per_accelerator", part, "tokens/s", said, "", "C"
 
 
 def _facts(scenario: Scenario) -> Iterator[Row]:
@@ -93,8 +91,7 @@ def _facts(scenario: Scenario) -> Iterator[Row]:
         contract = cluster.contract
         if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None:
             rents.add(rent_prior(cluster))
-    for workload in scenario.workloads.values():
-        used["models", workload.model] = catalog.model(workload.model)
+    used |= {("models", load.model): catalog.model(load.model) for load in scenario.workloads.values()}
     used |= {("incidents", kind): entry for kind, entry in catalog.incidents.items()}
     used["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
     facts = [
@@ -152,13 +149,12 @@ def model_error(calibration: CalibrationFile | None = None) -> Table:
     The half-widths are those of 90% intervals where the pair was measured, and where its model was not.
     """
     file = calibration or shipped_file()
-    unseen = file.cross_validated.get("model", {})
     rows: list[tuple[Any, ...]] = []
     for quantity, groups in file.fitted.items():
         for group in ("all", "dense", "mixture-of-experts"):
             if group not in groups:
                 continue
-            fitted, held_out = groups[group], unseen.get(quantity, {}).get(group)
+            fitted, held_out = groups[group], file.cross_validated.get("model", {}).get(quantity, {}).get(group)
             beyond = (held_out.median_fraction, held_out.mean_fraction) if held_out else (None, None)
             within = (quantity, group, fitted.rows, fitted.median_fraction, fitted.mean_fraction)
             widths: list[float | None] = [None, None]

@@ -201,8 +201,7 @@ def sweep_description(axes: Sequence[SweepAxis]) -> TableDescription:
             unit, is_whole = unit_of(path.rpartition(".")[2]) or "", all(isinstance(n, int) for n in numbers)
             kind = ColumnKind.INTEGER if is_whole else ColumnKind.DECIMAL
         decimals = max(len(value.partition(".")[2]) if "e" not in value.lower() else 9 for value in values)
-        about = f"Value of {path}."
-        varied.append(Column(name=path, kind=kind, description=about, unit=unit, decimals=decimals))
+        varied.append(Column(name=path, kind=kind, description=f"Value of {path}.", unit=unit, decimals=decimals))
     problem = Column(name="problem", kind=ColumnKind.TEXT, description="Why the combination could not be run.")
     figures = (figure_column(name) for name in (*SERVICE, *(measure.name for measure in MEASURES)))
     return TableDescription(

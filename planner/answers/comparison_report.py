@@ -69,12 +69,6 @@ def judged(contents: Contents) -> tuple[Figures, list[judgement.Served], str]:
     return figures, judgement.plans_of(figures, contents.summary.get("verdicts", {})), baseline
 
 
-def advice(contents: Contents) -> str:
-    """Say which scenario of a comparison to take."""
-    _, plans, baseline = judged(contents)
-    return judgement.recommendation(plans, baseline, contents.summary)
-
-
 def answer_section(contents: Contents) -> Section | None:
     """Return which scenario to take: the cheapest that serves well, and how it stands against the baseline."""
     figures, plans, baseline = judged(contents)
@@ -92,17 +86,16 @@ def answer_section(contents: Contents) -> Section | None:
         label = f"{name} (baseline)" if name == baseline else name
         rows.append((label, [plan.standing or NOTHING, *numbers, stands or NOTHING], [part]))
     last = ("a token, against the baseline", "per million tokens, levelised")
-    header = ("scenario", "SLO", *map(_words, names), *last)
     targeted = judgement.target_lines(summary["verdicts"]) if summary else []
     told = [f"Warning: {warning}" for warning in summary.get("warnings", ())]
     told += [f"Note: {note}" for note in summary.get("notes", ())]
     return section(
         "answer",
         [
-            *sentences([*judgement.much_shed(plans), advice(contents)], "headline"),
+            *sentences([*judgement.much_shed(plans), judgement.recommendation(plans, baseline, summary)], "headline"),
             *sentences([*targeted, *judgement.inconclusive_lines(choice.ranked)], "note"),
             *sentences(judgement.warnings_of(choice) if choice.best else (), "note"),
-            bar_grid(header, rows, "The scenarios side by side"),
+            bar_grid(("scenario", "SLO", *map(_words, names), *last), rows, "The scenarios side by side"),
             *sentences([*told, SAME_CHANCE], "note"),
         ],
     )
@@ -180,8 +173,7 @@ def frontier_picture(contents: Contents) -> show.Picture | None:
         marks.append(Line(points=[(left, asked), (right, asked)], colour=4, stroke=1.4))
     if (best := judgement.choose(plans).best) is not None:
         marks.append(Line(points=dots([best]), colour=2, stroke=0.0, radius=9.0))
-    worst = "Lowest SLO attainment"
-    y = even_axis(max(0.0, low - 0.06 * beyond), 1.0 + 0.03 * beyond, worst, unit="percent")
+    y = even_axis(max(0.0, low - 0.06 * beyond), 1.0 + 0.03 * beyond, "Lowest SLO attainment", unit="percent")
     x = even_axis(left, right, "USD per million tokens, levelised", unit="usd")
     keys, panel = {"meets its SLO target": 2, "misses it": 1, "target": 4}, show.Panel(x=x, y=y, marks=marks)
     note = "The line joins what no other beats in both; the one to take is large."

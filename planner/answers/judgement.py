@@ -79,7 +79,7 @@ class Served:
             said += f", sheds {percent(self.shed_fraction, 2)} of tokens"
         if self.meets_slo or self.is_inconclusive:
             return said
-        return f"{said} and misses its SLO target by {points(self.shortfall_fraction)}"
+        return f"{said} and misses its SLO target by {percent(self.shortfall_fraction, 2).replace('%', ' points')}"
 
     @property
     def standing(self) -> str:
@@ -89,11 +89,6 @@ class Served:
         if self.verdict is None:
             return "met" if self.meets_slo else f"missed by {percent(self.shortfall_fraction, 2)}"
         return f"{self.verdict.status} {self.verdict.met}/{self.verdict.replications}"
-
-
-def points(shortfall: float | None) -> str:
-    """Return a shortfall as 3.20 points of a hundred."""
-    return percent(shortfall, 2).replace("%", " points")
 
 
 def served(
@@ -219,9 +214,7 @@ def frontier(plans: Sequence[Served]) -> list[Served]:
 
 def change_words(change: float) -> str:
     """Return a relative change of cost as 31.5% less, 8.7% more or the same."""
-    if round(change, 3) == 0:
-        return "the same"
-    return f"{percent(abs(change))} {'less' if change < 0 else 'more'}"
+    return f"{percent(abs(change))} {'less' if change < 0 else 'more'}" if round(change, 3) else "the same"
 
 
 def interval_words(one: float, other: float) -> str:

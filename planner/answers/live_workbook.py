@@ -457,8 +457,7 @@ class _Live:
                     book = f"({price}-{self._book(0, row, month)})"
                     cells.append(Cell(figure, f"{self._book(block, row, month)}+{book}*{charge}", "usd"))
                 rows.append([cohort.name, said, *cells])
-        headings = ("cohort", "figure", "before", *self.labels)
-        return Page(headings=headings, rows=rows, note=_FOLLOWS, fixed_columns=2)
+        return Page(headings=("cohort", "figure", "before", *self.labels), rows=rows, note=_FOLLOWS, fixed_columns=2)
 
     # -- Lines -------------------------------------------------------------------------------------------------------
 
@@ -656,12 +655,11 @@ class _Live:
         for place, cluster in enumerate((*self.clusters, SITE, FLEET)):
             where = {} if cluster == FLEET else {"cluster": cluster}
             at = {name: _area(BY_CLUSTER, _FIRST + place, column) for column, name in enumerate(_BY_CLUSTER_COLUMNS)}
-            present = self._sum("discounted_usd", **where, cost_of_ownership=1)
             value = self._sum("discounted_usd", **where, net_cost_of_ownership=1)
             cells = {
                 "cluster": Cell(cluster),
                 **{f"{view}_usd": self._sum("total_usd", **where, **{view: 1}) for view in _VIEWS},
-                "present_cost_usd": present,
+                "present_cost_usd": self._sum("discounted_usd", **where, cost_of_ownership=1),
                 "npv_usd": Cell(-value.value, f"-{value.formula}"),
             }
             for kind in ("tokens", "output_tokens") if cluster != SITE else ():

@@ -38,9 +38,6 @@ SHOWN = 6
 """Rows of a table, and sentences of a list, that leave the memo on two pages."""
 
 
-BOUGHT = tuple(account.value for account in ACCOUNT_ORDER if account.value.startswith("capex_"))
-
-
 def _part(
     heading: str, lines: Sequence[str] = (), header: Sequence[str] = (), rows: Sequence[Sequence[str]] = ()
 ) -> Section:
@@ -90,11 +87,11 @@ def memo_sections(contents: Contents) -> list[Section]:
             lines = [str(line) for line in summary["sentences"]]
             answer, target, others = lines[:1], lines[1:2], lines[2:SHOWN]
         case "comparison":
-            figures, plans, _ = comparison_report.judged(contents)
+            figures, plans, baseline = comparison_report.judged(contents)
             choice, output = judgement.choose(plans), judgement.COST
             plan = choice.ranked[0].name
             question = f"Which of these plans to take: {', '.join(figures)}?"
-            answer = [comparison_report.advice(contents)]
+            answer = [judgement.recommendation(plans, baseline, summary)]
             record = summary["verdicts"][plan]
             target = [f"{plan}: {judgement.verdict_line(record)}", _runs_out(record)]
         case _:
@@ -109,14 +106,12 @@ def memo_sections(contents: Contents) -> list[Section]:
         sign = -1.0 if output in HIGHER_IS_BETTER else 1.0
         for one in choice.ranked[:SHOWN]:
             cost = None if one.cost is None else sign * one.cost
-            shown = (one.standing, percent(one.slo_attainment_fraction, 2), measured(cost, output))
-            rows.append((one.name, *shown))
+            rows.append((one.name, one.standing, percent(one.slo_attainment_fraction, 2), measured(cost, output)))
         header = ("plan", "SLO", "attained", spoken(output))
         others = judgement.inconclusive_lines(choice.ranked)
         others += ["A plan that is MISSED is no alternative, however cheap."] if choice.breaking else []
     of_plan = contents.of_plan(plan) if plan in contents.plans else contents
     version = manifest.get("version", manifest.get("identity", {}).get("version"))
-    again = f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"
     parts = [
         _part("Question", [question]),
         _part("Answer", answer),
@@ -128,7 +123,7 @@ def memo_sections(contents: Contents) -> list[Section]:
         _part("Sensitivities", _hangs(contents, plan)),
         _part("Risks", _risks(contents, of_plan)),
         _assumptions(contents),
-        _part("Reproduce", [again]),
+        _part("Reproduce", [f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"]),
     ]
     return [part for part in parts if part.blocks]
 
@@ -178,8 +173,7 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
         for date, usd in contents.tables["plan"].rows("date", totals=["capital_usd"]):
             sums[date[:4]] += usd
         said = "Nodes alone, by the year of their order; planner run plan.yaml gives the rest."
-        paid = [(year, dollars(usd)) for year, usd in sorted(sums.items())]
-        return _part(heading, [said], ("year", "nodes"), paid)
+        return _part(heading, [said], ("year", "nodes"), [(year, dollars(usd)) for year, usd in sorted(sums.items())])
     if (ledger := of_plan.table("ledger")) is None:
         return _part(heading)
     years = cash_by_year(ledger)
@@ -244,7 +238,7 @@ def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
     for month, account, amount in ledger.rows("month", "account", totals=["amount_usd"]):
         row = years.setdefault(month[:4], {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0})
         if account in cash:
-            kind = "purchases" if account in BOUGHT else "received" if amount < 0 else "running"
+            kind = "purchases" if account.startswith("capex_") else "received" if amount < 0 else "running"
             row[kind] += amount
             row["paid in all"] += amount
     return years

@@ -45,7 +45,6 @@ def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float |
     """Return every measure with the plans side by side, and what each is against the baseline."""
     others = [place for place in range(len(names)) if place != baseline]
     plans, first = tuple(names[place] for place in (baseline, *others)), figures[baseline]
-    apart = tuple(f"{names[place]} less {names[baseline]}" for place in others)
     rows: list[Sequence[object]] = []
     for measure, base in first.items():
         theirs = [figures[place][measure] for place in others]
@@ -54,7 +53,7 @@ def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float |
     place = list(first).index("levelised_cost_per_million_tokens_usd")
     title = "Levelised cost per million tokens, USD"
     chart = SheetChart(title=title, columns=plans, kind="column", style="unit_usd", first=place, last=place + 1)
-    headings = ("measure", "unit", *plans, *apart)
+    headings = ("measure", "unit", *plans, *(f"{names[place]} less {names[baseline]}" for place in others))
     return Page(headings=headings, rows=rows, names=frozenset(headings[2:]), charts=(chart,))
 
 

@@ -39,28 +39,24 @@ POINTERS: dict[str, dict[str, str]] = {
 """What is said where a folder has nothing to say to a question, by the question's anchor and the folder's kind."""
 
 
-def _pointer(key: str) -> SectionMaker:
-    """Return what makes the one line of a section."""
-
-    def make(contents: Contents) -> Section | None:
-        if (said := POINTERS[key].get(contents.kind)) is None:
-            return None
-        if not said.endswith(":"):
-            return section(key, [Sentence(text=said)])
-        # The command runs the combination of a sweep that is recommended, or comes nearest to it.
-        manifest, points = contents.manifest, comparison_report.swept_plans(contents)
-        chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
-        settings: list[str] = next((settings for plan, settings in points if plan is chosen), [])
-        file = str(manifest.get("scenario_file") or f"{manifest['scenario']}.yaml")
-        laid = [*map(str, manifest.get("overrides", ())), *settings]
-        words = command_line("run", [file], {"--seed": manifest.get("seed")}, laid)
-        # What a user may have written stands in a block of its own: it may hold backticks.
-        return section(key, [Sentence(text=said), Command(text=shlex.join(words))])
-
-    return make
+def _pointer(contents: Contents, *, key: str) -> Section | None:
+    """Return the one line of a section."""
+    if (said := POINTERS[key].get(contents.kind)) is None:
+        return None
+    if not said.endswith(":"):
+        return section(key, [Sentence(text=said)])
+    # The command runs the combination of a sweep that is recommended, or comes nearest to it.
+    manifest, points = contents.manifest, comparison_report.swept_plans(contents)
+    chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
+    settings: list[str] = next((settings for plan, settings in points if plan is chosen), [])
+    file = str(manifest.get("scenario_file") or f"{manifest['scenario']}.yaml")
+    laid = [*map(str, manifest.get("overrides", ())), *settings]
+    words = command_line("run", [file], {"--seed": manifest.get("seed")}, laid)
+    # What a user may have written stands in a block of its own: it may hold backticks.
+    return section(key, [Sentence(text=said), Command(text=shlex.join(words))])
 
 
-POINTED = tuple(map(_pointer, POINTERS))
+POINTED = tuple(partial(_pointer, key=key) for key in POINTERS)
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),
@@ -126,8 +122,7 @@ def build_report(contents: Contents) -> bytes:
         design = study_report.design_of(contents) or "montecarlo"
         kind = _DESIGNS.get(design, design)
     made = sections_of(contents, (*OWN[kind], *EVIDENCE) if kind in OWN else SECTIONS)
-    memo = memo_sections(contents) if has_memo(contents) else []
-    return page(f"{contents.name}: {kind} report", lead, made, memo)
+    return page(f"{contents.name}: {kind} report", lead, made, memo_sections(contents) if has_memo(contents) else [])
 
 
 def rebuild_report(folder: Path) -> Path:

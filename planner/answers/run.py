@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +151,8 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
         **({"timeline_hourly": tables.timeline_hourly(result)} if hourly else {}),
     }
     made = {name: Table(TABLES[name], cells) for name, cells in columns.items()}
-    incidents = TABLES["software_incidents"].of_rows(incident_rows(result))
     of_inputs = (layouts(result.scenario), assumptions(result.scenario), model_error())
-    for table in (measure_table(result), incidents, *of_inputs):
+    for table in (measure_table(result), TABLES["software_incidents"].of_rows(incident_rows(result)), *of_inputs):
         made[table.name] = table
     return [made[name] for name in (*(table.name for table in RUN_TABLES), *(["timeline_hourly"] if hourly else []))]
 
@@ -184,35 +182,26 @@ def evidence_tables(scenarios: Mapping[str, Scenario]) -> list[Table]:
     return [stacked(by_scenario(TABLES["assumptions"]), by_plan), model_error()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a run's folder holds beyond the usual, and how its CSV files are written."""
-
-    form: CsvFormat = DEFAULT_FORMAT
-    hourly: bool = False
-    parquet: bool = False
-
-
-USUAL = Wanted()
-
-
 def write_run(
     result: RunResult,
     folder: Path,
     *,
     drawn_again: Callable[[], Replications | None] | None = None,
-    wanted: Wanted = USUAL,
+    form: CsvFormat = DEFAULT_FORMAT,
+    hourly: bool = False,
+    parquet: bool = False,
     command: Sequence[str] = (),
     remedy: Mapping[str, Any] | None = None,
 ) -> Replications | None:
     """Write a run's folder, whole or not at all, and return the replications behind its intervals.
 
-    ``drawn_again`` waits for these, once all else is worked out: others may draw them meanwhile. ``command`` is what
-    writes the same bytes, where it is not a run; ``remedy`` what was found to meet a target that is missed.
+    ``drawn_again`` waits for these, once all else is worked out: others may draw them meanwhile. ``hourly`` and
+    ``parquet`` add to the usual files. ``command`` is what writes the same bytes, where it is not a run; ``remedy``
+    what was found to meet a target that is missed.
     """
-    tables = {table.name: table for table in run_tables(result, hourly=wanted.hourly)}
+    tables = {table.name: table for table in run_tables(result, hourly=hourly)}
     pages = run_pages(result, {name: made.columns for name, made in tables.items()})
-    ready = {name: write_csv(table, wanted.form) for name, table in tables.items() if name != "measures"}
+    ready = {name: write_csv(table, form) for name, table in tables.items() if name != "measures"}
     slo_misses(result)  # kept for the summary: the plan is compiled and routed anew for them
     chance = drawn_again() if drawn_again else None
     tables["measures"] = measure_table(result, chance)
@@ -221,15 +210,15 @@ def write_run(
         identity["processes"] = [name_of(process) for process in result.processes]
     drawn = identity["replications"] = 1 if chance is None else chance.number
     options: dict[str, object] = {"--seed": result.seed, "--replications": None if drawn == DRAWS else drawn}
-    options |= {"--process": identity.get("processes", ()), "--hourly": wanted.hourly, "--parquet": wanted.parquet}
-    options |= {"--advise": remedy is not None, **wanted.form.options}
+    options |= {"--process": identity.get("processes", ()), "--hourly": hourly, "--parquet": parquet}
+    options |= {"--advise": remedy is not None, **form.options}
     identity["command"] = list(command) or command_again("run", [result.scenario], options)
     beside = folders.openable([*(f"{name}.csv" for name in tables), WORKBOOK])
     contents = Contents(manifest=identity, tables=tables, summary=summary(result, chance, remedy), beside=beside)
     months = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
     workbook, report = shared([lambda: run_workbook(result, pages, months), lambda: build_report(contents)])
-    files = csv_files(contents.name.lower(), tables.values(), wanted.form, ready=ready)
-    timelines = [name for name in tables if wanted.parquet and name.startswith("timeline_")]
+    files = csv_files(contents.name.lower(), tables.values(), form, ready=ready)
+    timelines = [name for name in tables if parquet and name.startswith("timeline_")]
     files |= {f"{name}.parquet": folders.parquet_bytes(tables[name]) for name in timelines}
     files |= {SUMMARY: json_text(contents.summary).encode(), WORKBOOK: workbook, REPORT: report}
     folders.write_folder(folder, files, identity)
@@ -341,7 +330,6 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
     drawn = (slo_figures(result),) if chance is None else chance.figures
     names = (judgement.SHORTFALL, "slo_met_months", judgement.WORST)
     shortfalls, months, lowest = (np.array([row[name] for row in drawn], float) for name in names)
-    shortfall = shortfall_over(shortfalls, target.confidence)
     through, moment = int(met_months_over(months, target.confidence)), None
     if (worst := base.worst) is not None:
         workload = None if worst.workload is None else result.plan.workloads[worst.workload].name
@@ -351,7 +339,7 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
     return judgement.verdict_record(
         Verdict(int((shortfalls == 0.0).sum()) if moment else 0, tested, target.confidence),
         result.scenario,
-        shortfall_fraction=rounded(shortfall),
+        shortfall_fraction=rounded(shortfall_over(shortfalls, target.confidence)),
         first_missed_month=labels[through] if through < len(labels) else None,
         lowest_fraction=rounded(np.nanmin(lowest)) if moment else None,
         base_case=moment,
@@ -430,8 +418,7 @@ def first_screen(figures: Mapping[str, Any]) -> str:
     ]
     lines += ["", text_table(("workload", "SLO low", "month", "USD/Mtok"), served_rows)]
     lines += [f"and {len(loads) - SHOWN_ROWS} more workloads in the report"] if len(loads) > SHOWN_ROWS else []
-    notes = [f"! {line}" for line in (judgement.sizing(figures), VARY) if line]
-    return "\n".join([*lines, "", *wrapped(notes)])
+    return "\n".join([*lines, "", *wrapped([f"! {line}" for line in (judgement.sizing(figures), VARY) if line])])
 
 
 def details(figures: Mapping[str, Any]) -> str:

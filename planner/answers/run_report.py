@@ -15,6 +15,7 @@ from planner.output import blocks as show
 from planner.output.blocks import Bar, BarPart, Block, Grid, Section, Sentence, Series, TimeChart, bar_grid
 from planner.output.folder import Contents
 from planner.output.scales import COLOURS
+from planner.output.tables import Table
 from planner.output.words import NOTHING, count, dollars, percent, unit_price
 from planner.run.measure_names import FLEET, SITE
 from planner.run.slo_misses import REASONS
@@ -71,9 +72,8 @@ def answer_section(contents: Contents) -> Section | None:
             f"The small figures are where {chance['words']} lie ({chance['number']} replications of traffic noise, "
             "failures, incidents and slips, every input as stated). The plan has no baseline here."
         )
-    lead = [*much_shed([served("This plan", fleet)]), *verdict(summary), objective(summary)]
     blocks: list[Block] = [
-        *show.sentences(lead, "headline"),
+        *show.sentences([*much_shed([served("This plan", fleet)]), *verdict(summary), objective(summary)], "headline"),
         show.Facts(facts=facts),
         *([chart] if (chart := demand_chart(contents)) else []),
         show.Bullets(lines=findings(summary)),
@@ -135,7 +135,7 @@ def money_section(contents: Contents) -> Section | None:
 
     for account in largest_first(totals):
         cost = by_account[account]
-        step(words_of(account), totals[account], cost, max(0.0, min(reached, reached + cost)) / most)
+        step(account.replace("_", " "), totals[account], cost, max(0.0, min(reached, reached + cost)) / most)
         reached += cost  # what is received steps back
     step("accrued cost", {c: sum(row.get(c, 0.0) for row in totals.values()) for c in clusters}, total, 0.0)
     bought = ledger.rows("account", totals=["amount_usd"])
@@ -182,12 +182,7 @@ def largest_first(totals: Mapping[str, Mapping[str, float]]) -> list[str]:
 def layers_of(accounts: Sequence[str]) -> dict[str, Sequence[str]]:
     """Return accounts by the names of their layers: as many as there are colours, the rest together."""
     named, rest = accounts[: len(COLOURS) - 1], accounts[len(COLOURS) - 1 :]
-    return {words_of(account): [account] for account in named} | ({"other": rest} if rest else {})
-
-
-def words_of(account: str) -> str:
-    """Return an account as a reader says it."""
-    return account.replace("_", " ")
+    return {account.replace("_", " "): [account] for account in named} | ({"other": rest} if rest else {})
 
 
 def money_chart(contents: Contents) -> TimeChart | None:
@@ -237,8 +232,8 @@ def software_grids(contents: Contents) -> Iterator[Block]:
                 [*map(partial(percent, decimals=3), table.numbers(n))] if n.endswith("_fraction") else table.texts(n)
                 for n in names
             ]
-            header = [words_of(name.removesuffix("_fraction")) for name in names]
-            caption = words_of(table.name).capitalize()
+            header = [name.removesuffix("_fraction").replace("_", " ") for name in names]
+            caption = table.name.replace("_", " ").capitalize()
             yield Grid(caption, header, [*zip(*cells, strict=True)], numeric=range(2, len(names)))
 
 
@@ -298,25 +293,21 @@ def loss_grid(
     return bar_grid((of, *names, what), rows, what.removeprefix("of ").capitalize(), palette)
 
 
-def layout_grid(contents: Contents) -> list[Block]:
+def layout_grid(layouts: Table) -> Grid:
     """Return how each cluster serves each workload, and by how much that is better than the next best."""
-    if not (layouts := contents.table("layouts")):
-        return []
     names = ("workload", "cluster", "engine", "precision", "prefill_decode", "accelerators", "chunk_tokens")
     rows = []
     for *named, rate, other in layouts.rows(*names, numbers=["node_requests_per_s", "next_best_requests_per_s"]):
         rows.append((*named, f"{rate:.4g}", f"{rate / other - 1.0:+.0%}" if other else NOTHING))
     header = ("workload", "cluster", "engine", "precision", "prefill and decode", "accelerators", "tokens a step")
     caption = "How each workload is served on day one, and by how much better than the next best"
-    numeric = (5, 6, 7, 8)
-    return [Grid(caption=caption, header=(*header, "requests/s a node", "next best"), rows=rows, numeric=numeric)]
+    return Grid(caption=caption, header=(*header, "requests/s a node", "next best"), rows=rows, numeric=(5, 6, 7, 8))
 
 
 def routing_section(contents: Contents) -> Section | None:
     """Return who served what, by workload and cluster: shares of tokens, and how busy the replicas held for it were."""
     if contents.plans or not (routing := contents.table("routing_monthly")):
         return None
-    tokens = routing.sums("workload", "cluster", "served_tokens")
     busy: dict[tuple[str, str], list[float]] = defaultdict(list)
     for workload, cluster, share in routing.rows("workload", "cluster", numbers=["utilisation_fraction"]):
         busy[workload, cluster] += [share] if share is not None else []
@@ -324,7 +315,7 @@ def routing_section(contents: Contents) -> Section | None:
     hues = {c: colours(clusters)[c] for c in clusters}
     served_by: list[tuple[str, list[str], Bar]] = []
     used: list[tuple[str, list[str], Bar]] = []
-    for name, row in tokens.items():
+    for name, row in routing.sums("workload", "cluster", "served_tokens").items():
         total = sum(row[c] for c in clusters) or 1.0
         mean = {c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters}
         for rows, shares, is_group in ((served_by, {c: row[c] / total for c in clusters}, False), (used, mean, True)):
@@ -336,6 +327,6 @@ def routing_section(contents: Contents) -> Section | None:
         Sentence(text=ROUTED, tone="note"),
         bar_grid(("workload", *clusters, "of its tokens"), served_by, "Who served each workload", hues),
         bar_grid(("workload", *clusters, "side by side"), used, caption),
-        *layout_grid(contents),
+        *([layout_grid(layouts)] if (layouts := contents.table("layouts")) else []),
     ]
     return section("losses", blocks)

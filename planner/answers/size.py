@@ -21,6 +21,8 @@ from planner.files import check_target
 from planner.output.folder import WORKBOOK, Contents, place_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table
 from planner.output.terminal import text_table, wrapped
+from planner.plan.placement import services_of
+from planner.plan.reuse import Reuse
 from planner.plan.slo_target import past_mending
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
@@ -172,7 +174,7 @@ def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
     name = f"{stated.name}-sized"
     document: dict[str, Any] = {**content, "name": name}
     if file := scenario_file(stated):
-        laid = layer_of(stated.document.overrides)
+        laid = layer_of(stated.document)
         clusters: dict[str, Any] = {**laid.pop("clusters", {})} if isinstance(laid.get("clusters"), dict) else {}
         clusters |= dict.fromkeys(choices.choose.clusters)
         chosen = {purchase.name for purchase in choices.purchases}
@@ -235,6 +237,21 @@ def _records(table: Table) -> list[dict[str, Any]]:
     ]
 
 
+def _to_measure(sized: Sized) -> str:
+    """Say which pairs of workload and purchase were never measured, the least certain first."""
+    bought = {
+        purchase.name for purchase, nodes in zip(sized.choices.purchases, sized.plan.counts, strict=False) if nodes
+    }
+    services, _ = services_of(sized.choices.scenario, {}, Reuse(sized.choices.scenario))
+    unsure = {
+        f"{workload} on {cluster} (±{service.doubt.half_width_fraction:.0%})": service.doubt.half_width_fraction
+        for (cluster, workload), service in services.items()
+        if cluster in bought and service.doubt is not None and not service.doubt.is_validated
+    }
+    first = sorted(unsure, key=lambda pair: -unsure[pair])[:3]
+    return f" Never measured: {', '.join(first)}." if first else ""
+
+
 def said_of(sized: Sized) -> Iterator[str]:
     """Say what the answer is, how sure it is, why it is this one and what would change it."""
     slo_target, plan, review = sized.slo_target, sized.plan, sized.review
@@ -254,9 +271,8 @@ def said_of(sized: Sized) -> Iterator[str]:
     record = _record(sized)
     fresh = [verdict_line(record, "--confirmations"), *past_mending_lines({"": record})]
     yield f"On fresh replications: {' '.join(fresh)}"
-    asked = slo_target.confidence
     less = [cheaper for cheaper in sized.explanation.frontier if cheaper.cost < plan.cost]
-    if any(cheaper.kept(slo_target.attainment).mean() >= asked - 1e-9 for cheaper in less):
+    if any(cheaper.kept(slo_target.attainment).mean() >= slo_target.confidence - 1e-9 for cheaper in less):
         yield (
             "Cheaper plans met it as often in the search, by too little to count on, or were not confirmed on fresh "
             "replications."
@@ -299,6 +315,11 @@ def said_of(sized: Sized) -> Iterator[str]:
                 f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
                 f"times as much; without it {narrower.kept / plan.worst.size:.0%} of replications meet the target."
             )
+    if (predicted := sized.explanation.predicted) is not None and predicted.saved > 0.0:
+        yield (
+            f"With throughput as predicted {predicted.nodes_fraction:.0%} of these nodes would do: the error of the "
+            f"throughput model costs {money(predicted.saved)}.{_to_measure(sized)}"
+        )
     if review is not None:
         for way in (way for way in review.alternatives if way.name != REVIEWED):
             said = {NOW: "buying everything before it", FIXED: "fixing everything on the first day"}
@@ -363,8 +384,7 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFo
     pages |= plain_pages({f"Size {_SAID.get(table.name, table.name)}": table.columns for table in tables})
     shown = {table.name: table.columns for table in run_tables(result)}
     more[WORKBOOK] = run_workbook(result, run_pages(result, shown), pages)
-    contents = Contents(manifest=manifest, tables=by_name, summary=size_summary(sized))
-    files = answer_files(contents, "size", form, more)
+    files = answer_files(Contents(manifest=manifest, tables=by_name, summary=size_summary(sized)), "size", form, more)
     check_target(work.folder, work=True)  # what somebody laid into it in the meantime is not swept away
     place_folder(work.folder, files, manifest)
 

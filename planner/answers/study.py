@@ -25,7 +25,7 @@ from planner.errors import PlannerError, printable
 from planner.output import tables
 from planner.output.folder import REPORT, WORKBOOK, Contents, command_line, openable
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, number_column, text_column
-from planner.output.terminal import text_table, wrapped
+from planner.output.terminal import cell, text_table, wrapped
 from planner.output.workbook import write_tables
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.study import Prior, Study
@@ -93,8 +93,7 @@ def _decided(
         asked = (stated.attainment, stated.per, stated.scope, stated.confidence, is_stated)
         kept = (verdict.status, verdict.share, *verdict.interval, standing.shortfall_fraction)
         best = (first_missed_month(prepared, standing) or "", *_ends(standing.best_fraction, is_share=True))
-        past = standing.past_mending.values()
-        targets.append((standing.scenario, *asked, *kept, *best, *past, verdict.replications))
+        targets.append((standing.scenario, *asked, *kept, *best, *standing.past_mending.values(), verdict.replications))
     pairs = []
     for pair in comparisons:
         figures = (*_ends(pair.probability_better, is_share=True), *_ends(pair.mean_difference))
@@ -212,20 +211,17 @@ def study_table(summary: Mapping[str, Any], *, verbose: bool = False) -> str:
     for plan in choice.ranked:
         figures, record = summary["scenarios"][plan.name], verdicts[plan.name]
         cells = [_number(figures[which]["value"]) for which in ("mean", "p5", "p50", "p95")]
-        rows.append((plan.name, plan.standing, *cells, _percent(record["best_fraction"]["value"], 0)))
-        shares = (_percent(record["met_low_fraction"]), _percent(record["met_high_fraction"]))
+        rows.append((plan.name, plan.standing, *cells, cell(record["best_fraction"]["value"], ".0%")))
+        shares = (cell(record["met_low_fraction"], ".1%"), cell(record["met_high_fraction"], ".1%"))
         tail = (_number(figures[which]["value"]) for which in ("p10", "p90"))
-        attained = _percent(plan.slo_attainment_fraction, 2)
         mean, low = figures["mean"]["value"], figures["mean"]["low"]
         half = None if mean is None or low is None else mean - low
-        spreads.append((plan.name, *shares, attained, _number(half), *tail))
+        spreads.append((plan.name, *shares, cell(plan.slo_attainment_fraction, ".2%"), _number(half), *tail))
     over = f"{summary['replications']:,} replications, inputs drawn"
     if summary["completed"] < summary["replications"]:
         over += f"; {summary['completed']:,} could be run in every scenario"
-    lead = (
-        [judgement.none_keeps(choice)] if choice.best is None else [f"Cheapest plan that is MET: {choice.best.name}."]
-    )
-    lead += judgement.inconclusive_lines(choice.ranked) + judgement.past_mending_lines(verdicts)
+    best = f"Cheapest plan that is MET: {choice.best.name}." if choice.best else judgement.none_keeps(choice)
+    lead = [best, *judgement.inconclusive_lines(choice.ranked), *judgement.past_mending_lines(verdicts)]
     lines = [
         f"{summary['study']}   {over}",
         *wrapped([*judgement.much_shed(choice.ranked), *judgement.target_lines(verdicts), *filter(None, lead)]),
@@ -235,9 +231,12 @@ def study_table(summary: Mapping[str, Any], *, verbose: bool = False) -> str:
     ]
     said = [*(judgement.warnings_of(choice) if choice.best else ()), *driver_lines(summary), *summary["dropped"]]
     if verbose:
-        ends = ("scenario", "P(met) low", "high", "attained", "mean ±95%", "P10", "P90")
-        lines += ["", text_table(ends, spreads)]
-        said += flip_lines(summary)
+        lines += ["", text_table(("scenario", "P(met) low", "high", "attained", "mean ±95%", "P10", "P90"), spreads)]
+        first = next(iter(summary["scenarios"]))
+        said += [
+            f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}."
+            for row in summary["flips"][:_DRIVERS]
+        ]
         said += information_lines([(row["input"], row["measure"], row["value"]) for row in summary["information"]])
     return "\n".join([*lines, "", *wrapped(said)]).rstrip()
 
@@ -252,15 +251,6 @@ def driver_lines(summary: Mapping[str, Any]) -> list[str]:
         return [f"No single input stands out: at this n one would have to explain {noise:.0%} of the variance."]
     shares = ", ".join(f"{row['input']} {row['variance_share']:.0%}" for row in clear)
     return [f"Variance of {first}: {shares}; sampling noise {noise:.0%}."]
-
-
-def flip_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Say where two scenarios change places."""
-    first = next(iter(summary["scenarios"]))
-    return [
-        f"{first} and {row['against']} change places where {row['input']} passes {row['threshold']:.4g}."
-        for row in summary["flips"][:_DRIVERS]
-    ]
 
 
 def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
@@ -296,10 +286,6 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
 
 
-def _percent(value: float | None, decimals: int = 1) -> str:
-    return "" if value is None else f"{value:.{decimals}%}"
-
-
 def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
     """Yield how narrow an interval became, what is not of all replications, and which of them could not be run.
 
@@ -313,8 +299,7 @@ def study_remarks(finished: Finished, goal: Goal) -> Iterator[str]:
     if finished.detailed < finished.rows:
         yield f"fans by month and what drives the headline are of the first {finished.detailed:,} replications"
     failures = finished.failures()
-    failed = Counter(failure.scenario for failure in failures)
-    if max(failed.values(), default=0) / finished.rows > MOST_DROPPED:
+    if max(Counter(failure.scenario for failure in failures).values(), default=0) / finished.rows > MOST_DROPPED:
         yield from (f"warning: {printable(line)}" for line in finished.dropped())
     if not np.isfinite(finished.output("cost_usd")).any():
         raise PlannerError(f"every run failed, the first with: {failures[0].message}")
@@ -339,7 +324,6 @@ def write_study(
     """
     prepared, names = finished.prepared, finished.prepared.names
     objective = finished.by_scenario(prepared.objective.name)
-    measured = finished.output(prepared.objective.name, finished.detailed).T
     known = objective[np.isfinite(objective)]
     low, high = np.percentile(known, [0.2, 99.8], overwrite_input=True) if known.size else (0.0, 1.0)
     del known
@@ -358,7 +342,7 @@ def write_study(
     made = [
         statistics_rows(finished.statistics()),
         *_decided(prepared, finished.standings(), finished.decisions()),
-        driver_rows(finished.drivers(), completed_rows(measured)),
+        driver_rows(finished.drivers(), completed_rows(finished.output(prepared.objective.name, finished.detailed).T)),
         *(STUDY_TABLES[name].of_rows(rows) for name, rows in more.items()),
     ]
     lists_all = finished.rows * len(names) <= USUAL_SAMPLES if samples is None else samples

@@ -133,8 +133,7 @@ def answer_section(contents: Contents) -> Section | None:
             for scenario, name, statistic, *numbers in percentiles.rows(*columns, numbers=_ENDS)
         ]
         every = Grid(caption="Every headline figure", header=(*columns, *_ENDS), rows=rows, numeric=(3, 4, 5))
-        title = f"All {len(rows):,} statistics with their 95% intervals"
-        shown.append(Folded(title=title, blocks=[every], css="dump"))
+        shown.append(Folded(title=f"All {len(rows):,} statistics with their 95% intervals", blocks=[every], css="dump"))
     return section("answer", shown)
 
 
@@ -373,10 +372,9 @@ def panels(drivers: Drivers) -> Iterator[Tornado]:
 
 def variance_shares(drivers: Drivers, scenario: str, against: str = "") -> dict[str, tuple[float, float]]:
     """Return the share of the variance that each input explains, and what an input without effect would show."""
-    inputs = drivers.get((scenario, against, "variance-share"), {})
     return {
         name: (row["first_order"][0] or 0.0, row["noise_level"][0] or 0.0)
-        for name, row in inputs.items()
+        for name, row in drivers.get((scenario, against, "variance-share"), {}).items()
         if "first_order" in row
     }
 
@@ -518,7 +516,7 @@ def money_section(contents: Contents) -> Section | None:
     for account in sorted(largest, key=lambda account: -largest[account]):
         paid = {plan: sums.get(account) for plan, sums in totals.items()}
         parts = [BarPart(plan, (usd or 0.0) / longest, palette[plan], dollars(usd)) for plan, usd in paid.items()]
-        rows.append((run_report.words_of(account), [*map(dollars, paid.values())], Bar(parts=parts, is_group=True)))
+        rows.append((account.replace("_", " "), [*map(dollars, paid.values())], Bar(parts=parts, is_group=True)))
     rows.append(("all of it", [dollars(sum(sums.values())) for sums in totals.values()], ""))
     header, legend = ("account", *totals, "side by side"), {plan: palette[plan] for plan in totals}
     grid = bar_grid(header, rows, "Accrued cost by account and scenario", legend)

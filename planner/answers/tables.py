@@ -89,5 +89,4 @@ _SCENARIO = text_column("scenario", "Scenario, by its name.")
 
 def by_scenario(table: TableDescription) -> TableDescription:
     """Return a run's table with the scenario as first column, for folders of several runs."""
-    key = ("scenario", *table.key) if table.key else ()
-    return replace(table, columns=(_SCENARIO, *table.columns), key=key)
+    return replace(table, columns=(_SCENARIO, *table.columns), key=("scenario", *table.key) if table.key else ())

@@ -49,8 +49,7 @@ def answer_section(contents: Contents) -> Section:
 def latency_section(contents: Contents) -> Section:
     """Return percentiles and distributions of latency."""
     latencies, curves = contents.tables["latencies"], contents.tables["distributions"]
-    percentiles = dict.fromkeys(latencies.texts("percentile"))
-    header = ("workload", *(f"P{100 * float(p):g}" for p in percentiles))
+    header = ("workload", *(f"P{100 * float(p):g}" for p in dict.fromkeys(latencies.texts("percentile"))))
     blocks: list[Block] = [Sentence(text="Each curve says which share of the requests had answered by then.")]
     for quantity, words in TITLES.items():
         cells, lines = defaultdict[str, list[str]](list), defaultdict[str, list[tuple[float, float]]](list)
@@ -94,6 +93,5 @@ def chart(
     across = [x for x, _ in points]
     x_axis = ratio_axis(across, unit) if logarithmic else even_axis(min(across), max(across), unit)
     y_axis = even_axis(0.0, max((1e-9, *(y for _, y in points))))
-    marks = [Line(points=line, colour=i) for i, line in enumerate(lines.values())]
-    panel = Panel(x=x_axis, y=y_axis, marks=marks)
+    panel = Panel(x=x_axis, y=y_axis, marks=[Line(points=line, colour=i) for i, line in enumerate(lines.values())])
     return [Picture(title=title, panels=[panel], keys={name: i for i, name in enumerate(lines)})]

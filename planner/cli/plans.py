@@ -229,8 +229,7 @@ def charts(
 
     wanted = [word.strip() for word in formats.split(",")]
     if wrong := [word for word in wanted if word not in FORMATS]:
-        message = f"takes {', '.join(FORMATS)} by comma, not {wrong[0]!r}"
-        raise ScenarioError(Problem(path="--format", message=message))
+        raise ScenarioError(Problem(path="--format", message=f"takes {', '.join(FORMATS)} by comma, not {wrong[0]!r}"))
     written = write_charts(folder, list(dict.fromkeys(wanted)))
     terminal.show_files({"charts": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet)
 

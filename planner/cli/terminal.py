@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from typer import Argument, Option
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.studies.runner import Progress, Watch
 
 ScenarioFile = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file (YAML).")]
-_SET = "Change one value of the scenario, e.g. clusters.h200.nodes=80; repeatable, last wins."
+_SET = "Change one value of the scenario, e.g. clusters.h200.nodes=80 or clusters.*.nodes=80; repeatable, last wins."
 Overrides = Annotated[list[str] | None, Option("--set", metavar="PATH=VALUE", help=_SET)]
 Seed = Annotated[int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")]
 Strict = Annotated[
@@ -47,13 +47,12 @@ def out_option(name: str) -> Any:
     return Option(metavar="DIR", help=f"Output folder [default: outputs/{name}].")
 
 
-def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
-    """Return the text in a colour where the stream is a terminal that shows colours and the user has not refused them.
+def paint(text: str, colour: str) -> str:
+    """Return the text in a colour where standard error is a terminal with colours and the user has not refused them.
 
     NO_COLOR is obeyed as no-color.org asks: present and not empty.
     """
-    target = sys.stderr if stream is None else stream
-    if not target.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from planner.cli.terminal import AsJson, Quiet
+from planner.cli.terminal import AsJson, Overrides, Quiet
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.files import json_text, write_file
 
@@ -24,9 +24,13 @@ _OVERLAY = "Your own catalogue file, laid over the shipped one."
 
 
 def throughput(
+    scenario: Annotated[
+        Path | None, Argument(help="Print how each cluster of a scenario serves each workload, and the next best.")
+    ] = None,
     *,
-    model: Annotated[str, Option(help="Model, or several by comma.")],
-    accelerator: Annotated[str, Option(help="Accelerator, or several by comma.")],
+    overrides: Overrides = None,
+    model: Annotated[str, Option(help="Model, or several by comma.")] = "",
+    accelerator: Annotated[str, Option(help="Accelerator, or several by comma.")] = "",
     engine: Annotated[str, Option(help="Serving engine, or several by comma.")] = "vllm",
     precision: Annotated[
         str, Option(help="One of the catalogue's, or several [default: as published, else fp8].")
@@ -59,12 +63,18 @@ def throughput(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print time to first token, time per output token and tokens/s of one case or a grid."""
+    """Print time to first token, time per output token and tokens/s of one case or a grid; or a scenario's layouts."""
     from planner.calibration.throughput import OperatingPoints, evaluate_grid, pareto_chart, throughput_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
     from planner.units import MILLISECOND
 
+    if scenario is not None:
+        typer.echo(_layouts(scenario, overrides or [], as_json=as_json))
+        return
+    if not (model and accelerator):
+        message = "takes a scenario file, or both --model and --accelerator"
+        raise ScenarioError(Problem(path="throughput", message=message, hint="for example scenarios/mixed-fleet.yaml"))
     grid = OperatingPoints(
         models=_names(model),
         accelerators=_names(accelerator),
@@ -93,6 +103,20 @@ def throughput(
         typer.echo(json.dumps({"cases": records}, indent=2, allow_nan=False))
         return
     typer.echo(throughput_table(records))
+
+
+def _layouts(scenario: Path, overrides: list[str], *, as_json: bool) -> str:
+    """Return how each cluster of a scenario serves each workload, and what the next best would serve."""
+    from planner.answers.assumptions import layouts
+    from planner.answers.run_report import layout_grid
+    from planner.output.terminal import text_table
+    from planner.scenario.loading import load_scenario
+
+    table = layouts(load_scenario(scenario, overrides))
+    if as_json:
+        return json.dumps({"layouts": table.records()}, indent=2, allow_nan=False)
+    grid = layout_grid(table)
+    return f"{grid.caption}.\n\n{text_table([*map(str, grid.header)], [[*map(str, row)] for row in grid.rows])}"
 
 
 def _names(text: str) -> list[str]:

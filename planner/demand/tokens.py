@@ -97,7 +97,7 @@ class LengthDistribution:
 
     def at_scores(self, scores: Floats) -> Floats:
         """Return the lengths at standard normal scores, in the shape of the scores."""
-        slopes, knots = _slopes(self), np.array(self.scores)
+        slopes, knots = np.diff(self.log_tokens) / np.diff(self.scores), np.array(self.scores)
         piece = np.searchsorted(knots[1:-1], scores)
         logs = np.array(self.log_tokens)[piece] + slopes[piece] * (scores - knots[piece])
         tokens = np.exp(np.minimum(logs, log(MOST_TOKENS)))
@@ -126,14 +126,11 @@ def _scores_within(edges: tuple[float, ...], points: int) -> Floats:
     return scores
 
 
-def _slopes(lengths: LengthDistribution) -> Floats:
-    return np.diff(lengths.log_tokens) / np.diff(lengths.scores)
-
-
 @lru_cache(maxsize=256)
 def _pieces(lengths: LengthDistribution) -> tuple[_Piece, ...]:
     """Return the scores from and to, m and s of every line, the level ones at the bounds included."""
-    starts = zip(lengths.scores, lengths.log_tokens, _slopes(lengths).tolist(), strict=False)  # one less than ends
+    slopes = (np.diff(lengths.log_tokens) / np.diff(lengths.scores)).tolist()  # one less than ends
+    starts = zip(lengths.scores, lengths.log_tokens, slopes, strict=False)
     lines = [(level - slope * score, slope) for score, level, slope in starts]
     edges = [-inf, *lengths.scores[1:-1], inf]
     (first, rise), (last, end) = lines[0], lines[-1]

@@ -517,6 +517,5 @@ def routes_of(plan: Plan, window: WindowInput) -> list[Route]:
             if np.any(table[list(workload.cluster_order), w] <= 0.0):
                 outgrown = np.all(table[:, w] <= 0.0, axis=0).take(months)
         rented, allowed = workload.rented_tiers, any_wait if workload.deadline_h else waits
-        where = (workload.cluster_tiers, rates, tokens, rented, allowed if rented else None, outgrown)
-        routes.append(Route(*where))
+        routes.append(Route(workload.cluster_tiers, rates, tokens, rented, allowed if rented else None, outgrown))
     return routes

@@ -137,8 +137,7 @@ class Simulation:
                 self.months.append(figures)
                 if review is not None:
                     review.close_month(figures)
-        done = (tuple(inputs), tuple(windows), tuple(node_hours))
-        return Run(inputs=done[0], windows=done[1], node_hours=done[2], log=self.log, shop=self.shop)
+        return Run(inputs=(*inputs,), windows=(*windows,), node_hours=(*node_hours,), log=self.log, shop=self.shop)
 
     def _end(self, first: int, window_edges_h: Sequence[int], review: Review | None) -> int:
         """Return the hour at which a window that begins at ``first`` ends."""
@@ -154,8 +153,7 @@ class Simulation:
         """Return the parts of a window in which no cluster changes its size, with the sizes."""
         if not self.plan.sizes:
             return [(first, last, ())]
-        present = np.stack([course.by_hour(first, last) for course in self.histories.present])
-        which = sizes_by_hour(self.plan, present)
+        which = sizes_by_hour(self.plan, np.stack([course.by_hour(first, last) for course in self.histories.present]))
         cuts = 1 + np.flatnonzero(np.any(which[:, 1:] != which[:, :-1], axis=0))
         edges = [0, *cuts.tolist(), last - first]
         return [
@@ -196,19 +194,18 @@ def _figures(
     ]
     """The parts of months that windows have: month, window, and its hours within that."""
 
-    def totals(series: Sequence[Floats], axis: int | tuple[int, ...] = 1) -> Floats:
+    def totals(name: str, parts: Sequence[object] = windows, axis: int | tuple[int, ...] = 1) -> Floats:
         """Return monthly sums of an hourly series of each window, shape (months, rows)."""
+        series = [getattr(part, name) for part in parts]
         sums = np.zeros((len(months), series[0].shape[-2]))
         for number, place, hours in spans:
             sums[number] += series[place][..., hours].sum(axis=axis)
         return sums
 
-    present, failed = (totals([getattr(machines, name) for machines in node_hours]) for name in ("present", "failed"))
-    demand = totals([window.demand_requests for window in windows])
-    refused = totals([window.shed_requests for window in windows])
-    late = totals([window.late_requests for window in windows])
-    served = totals([window.served_requests for window in windows], (0, 2))
-    busy = totals([window.busy_nodes for window in windows])
+    present, failed = (totals(name, node_hours) for name in ("present", "failed"))
+    demand, refused, late = (totals(f"{fate}_requests") for fate in ("demand", "shed", "late"))
+    served = totals("served_requests", axis=(0, 2))
+    busy = totals("busy_nodes")
     shed = quantities.shed_requests(refused, rent_for_shed(plan, windows).requests[which])
     missed, settled = quantities.missed_requests(late, shed), quantities.settled_requests(served, refused)
     lost, asked = (
@@ -323,7 +320,7 @@ class Histories:
     """Speeds by cluster and workload, and nodes by cluster, window after window."""
 
     def __init__(self, plan: Plan, log: ChangeLog, shop: RepairShop | RepairShopProcess) -> None:
-        self.log, self.shop = log, shop
+        self.log, self.shop, software = log, shop, plan.software
         self.twins: dict[Pair, Pair] = {}
         """For each cluster and workload the first that shares its history of speed. Clusters of one stack and workloads
         of one model do, but for precision, for the roofline and the date of the first image, which decide what releases
@@ -331,12 +328,11 @@ class Histories:
         first: dict[tuple[str, str, int, str, float, tuple[float, ...]], Pair] = {}
         for w, workload in enumerate(plan.workloads):
             for c in workload.cluster_order:
-                cluster, wide = plan.clusters[c], float(plan.software.wide_precision_factor[c, w])
+                cluster, wide = plan.clusters[c], float(software.wide_precision_factor[c, w])
                 apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
-                ends = (float(plan.software.roofline_log_gain[c, w]), float(plan.software.dated_log_gain[c, w]))
-                course = (*ends, plan.software.clock_h[c])
-                stack = str(plan.software.stack_of[c, w])
-                key = (stack, workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
+                ends = (float(software.roofline_log_gain[c, w]), float(software.dated_log_gain[c, w]))
+                course = (*ends, software.clock_h[c])
+                key = (str(software.stack_of[c, w]), workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
                 self.twins[c, w] = first.setdefault(key, (c, w))
         self._speeds = {twin: _Speed() for twin in self.twins.values()}
         self.present, self.failed = ([Course(0.0) for _ in plan.clusters] for _ in range(2))
@@ -389,8 +385,7 @@ class Histories:
         times_h, owner, deltas = times_h[ends], np.tile(cluster, 2)[ends], np.concatenate((nodes, -nodes))[ends]
         for index, course in enumerate(self.failed):
             here = np.flatnonzero(owner == index)
-            levels = np.cumsum(np.concatenate(([course.level], deltas[here])))
-            course.go_on(times_h[here], levels[1:])
+            course.go_on(times_h[here], np.cumsum(np.concatenate(([course.level], deltas[here])))[1:])
         self._until_h = until_h
 
     def speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, SpeedLoss]]:

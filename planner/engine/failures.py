@@ -103,8 +103,7 @@ def draw_interruptions(
     rent, cause = cluster.rent, len(plan.causes) - 1
     assert rent is not None, "only machines under contract are taken back"
     exposure = np.maximum(min(end_h, cluster.retire_h) - start_h, 0.0)
-    counts = draw.poisson(rent.interruptions_per_h * exposure)
-    node = np.repeat(np.arange(start_h.size), counts)
+    node = np.repeat(np.arange(start_h.size), draw.poisson(rent.interruptions_per_h * exposure))
     return Failures(
         time_h=start_h[node] + draw.random(node.size) * exposure[node],
         node=node + first_node,

@@ -267,7 +267,7 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     """
     starts, lengths = plan.month_edges_h[:-1], np.diff(plan.month_edges_h)
     served, nodes, busy, placed, loading = (
-        _hourly(windows, name) for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
+        joined(name, windows) for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
     )
     deployments = placement.deployments
     size = np.array([deployment.nodes_per_replica for deployment in deployments])
@@ -295,10 +295,10 @@ def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult])
     )
 
 
-def _hourly(windows: Sequence[WindowResult], name: str) -> Floats:
-    """Return a series of all windows joined end to end, not to be written to."""
-    parts: list[Floats] = [getattr(window, name) for window in windows]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+def joined(name: str, parts: Sequence[object]) -> Floats:
+    """Return a series of all windows joined end to end, hours last; a single window's is not copied: do not write."""
+    series: list[Floats] = [getattr(part, name) for part in parts]
+    return series[0] if len(series) == 1 else np.concatenate(series, axis=-1)
 
 
 def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:

@@ -59,8 +59,7 @@ def powered_nodes(plan: Plan, used: Floats, nodes: Floats, before: Floats | None
     assert idle_power_down is not None
     serves = np.any(plan.requests_per_node_h > 0.0, axis=(1, 2))[:, None]
     on = np.minimum(np.maximum(np.ceil(used * (1.0 + idle_power_down.headroom_fraction) - _NONE), serves), nodes)
-    all_on_kw = it_kw(plan, used, nodes)
-    on = np.where(parked_kw(plan, used, nodes, on) < all_on_kw, on, nodes)
+    on = np.where(parked_kw(plan, used, nodes, on) < it_kw(plan, used, nodes), on, nodes)
     on[:, capped] = nodes[:, capped]
     parked = nodes - on
     first = np.stack((nodes[:, 0], np.zeros(len(nodes)))) if before is None else before

@@ -192,14 +192,13 @@ def load_process(named: str) -> Process:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        loaded = getattr(importlib.import_module(module), function)
+        loaded: Process = getattr(importlib.import_module(module), function)
     except Exception as error:
         message = f"cannot load {named}: {type(error).__name__}: {error}"
         raise ScenarioError(Problem(path="--process", message=message)) from error
     if not callable(loaded):
         raise ScenarioError(Problem(path="--process", message=f"{named} is no function"))
-    process: Process = loaded
-    return process
+    return loaded
 
 
 Steps = Generator[simpy.Event, Any, None]
@@ -241,8 +240,7 @@ def failures_of(world: SimulationContext, domain: DomainPlan) -> Steps:
         yield world.timeout(min(wait_h, _LOOK_AGAIN_H))
         if wait_h <= _LOOK_AGAIN_H and places:
             cluster, place = places[int(world.random.integers(len(places)))]
-            struck = [node for node in world.nodes(cluster) if node // domain.nodes == place]
-            world.env.process(mend(cluster, struck))
+            world.env.process(mend(cluster, [node for node in world.nodes(cluster) if node // domain.nodes == place]))
 
 
 def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = None) -> Steps:
@@ -279,8 +277,7 @@ def _drain(
     for node in nodes:
         yield from world.within_reserve(cluster, reserve)
         if world.is_there(cluster, node):  # it may have been retired meanwhile
-            held = world.take_out(cluster, [node], cause, PLANNED)
-            at_work.append(world.env.process(_finish(world, held, length_h)))
+            at_work.append(world.env.process(_finish(world, world.take_out(cluster, [node], cause, PLANNED), length_h)))
     yield simpy.AllOf(world.env, at_work)
 
 

@@ -254,10 +254,9 @@ class RepairShop(_Book):
         stock, jobs = self.spares[cluster], [entry for entry in self._for_parts if entry[2].cluster == cluster]
         for ready_h, _, _ in jobs:
             heapq.heappush(stock, ready_h)
-        others = [entry for entry in self._for_parts if entry[2].cluster != cluster]
         oldest_first = sorted(jobs, key=operator.itemgetter(1))
         anew = [(max(heapq.heappop(stock), claim.failed_h), order, claim) for _, order, claim in oldest_first]
-        self._for_parts = others + anew
+        self._for_parts = [entry for entry in self._for_parts if entry[2].cluster != cluster] + anew
         heapq.heapify(self._for_parts)
 
     def _begin_until(self, end_h: float) -> None:

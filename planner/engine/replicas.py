@@ -119,8 +119,7 @@ def on_clusters(
         speed = speeds[pool, w]
         if speed.size > 1:
             speed = speed[placement.pools.months.hour_periods[window.hours]]
-        beyond = served[pool, w] * (1.0 / speed - 1.0)
-        slower[owner[pool], w] = slower.get((owner[pool], w), 0.0) + beyond
+        slower[owner[pool], w] = slower.get((owner[pool], w), 0.0) + served[pool, w] * (1.0 / speed - 1.0)
     absent = placed.absent_requests
     return dataclasses.replace(
         result,
@@ -141,8 +140,7 @@ def whole_nodes(plan: Plan, window: WindowInput) -> Floats:
     """
     nodes = window.nodes
     if window.lit_fraction is not None:
-        lit = np.maximum(window.lit_fraction, ROUNDING)
-        nodes = nodes / np.where(plan.on_site[:, None] > 0.0, lit, 1.0)
+        nodes = nodes / np.where(plan.on_site[:, None] > 0.0, np.maximum(window.lit_fraction, ROUNDING), 1.0)
     return np.ceil(nodes - ROUNDING)
 
 
@@ -356,9 +354,8 @@ class ReplicaPacking:
         """Write the placement to ``replicas``; return the packing of only the hours with room for more."""
         replicas[:, self.hours] = self.replicas
         room = np.zeros(self.left.shape[1], dtype=np.bool_)
-        smallest: dict[int, int] = {}  # of a cluster: what does not fit the smallest fits no other
-        for d in np.argsort(-self.size).tolist():
-            smallest[self.placement.deployments[d].cluster] = d
+        # The smallest of each cluster, which comes last: what does not fit it fits no other.
+        smallest = {self.placement.deployments[d].cluster: d for d in np.argsort(-self.size).tolist()}
         for c, d in smallest.items():
             if self.placement.placed[c]:
                 room |= self._fitting(c, d) > 0.0

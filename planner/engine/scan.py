@@ -101,8 +101,7 @@ def defer(arrivals: Floats, room: Floats, waiting: Floats) -> tuple[Floats, Floa
         served[1:] -= gone[:-1]
         np.maximum(served, 0.0, out=served)
         shed = np.zeros_like(served)
-    still = np.maximum(cumulative[-deadline:] - gone[-1], 0.0)
-    return served, shed, np.diff(still, prepend=0.0)
+    return served, shed, np.diff(np.maximum(cumulative[-deadline:] - gone[-1], 0.0), prepend=0.0)
 
 
 def needed(arrivals: Floats, room: Floats, more: Floats, waiting: Floats) -> Floats:
@@ -117,8 +116,7 @@ def needed(arrivals: Floats, room: Floats, more: Floats, waiting: Floats) -> Flo
     came[: arrivals.size] -= defer(arrivals, all_room, waiting)[1]
     cumulative = np.cumsum(came)
     arrived, expired = cumulative[deadline:], cumulative[:-deadline]
-    from_the_end = np.concatenate(([0.0], -all_room[:0:-1]))
-    least = clamp_scan(from_the_end, expired[::-1], arrived[::-1], 0.0)[::-1]
+    least = clamp_scan(np.concatenate(([0.0], -all_room[:0:-1])), expired[::-1], arrived[::-1], 0.0)[::-1]
     gone = clamp_scan(room, least, arrived, 0.0)
     taken = np.diff(gone, prepend=0.0) - room
     taken[taken < _ROUNDING * cumulative[-1]] = 0.0

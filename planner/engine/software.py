@@ -124,8 +124,7 @@ class IncidentProcess:
         clocks_h = sorted(set(software.clock_h))
         for time_h, is_upgrade in sorted([(at_h, False) for at_h in out_h] + [(at_h, True) for at_h in upgrades_h]):
             if not is_upgrade:
-                noise = draw.standard_normal(len(course)).tolist()
-                for name, z in zip(course, noise, strict=True):
+                for name, z in zip(course, draw.standard_normal(len(course)).tolist(), strict=True):
                     most, constant_h = course[name]
                     for clock_h in clocks_h:
                         reached = matured(most, constant_h, clock_h + time_h) + stack.release_sigma * z
@@ -165,11 +164,9 @@ class IncidentProcess:
                 for place in np.flatnonzero(uniform[:, 0] < incident.per_upgrade * more).tolist():
                     drawn = (*uniform[place, 1:].tolist(), *normal[place].tolist())
                     self._upgrade_incident(stack, pairs, incident, upgrades_h[place], drawn)
-            count = draw.poisson(incident.per_year * hours / HOURS_PER_YEAR)
-            times_h = sorted((draw.random(count) * hours).tolist())
+            times_h = sorted((draw.random(draw.poisson(incident.per_year * hours / HOURS_PER_YEAR)) * hours).tolist())
             for time_h in times_h + self._youth(youth, incident.per_year, draw):
-                loss = min(incident.most_loss, incident.loss.lognormal(draw))
-                slower = (math.log1p(-loss),) * len(pairs)
+                slower = (math.log1p(-min(incident.most_loss, incident.loss.lognormal(draw))),) * len(pairs)
                 begin = SoftwareEvent(time_h, pairs, slower, incident.kind, next(self.numbers))
                 self.env.process(self._mend(stack, incident, draw.standard_normal(), begin, 0.0))
 

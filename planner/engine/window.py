@@ -127,8 +127,7 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
     used, over = router.room.used, np.zeros(0, dtype=np.intp)
     if plan.site.cap_kw is not None:
         allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
-        drawn = it_kw(plan, used, window.nodes).sum(axis=0)
-        over = np.flatnonzero(drawn > allowed * (1.0 + TOLERANCE))
+        over = np.flatnonzero(it_kw(plan, used, window.nodes).sum(axis=0) > allowed * (1.0 + TOLERANCE))
     if over.size:
         wanted = in_hours(router.wanted_nodes(), over)
         router.place(over, plan.by_priority, allowed[over])

@@ -300,8 +300,7 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
         deduction[row, period[inside]] = monthly_cents[inside]
         before[row] = monthly_cents[period < 0].sum()
         if leaves is not None and 0 <= leaves < periods:
-            basis = cents(cohorts.cost_usd[row]) - monthly_cents.sum()
-            gain[row, leaves] = cents(cohorts.proceeds_usd[row]) - basis
+            gain[row, leaves] = cents(cohorts.proceeds_usd[row]) - cents(cohorts.cost_usd[row]) + monthly_cents.sum()
     return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=before)
 
 

@@ -35,6 +35,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 
@@ -44,15 +45,6 @@ from planner.finance.ledger import cents, series_cents, usd, whole_cents
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
-
-
-class TierRule(StrEnum):
-    """The units of an order to which a volume discount applies."""
-
-    WHOLE_ORDER = "whole_order"
-    """The tier reached prices every unit."""
-    MARGINAL = "marginal"
-    """Each tier prices only the units inside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +67,8 @@ class Quote:
     """Price of one unit before discount."""
     tiers: tuple[DiscountTier, ...] = ()
     """Volume discounts, by rising number of units."""
-    tier_rule: TierRule = TierRule.WHOLE_ORDER
-    """Which units a tier prices."""
+    tier_rule: Literal["whole-order", "marginal"] = "whole-order"
+    """Whether the tier reached prices every unit, or each tier those inside it."""
     valid_from: date | None = None
     """First order date; None for always."""
     valid_until: date | None = None
@@ -101,9 +93,8 @@ class Quote:
         """Return the price of an order of this many units, in cents."""
         edges = np.array([0, *(tier.minimum_units for tier in self.tiers)])
         prices = self.list_price_usd * (1 - np.array([0.0, *(tier.discount_fraction for tier in self.tiers)]))
-        if self.tier_rule is TierRule.WHOLE_ORDER:
-            reached = int(np.searchsorted(edges, units, side="right")) - 1
-            return int(cents(prices[reached] * units))
+        if self.tier_rule == "whole-order":
+            return int(cents(prices[np.searchsorted(edges, units, side="right") - 1] * units))
         # Tier k prices units minimum_k to minimum_(k+1) − 1, counting from one.
         starts = np.maximum(edges, 1)
         ends = np.array([*starts[1:], np.inf])
@@ -119,8 +110,7 @@ def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote | None:
 
 def term_prices_usd_per_h(first_usd_per_h: float, change_per_year: float, signed_h: Floats) -> Floats:
     """Return the hourly price of each contract term by its signing time, shape (terms,)."""
-    prices: Floats = first_usd_per_h * (1.0 + change_per_year) ** (signed_h / HOURS_PER_YEAR)
-    return prices
+    return first_usd_per_h * (1.0 + change_per_year) ** (signed_h / HOURS_PER_YEAR)
 
 
 def mean_price_usd_per_h(edge_h: Floats, term_edge_h: Floats, prices_usd_per_h: Floats) -> Floats:

@@ -226,11 +226,6 @@ ACCOUNT_ORDER = tuple(Account)
 ACCOUNT_CODES = MappingProxyType({account: code for code, account in enumerate(ACCOUNT_ORDER)})
 
 
-def accounts_of(category: Category) -> tuple[Account, ...]:
-    """Return the accounts of a category, in the order of the reports."""
-    return tuple(account for account in Account if account.category is category)
-
-
 @functools.cache
 def codes_in(view: View) -> list[int]:
     """Return the codes of the accounts a view counts."""
@@ -239,8 +234,8 @@ def codes_in(view: View) -> list[int]:
 
 CAPEX_ACCOUNTS = (Account.CAPEX_ACCELERATORS, Account.CAPEX_HOSTS, Account.CAPEX_NETWORK, Account.CAPEX_STORAGE)
 """The accounts a cohort's cost is made of, in the order of a node's prices."""
-COST_OF_SERVING_ACCOUNTS = accounts_of(Category.COST_OF_SERVING)
-OPERATING_EXPENSE_ACCOUNTS = accounts_of(Category.OPERATING_EXPENSE)
+COST_OF_SERVING_ACCOUNTS = tuple(one for one in Account if one.category is Category.COST_OF_SERVING)
+OPERATING_EXPENSE_ACCOUNTS = tuple(one for one in Account if one.category is Category.OPERATING_EXPENSE)
 NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
 """Left out of cost per token: income, and tax on it."""
 INCOME_ACCOUNTS = (
@@ -325,18 +320,23 @@ class Ledger:
         The cluster and cohort axes have one place more than there are names: the last is the whole site, or
         none.
         """
-        every: dict[Dimension, tuple[NDArray[Any], int]] = {
-            Dimension.MONTH: (self.month_index, len(self.labels.months)),
-            Dimension.CLUSTER: (self.cluster_index, len(self.labels.clusters) + 1),
-            Dimension.COHORT: (self.cohort_index, len(self.labels.cohorts) + 1),
-            Dimension.ACCOUNT: (self.account_code, len(ACCOUNT_ORDER)),
-        }
-        axes, rows = [every[dimension] for dimension in dimensions], self.rows_in(view)
-        if not axes:
+        rows, columns = self.rows_in(view), self.columns()
+        if not dimensions:
             return np.asarray(self.amount_cents[rows].sum(), dtype=np.int64)
-        totals = np.zeros(tuple(size for _, size in axes), dtype=np.int64)
-        np.add.at(totals, tuple(places[rows].astype(np.int64) % size for places, size in axes), self.amount_cents[rows])
+        axes = [columns[dimension] for dimension in dimensions]
+        totals = np.zeros(tuple(high - low for _, low, high in axes), dtype=np.int64)
+        places = tuple(column[rows].astype(np.int64) % (high - low) for column, low, high in axes)
+        np.add.at(totals, places, self.amount_cents[rows])
         return totals
+
+    def columns(self) -> dict[Dimension, tuple[NDArray[Any], int, int]]:
+        """Return each index column with its lowest index and the number of its names."""
+        return {
+            Dimension.MONTH: (self.month_index, 0, len(self.labels.months)),
+            Dimension.CLUSTER: (self.cluster_index, SHARED, len(self.labels.clusters)),
+            Dimension.COHORT: (self.cohort_index, NO_COHORT, len(self.labels.cohorts)),
+            Dimension.ACCOUNT: (self.account_code, 0, len(ACCOUNT_ORDER)),
+        }
 
     def rows_in(self, view: View | None) -> Bools:
         """Return which rows a view counts, all for None; shape (rows,)."""
@@ -384,13 +384,7 @@ class Ledger:
         cohort and account; no cohort is written off below zero.
         """
         problems = []
-        columns = (
-            ("month", self.month_index, 0, len(self.labels.months)),
-            ("cluster", self.cluster_index, SHARED, len(self.labels.clusters)),
-            ("cohort", self.cohort_index, NO_COHORT, len(self.labels.cohorts)),
-            ("account", self.account_code, 0, len(ACCOUNT_ORDER)),
-        )
-        for name, column, low, high in columns:
+        for name, (column, low, high) in self.columns().items():
             if column.shape != self.amount_cents.shape:
                 problems.append(f"the {name} column has {column.shape} rows, not {self.amount_cents.shape}")
             elif np.any((column < low) | (column >= high)):
@@ -413,8 +407,7 @@ class Ledger:
             ]
             book = self.book_value_cents(opening_book_cents)
             for k in np.flatnonzero((book < 0).any(axis=1)).tolist():
-                least = book[k].min()
-                problems.append(f"cohort {self.labels.cohorts[k]} is written off below zero ({least} cents)")
+                problems.append(f"cohort {self.labels.cohorts[k]} is written off below zero ({book[k].min()} cents)")
         if problems:
             raise ConservationError("the ledger does not add up: " + "; ".join(problems))
 

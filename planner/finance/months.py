@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import calendar
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +24,11 @@ from numpy.typing import NDArray
 from planner.arrays import Floats
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
-NumberT = TypeVar("NumberT", np.float64, np.int64)
 MAXIMUM_HORIZON_MONTHS = 600
 """Fifty years: beyond any hardware plan, so a longer horizon is a slip of the unit."""
 
 
-def _read_only(array: NDArray[NumberT]) -> NDArray[NumberT]:
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return the array made read-only."""
     array.setflags(write=False)
     return array
@@ -63,12 +61,8 @@ class MonthGrid:
     @functools.cached_property
     def edges(self) -> tuple[date, ...]:
         """The period boundaries: the start, each first of a month inside, the end; one more than periods."""
-        edges = [self.start]
-        first = add_months(self.start.replace(day=1), 1)
-        while first < self.end:
-            edges.append(first)
-            first = add_months(first, 1)
-        return (*edges, self.end)
+        firsts = (add_months(self.start.replace(day=1), months) for months in range(1, self.horizon_months + 1))
+        return (self.start, *(first for first in firsts if first < self.end), self.end)
 
     @property
     def period_count(self) -> int:
@@ -85,14 +79,10 @@ class MonthGrid:
         months = (day.year - self.start.year) * MONTHS_PER_YEAR + day.month - self.start.month
         return months + (day.day - 1) / calendar.monthrange(day.year, day.month)[1]
 
-    def coordinates(self, days: Sequence[date]) -> Floats:
-        """Return the month coordinates of several dates, shape (dates,)."""
-        return np.array([self.coordinate(day) for day in days], dtype=np.float64)
-
     @functools.cached_property
     def edge_coordinates(self) -> Floats:
         """The month coordinates of the period boundaries, shape (periods + 1,)."""
-        return _read_only(self.coordinates(self.edges))
+        return _read_only(np.array([self.coordinate(edge) for edge in self.edges]))
 
     @property
     def month_fractions(self) -> Floats:

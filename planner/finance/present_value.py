@@ -16,7 +16,7 @@ cell in the files), never as zero or infinity.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -42,8 +42,7 @@ SAME_ROOT = 1e-6
 def discount_factors(annual_rate: float, offset_months: ArrayLike) -> Floats:
     """Return (1 + r)^(−months/12) for flows that many months after the start; shape as given."""
     months = np.asarray(offset_months, dtype=np.float64)
-    factors: Floats = np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR)
-    return factors
+    return np.asarray(np.exp(-np.log1p(annual_rate) * months / MONTHS_PER_YEAR), dtype=np.float64)
 
 
 def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float:
@@ -87,8 +86,7 @@ def internal_rates(flows_usd: ArrayLike, offset_months: ArrayLike | None = None)
     grid = np.linspace(LOWEST_LOG_GROWTH, HIGHEST_LOG_GROWTH, SEARCH_POINTS)
     value = balance(grid)
     roots = [float(point) for point in grid[value == 0]]
-    crossings = np.flatnonzero(value[:-1] * value[1:] < 0)
-    roots += [_bisect(balance, grid[k], grid[k + 1]) for k in crossings]
+    roots += [_bisect(balance, grid[k], grid[k + 1]) for k in np.flatnonzero(value[:-1] * value[1:] < 0)]
     size = np.abs(value)
     inner = (size[1:-1] < size[:-2]) & (size[1:-1] <= size[2:]) & (value[1:-1] != 0)
     same = (value[:-2] * value[1:-1] > 0) & (value[1:-1] * value[2:] > 0)
@@ -162,13 +160,9 @@ class CashFlows:
 
     def __sub__(self, other: CashFlows) -> CashFlows:
         """Return these flows less others over the same periods."""
-        return CashFlows(
-            running_usd=self.running_usd - other.running_usd,
-            edge_months=self.edge_months,
-            dated_usd=np.concatenate([self.dated_usd, -other.dated_usd]),
-            dated_months=np.concatenate([self.dated_months, other.dated_months]),
-            timing=self.timing,
-        )
+        usd = np.concatenate([self.dated_usd, -other.dated_usd])
+        months = np.concatenate([self.dated_months, other.dated_months])
+        return replace(self, running_usd=self.running_usd - other.running_usd, dated_usd=usd, dated_months=months)
 
     def at_their_time(self) -> tuple[Floats, Floats]:
         """Return every amount and the month at which it is discounted."""
@@ -220,8 +214,7 @@ TINY = 1e-12
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
     """Return numerator / denominator, NaN where the denominator is zero; shapes broadcast."""
-    both = (np.asarray(part, dtype=np.float64) for part in (numerator, denominator))
-    top, bottom = np.broadcast_arrays(*both)
+    top, bottom = np.broadcast_arrays(np.asarray(numerator, dtype=np.float64), denominator)
     quotient = np.full(top.shape, np.nan)
     np.divide(top, bottom, out=quotient, where=bottom != 0)
     return quotient

@@ -14,16 +14,15 @@ from __future__ import annotations
 import calendar
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.arrays import Bools, Floats
+from planner.demand.shape import Horizon, utc_offset_s
 from planner.errors import Problem, raise_all
 from planner.finance.months import MonthGrid
-from planner.units import HOURS_PER_DAY, MONTHS_PER_YEAR
+from planner.units import MONTHS_PER_YEAR
 
 MONTH_NAMES = tuple(calendar.month_name[1:])
 ALL_MONTHS = frozenset(range(1, 13))
@@ -37,21 +36,15 @@ LONGEST_LIST = 3
 
 def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Return consecutive positions as (first, last) pairs."""
-    runs: list[tuple[int, int]] = []
-    for position in positions:
-        if runs and position == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], position)
-        else:
-            runs.append((position, position))
-    return runs
+    breaks = np.flatnonzero(np.diff(positions) != 1) + 1
+    return [(int(run[0]), int(run[-1])) for run in np.split(positions, breaks)]
 
 
 def _named(positions: Sequence[int], names: Sequence[str]) -> str:
     """Return 'June to August and December' for the positions, or nothing when they are all of them."""
     if len(positions) == len(names):
         return ""
-    parts = [names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in _runs(positions)]
-    return " and ".join(parts)
+    return " and ".join(names[a] if a == b else f"{names[a]} to {names[b]}" for a, b in _runs(positions))
 
 
 def describe_cells(cells: Bools) -> str:
@@ -100,11 +93,8 @@ class TariffWindow:
 
     def cells(self) -> Bools:
         """Return where the window applies, shape (12 months, 7 weekdays, 24 hours)."""
-        hours = np.arange(24)
-        if self.start_hour < self.end_hour:
-            in_hours = (hours >= self.start_hour) & (hours < self.end_hour)
-        else:
-            in_hours = (hours >= self.start_hour) | (hours < self.end_hour)
+        length = (self.end_hour - self.start_hour) % 24 or 24
+        in_hours = (np.arange(24) - self.start_hour) % 24 < length
         in_months = np.array([month in self.months for month in range(1, 13)])
         in_days = np.array([day in self.weekdays for day in range(7)])
         return np.asarray(in_months[:, None, None] & in_days[None, :, None] & in_hours[None, None, :])
@@ -151,28 +141,6 @@ class EnergyTariff:
         return table
 
 
-def local_offsets_h(grid: MonthGrid, time_zone: str) -> Floats:
-    """Return the offset of local time from UTC at each hour of the horizon, shape (hours,).
-
-    The horizon starts at midnight UTC. Offsets change a few times in a year, so only days on which the offset
-    at midnight differs from the next day's are looked at hour by hour.
-    """
-    zone = ZoneInfo(time_zone)
-    start = datetime(grid.start.year, grid.start.month, grid.start.day, tzinfo=UTC)
-
-    def offset_h(hour: int) -> float:
-        offset = (start + timedelta(hours=hour)).astimezone(zone).utcoffset() or timedelta(0)
-        return offset / timedelta(hours=1)
-
-    day_hours = int(HOURS_PER_DAY)
-    daily = np.array([offset_h(hour) for hour in range(0, grid.hour_count + day_hours, day_hours)])
-    offsets = np.repeat(daily[:-1], day_hours)
-    for day in np.flatnonzero(np.diff(daily)):
-        first = int(day) * day_hours
-        offsets[first : first + day_hours] = [offset_h(hour) for hour in range(first, first + day_hours)]
-    return offsets
-
-
 def escalation(grid: MonthGrid, escalator_per_year: float) -> Floats:
     """Return (1 + e)^(whole years since the start) of each period, shape (periods,)."""
     years = np.floor(grid.offset_months / MONTHS_PER_YEAR + 1e-9)
@@ -185,11 +153,9 @@ def hourly_prices_usd_per_kwh(tariff: EnergyTariff, grid: MonthGrid, time_zone: 
     Without a time zone the horizon's own clock is local time; with one, its hours are UTC and the windows are
     read on local clocks, daylight saving included.
     """
-    first = np.datetime64(grid.start, "h")
-    hours = np.arange(grid.hour_count)
+    local = np.datetime64(grid.start, "h") + np.arange(grid.hour_count)
     if time_zone is not None:
-        hours = hours + np.floor(local_offsets_h(grid, time_zone)).astype(np.int64)
-    local = first + hours
+        local += utc_offset_s(Horizon(start=grid.start, hours=grid.hour_count), time_zone) // 3600
     days = local.astype("datetime64[D]")
     month = days.astype("datetime64[M]").astype(np.int64) % 12
     weekday = (days.astype(np.int64) + 3) % 7  # day 0, 1 January 1970, was a Thursday
@@ -216,8 +182,7 @@ def demand_charges_of_peaks_usd(tariff: EnergyTariff, grid: MonthGrid, peaks_kw:
 
 def operational_kg(energy_kwh: ArrayLike, intensity_g_per_kwh: ArrayLike) -> Floats:
     """Return kgCO2e = kWh · g/kWh / 1000; shapes broadcast (hourly, monthly, by cluster)."""
-    energy, intensity = (np.asarray(part, dtype=np.float64) for part in (energy_kwh, intensity_g_per_kwh))
-    return energy * intensity / GRAMS_PER_KILOGRAM
+    return np.multiply(energy_kwh, intensity_g_per_kwh, dtype=np.float64) / GRAMS_PER_KILOGRAM
 
 
 def embodied_kg(
@@ -238,5 +203,4 @@ def embodied_kg(
 
 def carbon_cost_usd(emissions_kg: ArrayLike, price_usd_per_tonne: ArrayLike) -> Floats:
     """Return the cost of emissions at a carbon price; shapes broadcast."""
-    emissions, price = (np.asarray(part, dtype=np.float64) for part in (emissions_kg, price_usd_per_tonne))
-    return emissions / KILOGRAMS_PER_TONNE * price
+    return np.multiply(np.divide(emissions_kg, KILOGRAMS_PER_TONNE), price_usd_per_tonne, dtype=np.float64)

@@ -38,6 +38,7 @@ MOST_ROWS = 32
 MONTHS_BETWEEN_ORDERS = 6
 _GROUPED = re.compile(r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$")  # 31,000 or $31000 as spreadsheets show money
 _ASSUMED_GROWTH = 0.5
+_USUAL_START = datetime.date(2026, 1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def read_quotes(path: Path) -> tuple[Row, ...]:
 def default_start(traffic: Fitted | None) -> datetime.date:
     """Return the first of the month after an hourly series ends; 2026-01-01 without dates."""
     if traffic is None or traffic.end_s is None:
-        return datetime.date(2026, 1, 1)
+        return _USUAL_START
     last = datetime.datetime.fromtimestamp(traffic.end_s - SECONDS_PER_HOUR, tz=datetime.UTC).date()
     return last if last.day == 1 else add_months(last.replace(day=1), 1)
 
@@ -118,10 +119,9 @@ def scenario_text(name: str, files: Files) -> str:
         numbered = (f"{called}-{count}" for count in range(2, MOST_ROWS * 2 + 2))
         taken[next(free for free in (called, *numbered) if free not in taken)] = row
     quoted = {name: row for name, row in taken.items() if row.columns is QUOTE_COLUMNS}
-    workloads = _workloads(files.traffic, files) if files.traffic is not None else None
-    clusters = _clusters(taken, files) if taken else None
-    choose = _choose(quoted, files) if quoted else ""
-    text = starter_text(name, files.start, workloads, clusters) + choose
+    workloads = _workloads(files.traffic, files) if files.traffic is not None else ""
+    clusters = _clusters(taken, files) if taken else ""
+    text = starter_text(name, files.start, workloads, clusters) + (_choose(quoted, files) if quoted else "")
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
         match path:
@@ -194,8 +194,7 @@ def _clusters(taken: Mapping[str, Row], files: Files) -> str:
     for name, row in taken.items():
         tree = row.cluster()
         if row.columns is QUOTE_COLUMNS:
-            least = row.cells.get("min_nodes", 0)
-            tree = {"accelerator": tree.pop("accelerator"), "nodes": least, **tree}
+            tree = {"accelerator": tree.pop("accelerator"), "nodes": row.cells.get("min_nodes", 0), **tree}
             if (price := row.cells.get("node_price_usd")) is not None:
                 tree["accelerator_price_usd"] = price  # what is wrong is said where the cluster itself is checked
                 part = load_catalog().accelerators.get(row.cells["accelerator"])
@@ -257,12 +256,7 @@ def _quoted(value: Any) -> str:
     return value if plain else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-def starter_text(
-    name: str,
-    start: datetime.date = datetime.date(2026, 1, 1),
-    workloads: str | None = None,
-    clusters: str | None = None,
-) -> str:
+def starter_text(name: str, start: datetime.date = _USUAL_START, workloads: str = "", clusters: str = "") -> str:
     """Return the starter scenario under a name, with the given sections for workloads and clusters.
 
     Raise ScenarioError when the name will not do.

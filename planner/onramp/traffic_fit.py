@@ -196,18 +196,13 @@ def index_of_dispersion(times_s: Floats) -> tuple[float | None, float | None]:
     In logs of two hours and more the variance is taken within each hour and averaged, so that the day's shape does not
     count as bursts. The error is I √(2 / degrees of freedom), as for normal counts.
     """
-    minute = ((times_s - times_s[0]) // 60.0).astype(np.int64)
-    counts = np.bincount(minute)[:-1].astype(np.float64)
+    counts = np.bincount(((times_s - times_s[0]) // 60.0).astype(np.int64))[:-1].astype(np.float64)
     if counts.size < MINUTES_FOR_DISPERSION or counts.mean() == 0.0:
         return None, None
-    if counts.size >= 120:
-        hourly = counts[: counts.size // 60 * 60].reshape(-1, 60)
-        variance, freedom = float(hourly.var(axis=1, ddof=1).mean()), hourly.shape[0] * 59
-        mean = float(hourly.mean())
-    else:
-        variance, freedom, mean = float(counts.var(ddof=1)), counts.size - 1, float(counts.mean())
-    index = variance / mean
-    return index, index * float(np.sqrt(2.0 / freedom))
+    minutes = 60 if counts.size >= 120 else counts.size
+    parts = counts[: counts.size // minutes * minutes].reshape(-1, minutes)
+    index = float(parts.var(axis=1, ddof=1).mean()) / float(parts.mean())
+    return index, index * float(np.sqrt(2.0 / (len(parts) * (minutes - 1))))
 
 
 def fit_trend(rates: Floats) -> TrendFit | None:

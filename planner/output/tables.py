@@ -184,8 +184,7 @@ class Table:
 
     def rows(self, *texts: str, numbers: Iterable[str] = (), totals: Iterable[str] = ()) -> Iterator[tuple[Any, ...]]:
         """Return the rows of some columns: first those of text, then numbers, then numbers to be summed."""
-        columns = [*map(self.texts, texts), *map(self.numbers, numbers), *map(self.totals, totals)]
-        return zip(*columns, strict=True)
+        return zip(*map(self.texts, texts), *map(self.numbers, numbers), *map(self.totals, totals), strict=True)
 
     def where(self, column: str, wanted: str) -> Table:
         """Return the rows whose cell in a column is the one wanted, without that column."""
@@ -318,8 +317,7 @@ def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = 
         elif form.decimal_comma and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):
             cells = [cell.replace(".", form.decimal_mark) for cell in cells]
         written.append(cells)
-    names = (_quoted(name, form.separator) for name in table.columns)
-    lines = [form.separator.join(names)] if header else []
+    lines = [form.separator.join(_quoted(name, form.separator) for name in table.columns)] if header else []
     text = "\n".join([*lines, *map(form.separator.join, zip(*written, strict=True)), ""])
     return (BYTE_ORDER_MARK if form.byte_order_mark and header else b"") + text.encode("utf-8")
 

@@ -50,13 +50,9 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def wrapped(sentences: Sequence[str]) -> list[str]:
-    """Return sentences as lines of a terminal of 80 columns."""
-    return [line for sentence in sentences for line in _wrap(sentence)]
-
-
-def _wrap(sentence: str) -> list[str]:
-    """Return a sentence as lines; options and names with hyphens stay whole."""
-    return textwrap.wrap(sentence, 78, subsequent_indent="  ", break_on_hyphens=False)
+    """Return sentences as lines of a terminal of 80 columns; options and names with hyphens stay whole."""
+    wrap = textwrap.TextWrapper(78, subsequent_indent="  ", break_on_hyphens=False).wrap
+    return [line for sentence in sentences for line in wrap(sentence)]
 
 
 def signed(number: float, pattern: str) -> str:

@@ -16,8 +16,9 @@ from planner.demand.tokens import RequestLog
 from planner.engine.driver import Run
 from planner.engine.hourly import WindowInput, WindowResult
 from planner.engine.log import Streams
-from planner.errors import ConservationError, Problem, ScenarioError
-from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.errors import Problem, ScenarioError
+from planner.finance.present_value import ratio
+from planner.physics.replica import price_replicas
 from planner.plan.capacity import Service
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Plan
@@ -97,8 +98,7 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         if hour < first < plan.hours:
             come = datetime.combine(plan.start, time()) + timedelta(hours=first)
             later = f"the first come at {come:%Y-%m-%dT%H:%M}"
-        message = f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"
-        raise ScenarioError(Problem(path="--at", message=message))
+        raise ScenarioError(Problem(path="--at", message=f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"))
     off = window.throttled_nodes[:, place]  # what the power cap takes has no power, nor has what is parked
     if window.parked_nodes is not None:
         off = off + window.parked_nodes[:, place]
@@ -119,9 +119,6 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         start_s, end_s = ((time_h - hour) * SECONDS_PER_HOUR for time_h in span_h)
         breakdowns.append(Breakdown(cluster=cluster, accelerators=accelerators, start_s=start_s, end_s=end_s))
 
-    def share(part: Floats, total: Floats) -> Floats:
-        return np.asarray(np.divide(part, total, out=np.full(total.shape, np.nan), where=total > 0))
-
     waiting = np.zeros(len(plan.workloads))  # arrived before the hour, neither served nor shed
     for other in run.windows:
         left = other.demand_requests - other.served_requests.sum(axis=0) - other.shed_requests
@@ -131,7 +128,7 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
     for w, load in enumerate(plan.workloads):
         # How long requests may be where it is served; where no replica stands for it, all are refused anyway.
         serving = [group for group in groups if w in group.served]
-        specs = [_spec_of(services[plan.clusters[group.cluster].name, load.name]) for group in serving]
+        specs = [services[plan.clusters[group.cluster].name, load.name].spec for group in serving]
         context = min((float(spec.shape.max_context) for spec in specs), default=math.inf)
         memory = min((group.times.kv_capacity_tokens for group in serving), default=math.inf)
         lengths.append(
@@ -150,18 +147,11 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         demand_requests_per_s=demand / SECONDS_PER_HOUR,
         backlog_requests=np.where(deferrable, np.maximum(waiting, 0.0), 0.0),
         lengths=tuple(lengths),
-        served_fraction=share(window.served_requests[:, :, place].sum(axis=0), demand),
-        late_fraction=share(window.late_requests[:, place], demand),
-        shed_fraction=share(window.shed_requests[:, place], demand),
-        utilisation_fraction=share(window.busy_nodes[:, place], window.nodes[:, place]),
+        served_fraction=ratio(window.served_requests[:, :, place].sum(axis=0), demand),
+        late_fraction=ratio(window.late_requests[:, place], demand),
+        shed_fraction=ratio(window.shed_requests[:, place], demand),
+        utilisation_fraction=ratio(window.busy_nodes[:, place], window.nodes[:, place]),
     )
-
-
-def _spec_of(service: Service) -> ReplicaSpec:
-    """Return the specification of the replica that serves a workload."""
-    if service.spec is None:
-        raise ConservationError("a service without a replica")
-    return service.spec
 
 
 Services = dict[tuple[str, str], Service]
@@ -273,7 +263,7 @@ def _replica_groups(
                     replicas_per_node=max(per_node // tenant.accelerators, 1),
                     replicas=count,
                     busy_nodes=busy_nodes,
-                    times=StepTimes.of(price_replicas([_spec_of(service)], calibration), 0, speed),
+                    times=StepTimes.of(price_replicas([service.spec], calibration), 0, speed),
                     prefill=prefill,
                     served=tenant.served,
                     pace_s={w: other.held_tpot_s / other.speed for w, other in of.items()},  # at its day-one speed
@@ -418,8 +408,7 @@ def replay(
     times_s = log.times_s - log.times_s[0]
     if not log.one_clock and log.clients is not None:
         # Every client's clock starts at zero: as nothing says when each began, they begin evenly over the minutes.
-        clients = int(log.clients.max()) + 1
-        times_s = log.times_s + (log.clients / clients) * span.minutes * BURST_S
+        times_s = log.times_s + log.clients / (log.clients.max() + 1) * span.minutes * BURST_S
     kept = np.flatnonzero(times_s < span.minutes * BURST_S)
     kept = kept[np.argsort(times_s[kept], kind="stable")]
     if share < 1.0:

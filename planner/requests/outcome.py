@@ -84,8 +84,7 @@ class Outcome:
             share_error(figures > value, arrived_s, self.minutes),
             float(np.sqrt(probability * (1.0 - probability) / figures.size)),
         )
-        ends = np.clip([probability - _Z * error, probability + _Z * error], 0.0, 1.0)
-        low, high = np.quantile(figures, ends)
+        low, high = np.quantile(figures, np.clip([probability - _Z * error, probability + _Z * error], 0.0, 1.0))
         return Estimate(value=value, low=float(low), high=float(high))
 
     def reasons(self) -> dict[str, int]:

@@ -176,8 +176,7 @@ class ReplicaPool:
         if not self.router.slos[request.workload].refuses:
             return True
         context = sum(replica.context_tokens[: level + 1]) + request.prompt_tokens
-        step_s = self.times.decode_s(sequences + 1, context)
-        return step_s <= self.held_s[level] * replica.decoding_share(level)
+        return self.times.decode_s(sequences + 1, context) <= self.held_s[level] * replica.decoding_share(level)
 
     def _done(self, replica: Replica, request: Request) -> None:
         """Count a finished request, and let its replica take the next from the queue."""

@@ -106,8 +106,7 @@ def zoom(scenario: Scenario, asked: ZoomRequest) -> Zoom:
         if size >= 0:  # a rule has resized it, and its routers hold another pace
             of_cluster = {pair: service for pair, service in services.items() if pair[0] == plan.clusters[c].name}
             services |= resized(scenario, of_cluster, plan.sizes[c][size].nodes, {}, reuse)
-    hour = hour_at(scenario, plan, run, services, asked.at)
-    return simulate_hour(scenario, plan, hour, asked, seed)
+    return simulate_hour(scenario, plan, hour_at(scenario, plan, run, services, asked.at), asked, seed)
 
 
 def simulate_hour(scenario: Scenario, plan: Plan, hour: Hour, asked: ZoomRequest, seed: int) -> Zoom:
@@ -230,8 +229,7 @@ class _Simulation:
         self.open = sum(not self.slos[request.workload].is_deferrable for request in counted)
         end_s = (self.span.minutes + self.span.after) * BURST_S
         if self.open:
-            last = self.env.timeout(end_s - self.env.now)
-            self.env.run(until=self.all_ended | last)
+            self.env.run(until=self.all_ended | self.env.timeout(end_s - self.env.now))
         if self.env.now < self.asked.minutes * BURST_S:
             self.env.run(until=self.asked.minutes * BURST_S)
         router = self.router
@@ -276,8 +274,7 @@ class _Simulation:
             rows += [(start_s - 1e-6, w, level, lengths[n % len(lengths)], 0.0) for n in range(ready)]
         rows.sort(key=lambda row: (row[0], row[1]))
         requests = [Request(n, w, level, time_s, length, lot) for n, (time_s, w, level, length, lot) in enumerate(rows)]
-        end_s = self.asked.minutes * BURST_S
-        return requests, [request for request in requests if 0.0 <= request.arrived_s < end_s]
+        return requests, [one for one in requests if 0.0 <= one.arrived_s < self.asked.minutes * BURST_S]
 
     def _ready_requests(self, w: int) -> float:
         """Return the fleet's backlog of deferrable requests, capped at what could be served."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.engine.driver import Run
-from planner.engine.hourly import Rented
+from planner.engine.hourly import Rented, joined
 from planner.engine.log import ChangeLog
 from planner.finance import depreciation, ledger
 from planner.finance.depreciation import DepreciationSchedule, TaxRules
@@ -22,7 +22,7 @@ from planner.plan.plan import Plan
 from planner.plan.quantities import missed_requests, settled_requests, shares, shed_requests
 from planner.run import cohorts as purchases
 from planner.run.cohorts import BuildingBooks, Cohort, OrderPayments
-from planner.run.monthly import Monthly, check_books, joined, shares_of_power
+from planner.run.monthly import Monthly, check_books, shares_of_power
 from planner.units import MILLION, MONTHS_PER_YEAR
 
 MOST_LOAD = 0.9
@@ -48,11 +48,10 @@ def people(plan: Plan, log: ChangeLog, headcount: Headcount, clusters: Sequence[
 
 def overloaded(plan: Plan, monthly: Monthly) -> list[str]:
     """Return the queues for crews and engineers whose load exceeds 0.9 in some month, where waits grow fast."""
-    nodes = monthly.present_node_h / plan.months.period_hours[:, None]
     reliability, per_node = plan.reliability, plan.accelerators_per_node
     queues: dict[str, list[tuple[float, int]]] = {}
     engineer_load = functools.cache(plan.engineer_load)  # of a team and its number, which is the same for many months
-    for month in nodes:
+    for month in monthly.present_node_h / plan.months.period_hours[:, None]:
         if crews := reliability.crews.number(float((month * plan.on_site) @ per_node)):
             name = "repair crews (reliability.repair_crews)"
             queues.setdefault(name, []).append((plan.crew_load(month, crews), crews))

@@ -341,8 +341,7 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     """
     capital, start = plan.money.capital, plan.months.edge_coordinates[0]
     cost = usd(cost_cents(cohorts))
-    bought, retired = bought_months(plan, cohorts), retired_months(plan, cohorts)
-    in_service = plan.months.coordinate_of_hour(np.array([cohort.in_service_h for cohort in cohorts]))
+    bought, in_service, retired = (months_at(plan, cohorts, hour) for hour in ("bought_h", "in_service_h", "retired_h"))
     in_service = np.where(is_opening(cohorts), bought, in_service)
     stays = np.isinf(retired)
     sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
@@ -392,14 +391,9 @@ def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
     return np.asarray(nodes * np.maximum(hours, 0.0) / plan.months.period_hours, dtype=np.float64)
 
 
-def bought_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
-    """Return the month coordinate of each cohort's delivery and payment, shape (cohorts,)."""
-    return plan.months.coordinate_of_hour(np.array([cohort.bought_h for cohort in cohorts]))
-
-
-def retired_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
-    """Return the month coordinate of each cohort's retirement, infinity for never, shape (cohorts,)."""
-    return plan.months.coordinate_of_hour(np.array([cohort.retired_h for cohort in cohorts]))
+def months_at(plan: Plan, cohorts: tuple[Cohort, ...], hour: str) -> Floats:
+    """Return the month coordinate of a cohort's ``bought_h``, say, infinity for never, shape (cohorts,)."""
+    return plan.months.coordinate_of_hour(np.array([getattr(cohort, hour) for cohort in cohorts]))
 
 
 def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Floats:
@@ -409,7 +403,7 @@ def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Float
     storage fetch nothing, since no figure for them is known and cabling stays with its building.
     """
     servers = parts_usd(cohorts)[:, :SERVER_PARTS].sum(axis=1)
-    ages = months - bought_months(plan, cohorts)[:, None]
+    ages = months - months_at(plan, cohorts, "bought_h")[:, None]
     curves = [plan.money.capital.resale[cohort.cluster] for cohort in cohorts]
     fractions = np.stack([curve.fraction(age) for curve, age in zip(curves, ages, strict=True)])
     return np.asarray(servers[:, None] * fractions, dtype=np.float64)
@@ -418,7 +412,7 @@ def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Float
 def is_owned(plan: Plan, cohorts: tuple[Cohort, ...]) -> Bools:
     """Return whether each cohort is paid for and not yet retired at each month's end, shape (cohorts, months)."""
     edges = plan.months.edge_coordinates[None, 1:]
-    bought, retired = bought_months(plan, cohorts)[:, None], retired_months(plan, cohorts)[:, None]
+    bought, retired = (months_at(plan, cohorts, hour)[:, None] for hour in ("bought_h", "retired_h"))
     return np.asarray((bought < edges) & (retired >= edges))
 
 

@@ -26,6 +26,7 @@ from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, Ca
 from planner.finance.present_value import CashFlows, discount_factors, per_million_tokens, running_months
 from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
+from planner.plan.plan import Plan
 from planner.run import cohorts
 from planner.run.measure_names import MEASURES, SERVICE
 from planner.run.simulate import RunResult, per_run
@@ -52,8 +53,8 @@ def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
             days[rows] = np.asarray(coordinates)[tuple(column[rows] for column in index)]
 
     by_cohort, by_month = (ledger.cohort_index,), (ledger.month_index, ledger.cluster_index)
-    dated(books.CAPEX_ACCOUNTS, cohorts.bought_months(plan, result.cohorts), by_cohort)
-    dated((Account.RESALE,), cohorts.retired_months(plan, result.cohorts), by_cohort)
+    dated(books.CAPEX_ACCOUNTS, cohorts.months_at(plan, result.cohorts, "bought_h"), by_cohort)
+    dated((Account.RESALE,), cohorts.months_at(plan, result.cohorts, "retired_h"), by_cohort)
     dated(books.END_ACCOUNTS, end)
     dated((Account.OPENING_VALUE,), start)
     paid, weighted = (np.zeros((plan.months.period_count, len(plan.clusters))) for _ in range(2))
@@ -83,13 +84,17 @@ def flows_of(result: RunResult, by_account: NDArray[np.int64], view: View) -> Ca
     )
 
 
+def running_factors(plan: Plan) -> Floats:
+    """Return the present value of a dollar of running cost in each month, shape (months,)."""
+    capital, edges = plan.money.capital, plan.months.edge_coordinates
+    return discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
+
+
 def row_factors(result: RunResult) -> Floats:
     """Return the discount factor of each ledger row, by its date, shape (rows,)."""
-    capital, edges = result.plan.money.capital, result.plan.months.edge_coordinates
-    running = discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
-    factors = running[result.ledger.month_index]
+    factors = running_factors(result.plan)[result.ledger.month_index]
     dated, months = dated_rows(result)
-    factors[dated] = discount_factors(capital.discount_rate_per_year, months)
+    factors[dated] = discount_factors(result.plan.money.capital.discount_rate_per_year, months)
     return factors
 
 
@@ -136,9 +141,8 @@ def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> 
     """
     ledger = result.ledger
     rows = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *leave_out)
-    amounts = usd(ledger.amount_cents[rows]) * row_factors(result)[rows]
     by_cluster = np.zeros(len(result.plan.clusters) + 1)
-    np.add.at(by_cluster, ledger.cluster_index[rows], amounts)
+    np.add.at(by_cluster, ledger.cluster_index[rows], usd(ledger.amount_cents[rows]) * row_factors(result)[rows])
     return by_cluster
 
 
@@ -190,7 +194,6 @@ def ownership(result: RunResult) -> Ownership:
     plan, ledger, capital = result.plan, result.ledger, result.plan.money.capital
     edges = plan.months.edge_coordinates - plan.months.edge_coordinates[0]
     rate, rules, shape = capital.discount_rate_per_year, plan.money.market.tax, (edges.size - 1, len(plan.clusters) + 1)
-    running = discount_factors(rate, running_months(edges, capital.timing))
     ends = discount_factors(rate, edges[1:])
     cost = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *books.END_ACCOUNTS)
     expensed = cost & ledger.rows_in(View.ACCRUAL)
@@ -220,7 +223,7 @@ def ownership(result: RunResult) -> Ownership:
         cost_pv_usd=np.cumsum(paid, axis=0) - owned,
         income_usd=income,
         end_gain_usd=gain,
-        running_factors=running,
+        running_factors=running_factors(plan),
         end_factors=ends,
         years=tax_years(plan.months),
         tax=rules,

@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.engine.driver import NodeHours, Run
-from planner.engine.hourly import WindowResult
+from planner.engine.hourly import WindowResult, joined
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Dimension, Ledger, cents
 from planner.plan.plan import Plan
@@ -100,12 +100,6 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
     )
 
 
-def joined(name: str, parts: Sequence[WindowResult | NodeHours]) -> Floats:
-    """Return a figure of all windows with hours last, without a copy for a single window."""
-    arrays = [getattr(part, name) for part in parts]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
-
-
 def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
     """Return each cluster's share of the site's non-IT power, shape (months, clusters).
 
@@ -191,12 +185,11 @@ def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
 
 def _machines(plan: Plan, run: Run) -> Iterator[str]:
     """Yield violations of in service = delivered − failed + repaired − retired, at the last hour's end."""
-    last = run.node_hours[-1]
     for index, cluster in enumerate(plan.clusters):
         changes = [change for change in run.log.changes if change.cluster == index]
         present = sum(change.accelerators for change in changes if change.time_h <= plan.hours - 1)
         settled = any(change.time_h > plan.hours - 1 for change in changes)
-        counted = last.present[index, -1] * cluster.accelerators_per_node
+        counted = run.node_hours[-1].present[index, -1] * cluster.accelerators_per_node
         if not settled and abs(counted - present) > 1e-6 * max(present, 1):
             yield f"{cluster.name}: {counted:.6g} accelerators on site, {present} delivered less retired"
     if any(bool(np.any(machines.healthy > machines.present)) for machines in run.node_hours):

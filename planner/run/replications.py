@@ -54,9 +54,7 @@ class Replications:
     @property
     def words(self) -> str:
         """The coverage of an interval in words, for a sentence."""
-        if self.number == DRAWS:
-            return "nine of ten replications"
-        return f"{self.coverage_fraction:.0%} of replications"
+        return "nine of ten replications" if self.number == DRAWS else f"{self.coverage_fraction:.0%} of replications"
 
     def interval(self, name: str) -> Interval | None:
         """Return a figure's interval; None where a replication lacks the figure, or there is only one."""
@@ -64,8 +62,7 @@ class Replications:
 
     def difference(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of a figure less another plan's, paired by replication."""
-        pairs = self._beside(name, base)
-        return interval_of([a - b if a is not None and b is not None else None for a, b in pairs])
+        return interval_of([a - b if a is not None and b is not None else None for a, b in self._beside(name, base)])
 
     def saving(self, name: str, base: Replications) -> Interval | None:
         """Return the interval of 1 − figure / the other plan's figure, paired by replication."""

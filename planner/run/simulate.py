@@ -48,8 +48,7 @@ def per_run(derive: Callable[[RunResult], Derived]) -> Callable[[RunResult], Der
 
     @functools.wraps(derive)
     def once(result: RunResult) -> Derived:
-        derived = kept.get(result)
-        if derived is None:
+        if (derived := kept.get(result)) is None:
             derived = kept[result] = derive(result)
         return derived
 

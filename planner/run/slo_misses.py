@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.engine.hourly import WindowInput, rent_by_hour
+from planner.engine.hourly import WindowInput, joined, rent_by_hour
 from planner.engine.window import Missed, missed_under
 from planner.finance.present_value import ratio
 from planner.plan import quantities
@@ -85,8 +85,7 @@ def _rungs(result: RunResult) -> list[Floats]:
     Requests late and shed, shape (2, workloads, hours) each.
     """
     plan, inputs, machines = result.plan, result.run.inputs, result.run.node_hours
-    served = [np.stack((window.late_requests, window.shed_requests)) for window in result.run.windows]
-    rungs = [np.concatenate(served, axis=-1)]
+    rungs = [np.stack([joined(name, result.run.windows) for name in ("late_requests", "shed_requests")])]
     if plan.site.cap_kw is None and plan.site.idle_power_down is None:
         rungs += rungs
     else:
@@ -111,11 +110,7 @@ def _missed(plan: Plan, inputs: Iterable[WindowInput], changes: Sequence[Callabl
     for given in inputs:
         windows.append(missed_under(plan, replace(given, **before), changes))
         before = {"waiting_requests": windows[-1].waiting_requests, "replicas_before": windows[-1].replicas_after}
-    late, shed = (
-        np.concatenate([getattr(window, name) for window in windows], axis=-1)
-        for name in ("late_requests", "shed_requests")
-    )
-    return list(np.stack((late, shed), axis=1))
+    return list(np.stack([joined(name, windows) for name in ("late_requests", "shed_requests")], axis=1))
 
 
 def _speed_without_incidents(given: WindowInput) -> dict[tuple[int, int], Floats]:
@@ -162,8 +157,7 @@ def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
 def _missed_by_month(result: RunResult, late_and_shed: Floats) -> Floats:
     """Return requests late, or shed and not served on rented accelerators, shape (months, workloads)."""
     late, shed = late_and_shed
-    horizon = replace(result.run.windows[0], first_hour=0, shed_requests=shed)
-    rented, _ = rent_by_hour(result.plan, horizon)
+    rented, _ = rent_by_hour(result.plan, replace(result.run.windows[0], first_hour=0, shed_requests=shed))
     starts = result.plan.month_edges_h[:-1]
     by_month = [np.add.reduceat(requests, starts, axis=-1).T for requests in (late, shed, rented)]
     return quantities.missed_requests(by_month[0], quantities.shed_requests(*by_month[1:]))

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.elementwise import in_hours
-from planner.engine.hourly import Residence, rent_by_hour, residence
+from planner.engine.hourly import Residence, joined, rent_by_hour, residence
 from planner.engine.repair_shop import PLANNED
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, split_cents, usd
@@ -206,11 +206,10 @@ def placement(result: RunResult) -> Columns:
     placed, columns, of, held = _residents(result)
     replicas, months = held.replicas[:, of], len(result.plan.months.labels)
     deployments = [placed.deployments[d] for d in of]
-    nodes_per_replica = np.array([deployment.nodes_per_replica for deployment in deployments])
     return columns | {
         "model": [result.plan.workloads[w].model for _, w in sorted(placed.deployment_of)] * months,
         "replicas": replicas.ravel(),
-        "nodes": (replicas * nodes_per_replica).ravel(),
+        "nodes": (replicas * np.array([deployment.nodes_per_replica for deployment in deployments])).ravel(),
         "memory_fraction": [one.resident_bytes / one.memory_bytes for one in deployments] * months,
         "weight_load_node_h": held.weight_load_node_h[:, of].ravel(),
     }
@@ -311,17 +310,17 @@ def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
     plan, windows, machines = result.plan, result.run.windows, result.run.node_hours
     starts, clusters = np.arange(0, plan.hours, step_h), len(plan.clusters)
 
-    def joined(arrays: Iterable[Floats]) -> Floats:
+    def summed(arrays: Iterable[Floats]) -> Floats:
         return np.add.reduceat(np.concatenate([*arrays], axis=-1), starts, axis=-1)
 
     def tokens(requests: Iterable[Floats]) -> Floats:
-        return joined([_tokens_by_hour(result, requests)])
+        return summed([_tokens_by_hour(result, requests)])
 
     rented = [rent_by_hour(plan, w)[0] for w in windows]
     shed = tokens(quantities.shed_requests(w.shed_requests, lent) for w, lent in zip(windows, rented, strict=True))
     present, serving = [m.present for m in machines], [quantities.in_service(m.present, m.failed) for m in machines]
     on_site, in_service, busy = (
-        with_fleet(joined(nodes).T * plan.accelerators_per_node)
+        with_fleet(summed(nodes).T * plan.accelerators_per_node)
         for nodes in (present, serving, [w.busy_nodes for w in windows])
     )
     table = {
@@ -331,11 +330,10 @@ def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
         "demand_tokens": _fleet_alone(tokens(w.demand_requests for w in windows), clusters),
         "served_tokens": with_fleet(tokens(w.served_requests for w in windows).T, elsewhere=tokens(rented)),
         "shed_tokens": _fleet_alone(shed, clusters),
-        "it_energy_kwh": with_fleet(joined(w.it_kw for w in windows).T),
-        "energy_kwh": _fleet_alone(joined(w.facility_kw for w in windows), clusters),
+        "it_energy_kwh": with_fleet(summed(w.it_kw for w in windows).T),
+        "energy_kwh": _fleet_alone(summed(w.facility_kw for w in windows), clusters),
     }
-    moments = np.datetime64(plan.start, "h") + starts
-    labels = moments.astype(f"datetime64[{unit}]").astype(str).tolist()
+    labels = (np.datetime64(plan.start, "h") + starts).astype(f"datetime64[{unit}]").astype(str).tolist()
     return _rows_by(stamp, labels, "cluster", _clusters_and_fleet(plan), table)
 
 
@@ -469,12 +467,11 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
             continue
         seen.add(told)
         end_h, size = (ends[key], lowest[key]) if change.incident >= 0 else (change.time_h, change.log_factor)
-        cluster = plan.clusters[change.cluster]
         stack = plan.software.stack_of[change.cluster, change.workload]
-        detail = f"{stack}, {model}, {math.expm1(size):+.1%} throughput"
         lost = taken.get(key, 0.0) if change.incident >= 0 else 0.0
-        of = (cluster.name, "software", change.kind, detail)
-        rows.append(_Row(change.time_h, end_h, *of, 0, lost, lost * float(tokens[change.cluster])))
+        of = (plan.clusters[change.cluster].name, "software", change.kind)
+        detail = f"{stack}, {model}, {math.expm1(size):+.1%} throughput"
+        rows.append(_Row(change.time_h, end_h, *of, detail, 0, lost, lost * float(tokens[change.cluster])))
         lost_node_h[change.cluster] += lost
     return rows, lost_node_h
 
@@ -482,14 +479,12 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
 def _outages(result: RunResult, tokens: Floats) -> _Events:
     """One row per outage of the site: the healthy nodes on site, and its duration."""
     plan, log = result.plan, result.run.log
-    parts = [quantities.in_service(machines.present, machines.failed) for machines in result.run.node_hours]
-    in_service = np.concatenate(parts, axis=1)
+    in_service = quantities.in_service(*(joined(state, result.run.node_hours) for state in ("present", "failed")))
     rows, taken = [], np.zeros(len(plan.clusters))
     for event in log.site:
         present = sum(change.accelerators for change in log.changes if change.time_h <= event.start_h)
         hours = np.arange(int(event.start_h), min(math.ceil(event.end_h), plan.hours))
-        dark = quantities.open_fraction(hours.astype(np.float64), *event)
-        lost = in_service[:, hours] @ dark
+        lost = in_service[:, hours] @ quantities.open_fraction(hours.astype(np.float64), *event)
         told = (FLEET, "outage", "site power", "", present, float(lost.sum()), float(lost @ tokens))
         rows.append(_Row(event.start_h, event.end_h, *told))
         taken += lost

@@ -5,17 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.scenario.fields import (
-    BelowOne,
-    Count,
-    Fraction,
-    NonNegative,
-    Plausible,
-    Positive,
-    Price,
-    Spread,
-    YearlyChange,
-)
+from planner.scenario.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price, Spread, YearlyChange
 from planner.validation import Strict
 
 Rent = Annotated[Positive, Plausible.prior("rent_spot_h200", "rent_ondemand_b200")]
@@ -293,9 +283,12 @@ class Cluster(Strict):
     prefill_decode: Literal["colocated", "disaggregated", "auto"] = "auto"
     """Whether prompts are prefilled by accelerators of their own, or by every replica beside its replies.
     Default auto: what serves most, by workload; layouts.csv says which."""
-    max_sequences: Annotated[Count, Plausible(1, 16_384, "assumption: eight times the engines' own 2,048")] | None = (
-        None
-    )
+    max_sequences: (
+        Annotated[
+            int, Field(ge=1, le=1_000_000), Plausible(1, 16_384, "assumption: eight times the engines' own 2,048")
+        ]
+        | None
+    ) = None
     """Sequences the engine admits at once, per attention group. Default: 2,048, the engines' own."""
     chunk_tokens: Annotated[int, Field(ge=16, le=1_000_000), Plausible(128, 65_536, "engines' range")] | None = None
     """Prompt tokens that one step computes at most, beside the sequences that decode; workers that only prefill take

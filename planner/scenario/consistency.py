@@ -84,8 +84,7 @@ def check_scenario(scenario: Scenario) -> None:
             key = "timezone" if site.electricity.timezone is not None else "windows"
             report(("site", "electricity", key), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
     if site.electricity.windows and site.electricity_usd_per_kwh is not None:
-        message = "has no effect beside electricity.windows, which price every hour"
-        report(("site", "electricity_usd_per_kwh"), message)
+        report(("site", "electricity_usd_per_kwh"), "has no effect beside electricity.windows, which price every hour")
     # What the finance package finds wrong is said at the place where the user wrote it.
     _reported(lambda: tariff_of(site, 0.0), ("site", "electricity", "windows"), report)
     for name, cluster in scenario.clusters.items():
@@ -142,8 +141,7 @@ def _check_workloads(scenario: Scenario, catalog: Catalog, report: Report) -> No
             _reported(read, place, report, as_one=True)
         zone = workload.load_profile.timezone
         if not is_zone(zone):
-            hint = nearest(zone, zone_names())
-            report((*path, "load_profile", "timezone"), f"unknown time zone {zone!r}", hint)
+            report((*path, "load_profile", "timezone"), f"unknown time zone {zone!r}", nearest(zone, zone_names()))
 
 
 def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, report: Report) -> None:

@@ -5,7 +5,7 @@ Precedence, from weakest to strongest, key by key:
 1. the defaults in the field reference,
 2. for a workload with a ``class``, the figures of that class,
 3. the file at the end of the ``extends`` chain, then each file that extends it, down to the one that was named,
-4. ``--set path=value``, in the order given.
+4. ``--set path=value``, in the order given; ``clusters.*.engine`` is that of every cluster.
 
 Mappings merge key by key; lists and plain values replace. ``null`` takes a key away again, so that a what-if can drop
 a cluster of its base: ``clusters: {h200: null}``. The place of each value follows it, so that a message or the list
@@ -14,6 +14,8 @@ of assumptions names the file whose value stands.
 
 from __future__ import annotations
 
+import copy
+import fnmatch
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,18 +77,10 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
             message = "cannot be set: the file that a scenario extends is read before any --set"
             raise ScenarioError(Problem(file=origin, path="extends", message=message))
         value = parse_document(value_text, origin)
-        parent = _walk(document.content, keys[:-1])
-        if parent is not None and not isinstance(parent, dict):
-            # The part of the path that leads to something other than a mapping.
-            ends = (end for end in range(1, len(keys)) if not isinstance(_walk(document.content, keys[:end]), dict))
-            message = f"{dotted(keys[: next(ends)])} holds no keys"
-            raise ScenarioError(Problem(file=origin, path=dotted(keys), message=message))
-        layer: Any = value.content
-        for key in reversed(keys):
-            layer = {key: layer}
-        place = Location(origin, None)
-        new = {keys[:end]: place for end in range(1, len(keys)) if keys[:end] not in document.locations}
-        merge(document, Document(layer, new | {(*keys, *path): place for path in value.locations}))
+        if not (paths := _matching(document.content, keys)):
+            raise ScenarioError(Problem(file=origin, path=path_text.strip(), message="matches nothing in the scenario"))
+        for path in paths:
+            _set(document, path, value, origin)
     lay_presets_under(document)
     try:
         scenario = validate(Scenario, document)
@@ -191,8 +185,33 @@ def _merged(below: Any, above: Any, path: KeyPath, gone: dict[KeyPath, bool]) ->
     return result
 
 
-def layer_of(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return overrides as a mapping, as an extending file would state them; later ones win, and nulls stay."""
+def _set(document: Document, keys: KeyPath, value: Document, origin: str) -> None:
+    """Lay one value over a document."""
+    parent = _walk(document.content, keys[:-1])
+    if parent is not None and not isinstance(parent, dict):
+        # The part of the path that leads to something other than a mapping.
+        ends = (end for end in range(1, len(keys)) if not isinstance(_walk(document.content, keys[:end]), dict))
+        message = f"{dotted(keys[: next(ends)])} holds no keys"
+        raise ScenarioError(Problem(file=origin, path=dotted(keys), message=message))
+    layer: Any = copy.deepcopy(value.content)
+    for key in reversed(keys):
+        layer = {key: layer}
+    place = Location(origin, None)
+    new = {keys[:end]: place for end in range(1, len(keys)) if keys[:end] not in document.locations}
+    merge(document, Document(layer, new | {(*keys, *path): place for path in value.locations}))
+
+
+def _matching(content: Any, keys: KeyPath) -> list[KeyPath]:
+    """Return the paths that a path stands for: ``*`` in a key is any part of the names there, as in a study."""
+    if not any("*" in str(key) for key in keys):
+        return [keys]
+    below = content if isinstance(content, dict) else {}
+    names = fnmatch.filter(below, str(keys[0])) if "*" in str(keys[0]) else [keys[0]]
+    return [(name, *rest) for name in names for rest in _matching(below.get(name), keys[1:])]
+
+
+def layer_of(document: Document) -> dict[str, Any]:
+    """Return a document's overrides as an extending file would state them; later ones win, and nulls stay."""
 
     def over(below: Any, above: Any) -> Any:
         if not (isinstance(below, dict) and isinstance(above, dict)):
@@ -200,12 +219,13 @@ def layer_of(overrides: Sequence[str]) -> dict[str, Any]:
         return below | {key: over(below.get(key), value) for key, value in above.items()}
 
     layer: Any = {}
-    for override in overrides:
-        path, _, text = override.partition("=")
-        value = parse_document(text, "--set").content
-        for key in reversed(path.strip().split(".")):
-            value = {key: value}
-        layer = over(layer, value)
+    for override in document.overrides:
+        pattern, _, text = override.partition("=")
+        for path in _matching(document.content, tuple(pattern.strip().split("."))):
+            value = parse_document(text, "--set").content
+            for key in reversed(path):
+                value = {key: value}
+            layer = over(layer, value)
     return layer  # type: ignore[no-any-return]  # a mapping over a mapping
 
 

@@ -60,8 +60,7 @@ def _definitions() -> dict[str, Any]:
     # In a workload a class may stand in for lengths, and a part of them may be stated.
     workload = definitions["Workload"]
     lengths = workload["properties"]["lengths"]
-    partly = {**lengths, "$ref": f"{_PREFIX}{_CHANGE}TokenLengths"}
-    definitions["PresetLengths"] = {"anyOf": [lengths, partly]}
+    definitions["PresetLengths"] = {"anyOf": [lengths, {**lengths, "$ref": f"{_PREFIX}{_CHANGE}TokenLengths"}]}
     either = {"description": lengths["description"], "$ref": f"{_PREFIX}PresetLengths"}
     definitions["Workload"] = {
         **workload,

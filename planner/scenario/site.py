@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from planner.catalog.entries import Tariff as CatalogTariff
-from planner.finance.financing import DiscountTier, Quote, TierRule
+from planner.finance.financing import DiscountTier, Quote
 from planner.finance.tariffs import EnergyTariff, TariffWindow
 from planner.scenario.cluster import Cluster, VolumeDiscount
 from planner.scenario.fields import (
@@ -212,7 +212,7 @@ def dated_quotes(cluster: Cluster) -> tuple[Quote, ...]:
             name=offer.name,
             list_price_usd=offer.accelerator_price_usd,
             tiers=_tiers(offer.volume_discounts),
-            tier_rule=TierRule.MARGINAL if offer.volume_rule == "marginal" else TierRule.WHOLE_ORDER,
+            tier_rule=offer.volume_rule,
             valid_from=offer.valid_from,
             valid_until=offer.valid_until,
         )

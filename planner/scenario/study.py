@@ -9,7 +9,6 @@ draw: every field it reaches, in every scenario that has it, gets the same draw.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +18,7 @@ from planner.errors import Problem, ScenarioError, raise_all
 from planner.scenario.fields import EntryName, Name
 from planner.scenario.loading import document_of, merge, scenario_from_document
 from planner.scenario.scenario import Scenario
+from planner.scenario.workload import value_at
 from planner.validation import Strict, validate
 from planner.yaml_io import Document, KeyPath, Location, read_document
 
@@ -267,8 +267,15 @@ def load_study(path: Path, overrides: tuple[str, ...] = ()) -> tuple[Study, dict
     scenarios: dict[str, Scenario] = {}
     problems: list[Problem] = []
     for name, entry in study.scenarios.items():
-        try:
-            scenarios[name] = _scenario(study, name, path.parent / entry.extends, overrides)
+        try:  # its file with the study's changes and the command line's
+            file, where = path.parent / entry.extends, ("scenarios", name)
+            if not file.is_file():
+                raise ScenarioError(study.problem((*where, "extends"), f"no such file: {file}"))
+            base, places = document_of(file), document.locations.items()
+            locations = {key[3:]: place for key, place in places if key[:3] == (*where, "set") and key[3:]}
+            changes = document.content["scenarios"][name].get("set") or {}
+            merge(base, Document({**changes, "name": name}, locations))
+            scenarios[name] = scenario_from_document(base, overrides)
         except ScenarioError as error:
             problems += [problem for problem in error.problems if problem not in problems]
     raise_all(problems)
@@ -302,7 +309,7 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
             if prior.accelerator in (None, entry.accelerator)
             and prior.vendor in (None, catalog.accelerator(entry.accelerator).vendor.value)
         ]
-        in_place = None if prior.unless is None else _at(prior.unless.split("."), stated)
+        in_place = None if prior.unless is None else value_at(stated, prior.unless.split("."))
         if prior.drawn_for is None or not clusters or in_place is not None:
             continue
         first, *rest = prior.drawn_for.split(".*.")
@@ -310,7 +317,7 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
         drawn = []
         for owner in names:  # what it has, has a use for (it is not zero), and does not itself state
             field = prior.drawn_for.replace("*", owner).split(".")
-            if _at(field, filled, absent=0) != 0 and (prior.times_stated or _at(field, stated) is None):
+            if value_at(filled, field, absent=0) != 0 and (prior.times_stated or value_at(stated, field) is None):
                 drawn.append(owner)
         if drawn:
             names_of = drawn[0] if len(drawn) == 1 else f"{{{','.join(drawn)}}}"
@@ -326,21 +333,3 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
         "uncertain": uncertain,
     }
     return Document(content, {(): Location(str(path), None)}), tuple(notes)
-
-
-def _at(path: Sequence[str], content: Any, absent: object = None) -> Any:
-    """Return the value at a path, or ``absent``."""
-    for key in path:
-        content = content.get(key, absent) if isinstance(content, dict) else absent
-    return content
-
-
-def _scenario(study: Study, name: str, path: Path, overrides: tuple[str, ...]) -> Scenario:
-    """Return one scenario of a study: its file with the study's changes and the command line's."""
-    if not path.is_file():
-        raise ScenarioError(study.problem(("scenarios", name, "extends"), f"no such file: {path}"))
-    base, places = document_of(path), study.document.locations
-    locations = {key[3:]: place for key, place in places.items() if key[:3] == ("scenarios", name, "set") and key[3:]}
-    changes = study.document.content["scenarios"][name].get("set") or {}
-    merge(base, Document({**changes, "name": name}, locations))
-    return scenario_from_document(base, overrides)

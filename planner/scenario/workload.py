@@ -400,12 +400,12 @@ def lay_presets_under(document: Document) -> None:
             value = figures.get(field)
             if value is None or (path[0] == "load_profile" and own_shape):
                 continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
-            if path[0] == "lengths" and _stated_at(stated, (*path[:-1], "quantiles")):
+            if path[0] == "lengths" and value_at(stated, (*path[:-1], "quantiles")):
                 continue
             if field == "completion_window_h" and stated.get("priority", "deferrable") != "deferrable":
                 continue
             if field.endswith("p95_tokens"):  # the preset's spread is kept around a mean of the user's own
-                mean, stated_mean = figures[field.replace("p95", "mean")], _stated_at(stated, (*path[:-1], "mean"))
+                mean, stated_mean = figures[field.replace("p95", "mean")], value_at(stated, (*path[:-1], "mean"))
                 usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
                 value = value / mean * float(stated_mean if usable else mean)
             target = filled[name]
@@ -417,12 +417,11 @@ def lay_presets_under(document: Document) -> None:
             else:
                 if path[-1] not in target:
                     target[path[-1]] = value
-                    place = ("workloads", name, *path)
-                    document.locations[place] = Location(f"workload preset {preset}", None)
+                    document.locations["workloads", name, *path] = Location(f"workload preset {preset}", None)
 
 
-def _stated_at(stated: Any, path: KeyPath) -> Any:
-    """Return the user's value at a path, None where there is none."""
+def value_at(content: Any, path: KeyPath | list[str], absent: object = None) -> Any:
+    """Return what the user wrote at a path, or ``absent``."""
     for key in path:
-        stated = stated.get(key) if isinstance(stated, dict) else None
-    return stated
+        content = content.get(key, absent) if isinstance(content, dict) else absent
+    return content

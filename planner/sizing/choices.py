@@ -89,8 +89,7 @@ class Choices:
 
     def nodes_allowed(self) -> tuple[Floats, Floats]:
         """Return the fewest and the most nodes of each group of purchases, shape (groups,) each."""
-        choose = self.choose
-        limits = [choose.clusters[name] for name in dict.fromkeys(purchase.cluster for purchase in self.purchases)]
+        limits = [self.choose.clusters[name] for name in dict.fromkeys(purchase.cluster for purchase in self.purchases)]
         return np.array([limit.min_nodes for limit in limits]), np.array([limit.max_nodes for limit in limits])
 
     def place(self, name: str) -> int:
@@ -189,8 +188,7 @@ class Choices:
                 del clusters[purchase.name]
         for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True):
             if place:
-                day = retirement.dates[place - 1]
-                clusters[retirement.cluster] = {**clusters[retirement.cluster], "retire": day}
+                clusters[retirement.cluster] = {**clusters[retirement.cluster], "retire": retirement.dates[place - 1]}
         return _named(content | {"clusters": clusters}, {name: [name] for name in clusters})
 
     def stated(self, counts: Counts) -> Stated:
@@ -206,8 +204,7 @@ class Choices:
             for i in range(bought)
         ]
         days = zip(self.retirements, counts[bought:], strict=True)
-        stays = [day or len(retirement.dates) + 1 for retirement, day in days]
-        return np.array([*reached, *stays], dtype=np.int64)
+        return np.array([*reached, *(day or len(retirement.dates) + 1 for retirement, day in days)], dtype=np.int64)
 
     def bundles(self) -> list[tuple[int, ...]]:
         """Return the purchases that one search step may change together: each alone."""
@@ -230,10 +227,9 @@ class Choices:
 
     def of_part(self, part: str) -> list[bool]:
         """Return which purchases a plan of one accelerator may use: its own, and any paid by the hour."""
-        is_own = [purchase.accelerator == part for purchase in self.purchases]
-        by_the_hour = [self._is_paid_by_the_hour(purchase) for purchase in self.purchases]
-        both = list(zip(is_own, by_the_hour, strict=True))
-        return is_own if all(hourly for owned, hourly in both if owned) else [owned or hourly for owned, hourly in both]
+        both = [(purchase.accelerator == part, self._is_paid_by_the_hour(purchase)) for purchase in self.purchases]
+        is_lasting = any(is_own and not hourly for is_own, hourly in both)
+        return [is_own or (is_lasting and hourly) for is_own, hourly in both]
 
     def _is_paid_by_the_hour(self, purchase: PurchaseChoice) -> bool:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
@@ -358,8 +354,7 @@ class Policies:
         now = tuple(place for place in places if plain.purchases[place].date < review)
         later = tuple(place for place in places if place not in now)
         bought = [plain.purchases[place] for place in now]
-        for level in range(levels):
-            bought += [dataclasses.replace(plain.purchases[place], level=level) for place in later]
+        bought += [dataclasses.replace(plain.purchases[at], level=level) for level in range(levels) for at in later]
         return cls(plain=plain, levels=levels, now=now, later=later, purchases=tuple(bought))
 
     @property

@@ -116,15 +116,18 @@ class Evaluator:
             self._pooling[counts] = np.maximum(ratio, 1.0) * (1.0 if np.allclose(ratio, 1.0) else _DRAWN_POOLING)
         return self._pooling[counts]
 
-    def simulate(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
-        """Run a candidate plan once."""
+    def simulate(
+        self, counts: Counts, replication: int, changes: Changes | None = None, as_predicted: bool = False
+    ) -> RunResult:
+        """Run a candidate plan once, where asked for with throughput as the model predicts it."""
         trial = self.trial
         if not len(trial.inputs) and not changes:  # the plan is the same in every replication
             if counts not in self._plans:
                 self._plans.clear()
                 self._plans[counts] = self._compiled(counts, replication, {})
             return simulate_plan(*self._plans[counts], trial.seed, replication)
-        return simulate_plan(*self._compiled(counts, replication, changes or {}), trial.seed, replication)
+        compiled = self._compiled(counts, replication, changes or {}, as_predicted=as_predicted)
+        return simulate_plan(*compiled, trial.seed, replication)
 
     def unrouted(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
         """Run a candidate without replica placement and power cap, for figures that routing does not affect."""
@@ -132,7 +135,9 @@ class Evaluator:
         free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
-    def _compiled(self, counts: Counts, replication: int, changes: Changes) -> tuple[Any, Plan]:
+    def _compiled(
+        self, counts: Counts, replication: int, changes: Changes, *, as_predicted: bool = False
+    ) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
         base = trial.choices.stated(counts)
@@ -150,12 +155,14 @@ class Evaluator:
             entries.append(dataclasses.replace(uncertain, targets=(targets,)))
         inputs = UncertainInputs(entries=tuple(entries), mixing=None)
         scenario, factors = changed(base, 0, inputs, trial.values(replication))
-        return scenario, build_plan(scenario, self._reuse, factors)
+        return scenario, build_plan(scenario, self._reuse, {} if as_predicted else factors)
 
-    def outcome(self, counts: Counts, replication: int, changes: Changes | None = None) -> SizingOutcome:
+    def outcome(
+        self, counts: Counts, replication: int, changes: Changes | None = None, as_predicted: bool = False
+    ) -> SizingOutcome:
         """Run a candidate once and return its outcome; an infeasible one misses every SLO target."""
         try:
-            result = self.simulate(counts, replication, changes)
+            result = self.simulate(counts, replication, changes, as_predicted)
         except ScenarioError:  # a model that fits none of the parts bought
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
             return SizingOutcome(
@@ -167,11 +174,10 @@ class Evaluator:
         levelised = np.nan
         if self.trial.objective == "levelised":
             levelised = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
-        minimised = {"net-present-cost": cost, "capital": capital, "levelised": levelised}
         monthly = result.monthly
         busy, there = monthly.busy_node_h.sum(axis=1), monthly.in_service_node_h.sum(axis=1)
         return SizingOutcome(
-            cost=minimised[self.trial.objective],
+            cost={"net-present-cost": cost, "capital": capital, "levelised": levelised}[self.trial.objective],
             net_present_cost_usd=cost,
             capital_usd=capital,
             shares=targeted_shares(result.missed_requests(), result.settled_requests(), self.trial.slo_target),

@@ -19,10 +19,12 @@ from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Evaluator, Judged, Trial, judged
 from planner.sizing.lp_data import Prices, Survey
 from planner.sizing.relaxation import ConstraintRows, Relaxation, minimised, rows_of
-from planner.sizing.search import Search
+from planner.sizing.search import Search, moved
 
 FRONTIER_SCALES = (0.8, 0.9, 0.95, 1.05, 1.1)
 """Times the answer's nodes: plans that serve a little worse and a little better."""
+PREDICTED_SCALES = (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
+"""Times the answer's nodes: plans tried with throughput as predicted, until one misses the SLO target too often."""
 
 
 class Fewer(NamedTuple):
@@ -53,6 +55,15 @@ class Narrow(NamedTuple):
     """Replications that meet the SLO target where the cluster serves in the usual precision instead."""
 
 
+class Predicted(NamedTuple):
+    """The smallest plan of the answer's mix that meets the SLO target where throughput is as predicted."""
+
+    nodes_fraction: float
+    """Its nodes over the answer's."""
+    saved: float
+    """What it would save: so much the error of the throughput model costs."""
+
+
 class Explanation(NamedTuple):
     """The evidence for a sizing's result."""
 
@@ -62,6 +73,8 @@ class Explanation(NamedTuple):
     nines: tuple[tuple[float, Judged | None], ...]
     """For each promised share, the cheapest plan found that keeps it in as many replications."""
     narrow: tuple[Narrow, ...]
+    predicted: Predicted | None
+    """None where replications draw no error of throughput."""
 
 
 def explain(search: Search, plan: Judged, replications: int) -> Explanation:
@@ -88,12 +101,29 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
         keeping = [known for known in _known(search, plan, every) if known.keeps(share, confidence)]
         nines.append((share, min(keeping, key=lambda keeper: keeper.cost, default=None)))
     best = frontier(_known(search, plan, every), search, plan.counts)
-    return Explanation(fewer=fewer, frontier=best, nines=tuple(nines), narrow=_narrow(search, plan, every))
+    narrow, predicted = _narrow(search, plan, every), _predicted(search, plan, every)
+    return Explanation(fewer=fewer, frontier=best, nines=tuple(nines), narrow=narrow, predicted=predicted)
+
+
+def _predicted(search: Search, plan: Judged, every: Sequence[int]) -> Predicted | None:
+    """Return how much smaller the answer could be if throughput were known to be as predicted."""
+    trial, least = search.trial, Predicted(nodes_fraction=1.0, saved=0.0)
+    if not any(uncertain.throughput_of for uncertain in trial.inputs.entries):
+        return None
+    bought = len(trial.choices.purchases)
+    for scale in PREDICTED_SCALES:
+        counts = (*(round(nodes * scale) for nodes in plan.counts[:bought]), *plan.counts[bought:])
+        runs = [(counts, replication, None, True) for replication in every]
+        smaller = judged(counts, search.archive.workers.all(Evaluator.outcome, runs))
+        if not smaller.keeps(search.attainment, trial.slo_target.confidence):
+            break
+        least = Predicted(nodes_fraction=scale, saved=plan.cost - smaller.cost)
+    return least
 
 
 def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fewer:
     """Return the effect of removing one node: where the SLO target is then missed, and the saving."""
-    counts = tuple(nodes - (at == place) for at, nodes in enumerate(plan.counts))
+    counts = moved(plan.counts, {place: -1})
     if not any(counts):
         return Fewer(
             place, slo_met_fraction=0.0, refuted=False, saved=plan.cost, month=0, workload=None, attainment=0.0
@@ -205,17 +235,16 @@ def what_to_relax(trial: Trial, surveys: Sequence[Survey], prices: Prices) -> st
 def nearest_miss(search: Search) -> str:
     """Return how close the best plan within the limits comes to the SLO target, where none meets it."""
     slo_target, choices = search.trial.slo_target, search.trial.choices
-    every = range(len(search.surveyed.surveys))
     tried: dict[Counts, list[float]] = {}
     for (counts, _), outcome in search.archive.known.items():
         tried.setdefault(counts, []).append(outcome.worst)
     nearest = max(tried, key=lambda counts: (float(np.mean(tried[counts])), -sum(counts)))
-    outcomes = search.outcomes(nearest, every)
+    outcomes = search.outcomes(nearest, range(len(search.surveyed.surveys)))
     service, worst = judged(nearest, outcomes).service(slo_target.confidence), ""
     if slo_target.is_per_month:
         shares = np.nan_to_num(np.mean([outcome.shares for outcome in outcomes], axis=0), nan=1.0)
         worst = f", least in {choices.plan.months.labels[int(shares.min(axis=1).argmin())]}"
-    more = [tuple(nodes + (at == place) for at, nodes in enumerate(nearest)) for place in range(len(choices.purchases))]
+    more = [moved(nearest, {place: 1}) for place in range(len(choices.purchases))]
     room = "" if any(choices.within_limits(counts) for counts in more) else ", and limits allow no node more"
     return (
         f"nothing that may be chosen was found to meet the SLO target: {choices.words(nearest)} comes nearest, with "
@@ -236,8 +265,7 @@ def _least(program: Relaxation, limits: frozenset[str], of: str) -> float | None
         rows += [_below(kw, size, 1.0, existing) for kw, existing in program.power_rows()]
     else:
         for group, nodes in enumerate(program.choices.nodes_allowed()[1]):
-            in_group = np.where(program.choices.group_of == group, 1.0, 0.0)
-            rows.append(_below(in_group, size, float(nodes), 0.0))
+            rows.append(_below(np.where(program.choices.group_of == group, 1.0, 0.0), size, float(nodes), 0.0))
     solved = minimised(cost, rows, np.zeros(size, dtype=np.int64), np.append(program.upper(), np.inf))
     return None if solved is None else float(solved[0][-1])
 

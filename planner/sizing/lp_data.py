@@ -19,10 +19,9 @@ import numpy as np
 from planner.arrays import Floats
 from planner.finance.financing import yearly_cost_usd
 from planner.finance.ledger import Account
-from planner.finance.present_value import discount_factors, running_months
 from planner.plan.parts import Headcount
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, load_grid
-from planner.run.measures import present_cost_usd
+from planner.run.measures import present_cost_usd, running_factors
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import lit_share
 from planner.sizing.choices import Counts
@@ -168,16 +167,14 @@ def cost_of_a_dollar(evaluator: Evaluator, counts: Counts) -> Floats:
 
 def _standing_usd(result: RunResult) -> Floats:
     """Return the present cost of each cluster that does not depend on load."""
-    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in result.plan.clusters])
     fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *more))[:-1] for more in ((), WITH_HOURS))
-    return np.where(by_the_hour, unrented, fixed)
+    return np.where([cluster.is_paid_by_the_hour for cluster in result.plan.clusters], unrented, fixed)
 
 
 def _rates(result: RunResult) -> Floats:
     """Return the most requests per node and hour in each month: without incidents, on the best upgrade."""
     plan = result.plan
-    months = len(plan.month_edges_h) - 1
-    level = np.zeros((len(plan.clusters), len(plan.workloads), months))
+    level = np.zeros((len(plan.clusters), len(plan.workloads), len(plan.month_edges_h) - 1))
     for event in sorted(result.run.log.software, key=lambda event: event.time_h):
         if event.kind != "upgrade":
             continue
@@ -187,8 +184,7 @@ def _rates(result: RunResult) -> Floats:
             level[cluster, workload, month] += max(factor, 0.0)  # at least: the better of before and after
     wide = plan.software.wide_precision_factor
     gain = np.maximum(np.nan_to_num(wide, nan=1.0), 1.0)  # a wider precision that is faster serves faster
-    rates = np.nan_to_num(plan.requests_per_node_h) * np.exp(level) * gain[:, :, None]
-    return np.asarray(rates, dtype=np.float64)
+    return np.asarray(np.nan_to_num(plan.requests_per_node_h) * np.exp(level) * gain[:, :, None], dtype=np.float64)
 
 
 def _within_slo(plan: Plan) -> tuple[Floats, Floats]:
@@ -279,12 +275,6 @@ def _speeds(result: RunResult) -> Floats:
     for change in result.run.log.speeds():
         level[change.cluster, change.workload, min(int(change.time_h + 0.5), plan.hours)] += change.log_factor
     return np.asarray(np.exp(np.cumsum(level, axis=2)[:, :, :-1]))
-
-
-def running_factors(plan: Plan) -> Floats:
-    """Return the present value of a dollar of running cost in each month, shape (months,)."""
-    capital, edges = plan.money.capital, plan.months.edge_coordinates
-    return discount_factors(capital.discount_rate_per_year, running_months(edges - edges[0], capital.timing))
 
 
 def _energy(plan: Plan, starts_h: Floats, ends_h: Floats) -> tuple[Floats, Floats, Floats]:
@@ -393,8 +383,7 @@ def _least_energy(trial: Trial, surveys: Sequence[Sequence[Survey]]) -> float:
         usd = (np.where(np.isfinite(hours), hours, np.inf) * np.maximum(survey.busy_usd, 1e-300)[:, None]).min(axis=0)
         owed = (survey.demand.sum(axis=1) - survey.tail).T * slo_target.attainment
         least.append(weight * float(np.where(np.isfinite(usd), usd * owed, 0.0).sum()))
-    kept = math.ceil(slo_target.confidence * len(least) - 1e-9)
-    return float(np.sort(least)[:kept].sum() / len(least))
+    return float(np.sort(least)[: math.ceil(slo_target.confidence * len(least) - 1e-9)].sum() / len(least))
 
 
 def staffed_usd(plan: Plan, there: Floats) -> float:

@@ -38,9 +38,10 @@ from scipy.sparse import coo_array
 from planner.arrays import Floats
 from planner.plan.plan import Plan
 from planner.plan.slo_target import LEAST_SHORTFALL
+from planner.run.measures import running_factors
 from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Trial
-from planner.sizing.lp_data import BINS, Prices, Survey, running_factors
+from planner.sizing.lp_data import BINS, Prices, Survey
 
 Places = NDArray[np.int64]
 _MOST_SOLVING_S = 20.0
@@ -142,14 +143,12 @@ class Relaxation:
         at_objective = np.zeros_like(able)  # work of those ahead that is served at the objective and not overloaded
         at_objective[:, sorted({first for first, _ in self.ahead})] = True
         at_objective &= able
-        places = np.hstack((np.nonzero(able), np.nonzero(at_objective)))
-        self.group, self.load, self.month, self.bin = places
+        self.group, self.load, self.month, self.bin = np.hstack((np.nonzero(able), np.nonzero(at_objective)))
         self.hours: Floats = survey.hours[self.month, self.bin]
         self.served = rates[self.group, self.load, self.month, self.bin] * self.hours
         self.plain = np.arange(self.served.size) >= int(able.sum())
         """Whether a variable of work is at the objective."""
-        highest = survey.slo_capacity[first]
-        self.served[self.plain] /= highest[self.group[self.plain], self.load[self.plain]]
+        self.served[self.plain] /= survey.slo_capacity[first][self.group[self.plain], self.load[self.plain]]
         self.last = sorted({last for _, last in self.ahead})
         """Workloads that others go before; each has a variable for the share of a bin's hours in which it is served."""
         self.variables = self.columns + self.served.size + len(self.last) * survey.hours.size
@@ -278,8 +277,7 @@ class Relaxation:
             made.append(rows_of(0 * places, places, self.capital(), most=choices.choose.budget_usd))
         if choices.choose.it_power_cap_kw is not None and "power" in limits:
             for kw, existing in self.power_rows():
-                room_kw = choices.choose.it_power_cap_kw - existing
-                made.append(rows_of(0 * all_columns, all_columns, kw, most=room_kw))
+                made.append(rows_of(0 * all_columns, all_columns, kw, most=choices.choose.it_power_cap_kw - existing))
         return made
 
     def capital(self) -> Floats:

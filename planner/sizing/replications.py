@@ -12,6 +12,7 @@ import numpy as np
 from planner.arrays import Bools, Floats
 from planner.engine.dispatch import allowed_loads
 from planner.plan.plan import load_grid
+from planner.run.measures import running_factors
 from planner.scenario.scenario import SloTarget
 from planner.sizing import lp_data
 from planner.sizing.choices import Choices, Counts, Policies
@@ -198,8 +199,7 @@ class Surveyed:
             )
             people = 0.0
             if self.trial.objective != "capital":
-                hours = self.surveys[0][0].hours.sum(axis=1)
-                there = self._there(self.surveys[0], counts).sum(axis=2) / hours
+                there = self._there(self.surveys[0], counts).sum(axis=2) / self.surveys[0][0].hours.sum(axis=1)
                 people = weight * lp_data.staffed_usd(self.trial.choices.plan, there)
             self._lumped[counts] = undiscounted + people
         return self._lumped[counts]
@@ -258,7 +258,7 @@ class Surveyed:
         per_request = np.where(np.isfinite(per_request), per_request, 0.0)
         wanted_h = left * np.einsum("mbw,wm->mb", of.lit_demand, per_request)
         used_h = np.minimum(wanted_h, burst.most_accelerators * of.hours).sum(axis=1)
-        return rent_usd + float((used_h * burst.usd_per_accelerator_h * lp_data.running_factors(plan)).sum())
+        return rent_usd + float((used_h * burst.usd_per_accelerator_h * running_factors(plan)).sum())
 
     def standing(self, counts: Sequence[float]) -> float:
         """Return the cost of a candidate's nodes as in the relaxation, busy or idle."""
@@ -280,8 +280,7 @@ def _taken(of: Survey, there: Floats, which: Bools) -> Floats:
 
     Infinity where a workload finds none that serves it.
     """
-    total = np.maximum(there.sum(axis=0), 1e-12)
-    rate = np.einsum("cmb,cwmb->mbw", there / total, of.working[:, which])
+    rate = np.einsum("cmb,cwmb->mbw", there / np.maximum(there.sum(axis=0), 1e-12), of.working[:, which])
     asked = of.lit_demand[:, :, which]
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(asked > 0, asked / rate, 0.0).sum(axis=2))

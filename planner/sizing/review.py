@@ -77,8 +77,7 @@ def levels_of(outcomes: Sequence[SizingOutcome], due: Sequence[str], months: int
     all_alike = Levels(months=months, review_h=review_h, cuts=((),))
     late = np.array([all_alike.is_late(outcome, due) for outcome in outcomes])
     seen = np.array([forecast(outcome.tokens, months) for outcome in outcomes])
-    apart = fewest <= late.sum() <= late.size - fewest
-    groups = [seen[~late], seen[late]] if apart else [seen]
+    groups = [seen[~late], seen[late]] if fewest <= late.sum() <= late.size - fewest else [seen]
     cuts = []
     for group in groups:
         ranked, bins = np.sort(group), int(min(_MOST_LEVELS, max(1, group.size // fewest)))
@@ -97,8 +96,7 @@ class Reviewed(Surveyed):
         self.archive, self.fixed = archive, fixed
         plain = self.trial.choices
         review_h = (review - plain.scenario.start).days * float(HOURS_PER_DAY)
-        edges = plain.plan.month_edges_h
-        months = int(np.searchsorted(edges, review_h, side="right")) - 1
+        months = int(np.searchsorted(plain.plan.month_edges_h, review_h, side="right")) - 1
         bought = {purchase.name for purchase, nodes in zip(plain.purchases, fixed, strict=False) if nodes}
         # What nobody ordered tells nothing: only deliveries of the plan itself are seen, where all are due by then.
         self.due = []

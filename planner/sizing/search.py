@@ -250,8 +250,7 @@ class Search:
                 if held is None or self._cheaper(made, held):
                     held, self.margin, self.started = made, margin, self.surveyed.predicted(made)
             else:
-                short = self._short(made, stretches)
-                short_at = np.where(short, np.maximum(short_at, margin), short_at)
+                short_at = np.where(self._short(made, stretches), np.maximum(short_at, margin), short_at)
             margin = margins_between(margin, short_at, enough_at)
             if np.array_equal(margin, enough_at):
                 break
@@ -260,8 +259,7 @@ class Search:
 
     def _stretches(self) -> Ints:
         """Return each month's period between deliveries, counted from 0."""
-        plan = self.trial.choices.plan
-        moments = np.searchsorted(self.trial.choices.moments_h(), plan.month_edges_h[1:])
+        moments = np.searchsorted(self.trial.choices.moments_h(), self.trial.choices.plan.month_edges_h[1:])
         return np.asarray(np.unique(moments, return_inverse=True)[1], dtype=np.intp)
 
     def _short(self, counts: Counts, stretches: Ints) -> Bools:
@@ -272,8 +270,7 @@ class Search:
         if any(len(shares) != stretches.size for shares in must):  # promised over the whole time
             return ~short
         for shares in must:
-            broken = (shares <= self.attainment - LEAST_SHORTFALL).any(axis=1)
-            short[stretches[broken]] = True
+            short[stretches[(shares <= self.attainment - LEAST_SHORTFALL).any(axis=1)]] = True
         return short
 
     def _relaxed(self, margin: Floats, allowed: Sequence[bool] | None = None) -> Counts | None:
@@ -338,8 +335,7 @@ class Search:
 
     def descend(self, counts: Counts) -> Counts:
         """Return a cheaper candidate: remove, delay and exchange nodes in ever smaller steps."""
-        bought = counts[: len(self.choices.purchases)]
-        step = max(1, 2 ** int(math.log2(max(1, sum(bought) // 64))))
+        step = max(1, 2 ** int(math.log2(max(1, sum(counts[: len(self.choices.purchases)]) // 64))))
         while step:
             tried, moves = 0, self.near(counts, step)
             while (move := next(moves, None)) is not None and tried < self.tries:

@@ -24,7 +24,7 @@ from planner.sizing.evaluate import Archive, Clock, Evaluator, Judged, Objective
 from planner.sizing.explain import Explanation, explain, nearest_miss, what_to_relax
 from planner.sizing.replications import Surveyed
 from planner.sizing.review import PurchaseReview, review_of
-from planner.sizing.search import RIVAL_TRIES, Search, cheaper_as_run, searched
+from planner.sizing.search import RIVAL_TRIES, Search, cheaper_as_run, moved, searched
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 
@@ -125,8 +125,7 @@ def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: S
         clock.say(f"surveying {effort.replications} replications")
         surveyed = Surveyed(trial, workers, effort.replications)
         archive, stopped = Archive(workers, work), ""
-        everything = [True] * len(trial.choices.purchases)
-        main = Search(surveyed, archive, clock, everything)
+        main = Search(surveyed, archive, clock, [True] * len(trial.choices.purchases))
         main.gap = effort.gap
         if not math.isfinite(main.bound):
             raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
@@ -202,8 +201,7 @@ def _mixed(main: Search, rivals: dict[str, Search]) -> None:
     search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=RIVAL_TRIES, like=main)
     search.meet(main)
     search.choices = dataclasses.replace(choices, mixed=True)
-    places = range(len(choices.purchases))
-    more = [tuple(count + (at == place) for at, count in enumerate(main.best)) for place in places]
+    more = [moved(main.best, {place: 1}) for place in range(len(choices.purchases))]
     allowed = [counts for counts in more if search.choices.within_limits(counts)]
     held = (counts for counts in sorted(allowed, key=main.surveyed.predicted) if search.holds(counts))
     if (start := next(held, None)) is not None:

@@ -22,7 +22,7 @@ from planner.studies.distributions import is_numeric
 from planner.studies.prepare import Prepared
 from planner.studies.replicate import HEADLINES, needed_by, objective_names
 from planner.studies.runner import batch_size
-from planner.studies.sensitivity import Driver, flip, followed, given_data
+from planner.studies.sensitivity import Driver, flip, followed, importance
 from planner.studies.store import Store, identity
 from planner.units import DOLLARS, MILLION, unit_of
 
@@ -179,7 +179,8 @@ class Finished:
         values = {drawn.name: self.input(drawn.name, self.detailed)[sound] for drawn in inputs}
         for scenario, against, output in followed(self.prepared.names, table):
             for drawn in inputs:
-                yield from given_data(scenario, against, drawn.name, values[drawn.name], output, len(inputs))
+                for (method, measure), figures in importance(values[drawn.name], output, len(inputs)).items():
+                    yield Driver(scenario, against, method, drawn.name, measure, *figures)
                 if against and is_numeric(drawn.distribution) and (at := flip(values[drawn.name], output)) is not None:
                     yield Driver(scenario, against, "flip", drawn.name, "threshold", at)
         yield from self.information()

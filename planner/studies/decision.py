@@ -30,7 +30,7 @@ class IntervalEstimate:
     """A figure and its confidence interval; NaN ends where there are too few rows."""
 
     value: float
-    half_width: float
+    half_width: float = float("nan")
     completed: int = 0
     """Rows behind it: those that could be run and have the figure."""
 
@@ -70,7 +70,7 @@ def estimates(
     """
     known = _known(rows)
     if known.size == 0:
-        return [IntervalEstimate(value=float("nan"), half_width=float("nan"))] * count
+        return [IntervalEstimate(value=float("nan"))] * count
     parts = [_known(rows[which::scramblings]) for which in range(scramblings)]
     by_scrambling = np.array([figures(part) if part.size else [np.nan] * count for part in parts])
     return [
@@ -114,7 +114,7 @@ def percentile_estimate(rows: Floats, scramblings: int, percentile: float) -> In
 def _where_enough(quantile: IntervalEstimate, percentile: float, rows: float) -> IntervalEstimate:
     """Return a percentile, without its interval where ``rows`` rows have too few beyond it."""
     if min(percentile, 100.0 - percentile) / 100.0 * rows < FEWEST_BEYOND:
-        return IntervalEstimate(value=quantile.value, half_width=float("nan"), completed=quantile.completed)
+        return IntervalEstimate(value=quantile.value, completed=quantile.completed)
     return quantile
 
 
@@ -198,7 +198,7 @@ def standings(
     worse = _worse(objective, lower_is_better=lower_is_better)
     standings = []
     for which, (name, share) in enumerate(asked):
-        best = IntervalEstimate(value=float("nan"), half_width=float("nan"))
+        best = IntervalEstimate(value=float("nan"))
         if which in keeping:
             best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings)
         through = met_months_over(months[which], share)
@@ -270,7 +270,7 @@ def worth_of_knowing(known: Floats, objective: Floats, scramblings: int, *, lowe
     fold = (np.arange(len(objective)) % scramblings)[sound]
     worse = (objective if lower_is_better else -objective)[sound]
     if len(np.unique(fold)) < 2 or len(worse) < 4 * (_DEGREE + 1) or np.ptp(known[sound]) == 0.0:
-        return IntervalEstimate(value=0.0, half_width=float("nan"), completed=len(worse))
+        return IntervalEstimate(value=0.0, completed=len(worse))
     behind = worse - worse[:, [choice(worse, lower_is_better=True)]]
     score = (known[sound] - known[sound].mean()) / known[sound].std()
     basis = np.vander(score, _DEGREE + 1)

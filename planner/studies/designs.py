@@ -46,8 +46,7 @@ class PointSet:
         size = _BLOCK[self.sampling]
         for which, block in {*zip(scrambling.tolist(), (index // size).tolist(), strict=True)}:
             asked = (scrambling == which) & (index // size == block)
-            made = _block(self.sampling, self.dimensions, self.seed, which, block)
-            points[asked] = made[index[asked] % size]
+            points[asked] = _block(self.sampling, self.dimensions, self.seed, which, block)[index[asked] % size]
         return points
 
 

@@ -43,8 +43,11 @@ def quantile(distribution: Resolved, probability: Floats) -> Floats:
             return np.asarray(low + (high - low) * betaincinv(alpha, beta, u), dtype=np.float64)
         case language.Uniform(low=low, high=high):
             return low + u * (high - low)
-        case language.Normal() | language.Lognormal():
-            return _normal(u, distribution)
+        case language.Normal(mean=mean, sd=sd, low=lowest, high=highest):
+            return _cut_normal(u, mean, sd, lowest, highest)
+        case language.Lognormal(median=median, sigma=sigma, low=lowest, high=highest):
+            cuts = (None if cut is None or cut <= 0.0 else float(np.log(cut)) for cut in (lowest, highest))
+            return np.exp(_cut_normal(u, float(np.log(median)), sigma, *cuts))
         case language.Percentiles():
             return _metalog(u, distribution)
         case language.Discrete(values=values):
@@ -79,24 +82,14 @@ def is_smooth(distribution: language.Percentiles) -> bool:
     return bool(np.all(np.diff(_metalog_exponent(grid, distribution)) >= 0.0))
 
 
-def _normal(u: Floats, distribution: language.Normal | language.Lognormal) -> Floats:
-    """Return quantiles of a normal or lognormal distribution, truncated where stated."""
+def _cut_normal(u: Floats, mean: float, sd: float, low: float | None, high: float | None) -> Floats:
+    """Return quantiles of a normal distribution, truncated where stated."""
     from scipy.special import ndtr, ndtri  # noqa: PLC0415 - only where a study asks for it
 
-    is_log = isinstance(distribution, language.Lognormal)
-    if isinstance(distribution, language.Lognormal):
-        centre, spread = float(np.log(distribution.median)), distribution.sigma
-    else:
-        centre, spread = distribution.mean, distribution.sd
-
-    def at(cut: float | None, otherwise: float) -> float:
-        if cut is None or (is_log and cut <= 0.0):
-            return otherwise
-        return float(ndtr(((np.log(cut) if is_log else cut) - centre) / spread))
-
-    lower, upper = at(distribution.low, 0.0), at(distribution.high, 1.0)
-    drawn = centre + spread * ndtri(np.clip(lower + u * (upper - lower), 1e-300, 1.0 - 1e-16))
-    return np.asarray(np.exp(drawn) if is_log else drawn, dtype=np.float64)
+    below = 0.0 if low is None else float(ndtr((low - mean) / sd))
+    above = 1.0 if high is None else float(ndtr((high - mean) / sd))
+    drawn = ndtri(np.clip(below + u * (above - below), 1e-300, 1.0 - 1e-16))
+    return np.asarray(mean + sd * drawn, dtype=np.float64)
 
 
 def _metalog(u: Floats, distribution: language.Percentiles) -> Floats:
@@ -138,11 +131,6 @@ def score_correlation(ranks: Floats) -> Floats:
     return np.asarray(2.0 * np.sin(np.pi * ranks / 6.0), dtype=np.float64)
 
 
-def rank_correlation(scores: Floats) -> Floats:
-    """Return the rank correlations of normal scores with these correlations: the inverse of ``score_correlation``."""
-    return np.asarray(6.0 / np.pi * np.arcsin(np.clip(scores, -1.0, 1.0) / 2.0), dtype=np.float64)
-
-
 def is_valid(ranks: Floats) -> bool:
     """Return whether inputs with these rank correlations can exist under the copula."""
     return bool(np.linalg.eigvalsh(score_correlation(ranks)).min() >= -1e-9)
@@ -164,7 +152,7 @@ def nearest_valid(ranks: Floats) -> Floats:
         target = projected.copy()
         np.fill_diagonal(target, 1.0)
     scores = target * (1.0 - 1e-3) + np.eye(len(target)) * 1e-3
-    return rank_correlation(scores)
+    return np.asarray(6.0 / np.pi * np.arcsin(np.clip(scores, -1.0, 1.0) / 2.0), dtype=np.float64)
 
 
 def factor(ranks: Floats) -> Floats:

@@ -200,8 +200,7 @@ class _Cluster:
             self.client.wait_for_workers(1, timeout=_WORKERS_S)
         except TimeoutError:
             self.close()
-            message = f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s"
-            raise ScenarioError(message) from None
+            raise ScenarioError(f"the Dask cluster at {self.address} has no workers after {_WORKERS_S} s") from None
 
     def _give(self) -> None:
         """Submit the payload as a task's result, which Dask recomputes where its worker is lost."""
@@ -246,8 +245,7 @@ class _Cluster:
                     raise ScenarioError(Problem(message=message, hint="add --resume")) from None
                 losses.update(places)
                 if losses[places[0]] >= MAX_LOSSES:
-                    message = f"Dask workers die on {named.format(*arguments[places[0]])}: {error}"
-                    raise PlannerError(message) from None
+                    raise PlannerError(f"Dask workers die on {named.format(*arguments[places[0]])}: {error}") from None
                 todo.extendleft(reversed(places))
 
     def close(self) -> None:

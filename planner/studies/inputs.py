@@ -389,23 +389,17 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
                 ):
                     before = spreads.get(key, (0.0, 0.0))
                     spreads[key] = max(before[0], sigma), max(before[1], lag)
-    return [
-        UncertainInput(
-            name=".".join([ERROR_PREFIX, *filter(None, key)]),
-            distribution=_error(sigma, lag),
-            throughput_of=key,
-        )
-        for key, (sigma, lag) in spreads.items()
-        if sigma > 0.0
-    ]
-
-
-def _error(sigma: float, lag: float) -> language.Lognormal | language.Percentiles:
-    """Return a factor on throughput of median 1, wider towards slow where software may be missing."""
-    if not lag:
-        return language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
-    slow, fast = np.exp(_NORMAL_80 * np.array([-np.hypot(sigma, lag), sigma])).tolist()
-    return language.Percentiles(kind="percentiles", p10=slow, p50=1.0, p90=fast, low=0.0)
+    errors = []
+    for key, (sigma, lag) in spreads.items():
+        if sigma <= 0.0:
+            continue
+        error: Resolved = language.Lognormal(kind="lognormal", median=1.0, sigma=sigma)
+        if lag:  # wider towards slow: software may be missing
+            slow, fast = np.exp(_NORMAL_80 * np.array([-np.hypot(sigma, lag), sigma])).tolist()
+            error = language.Percentiles(kind="percentiles", p10=slow, p50=1.0, p90=fast, low=0.0)
+        name = ".".join([ERROR_PREFIX, *filter(None, key)])
+        errors.append(UncertainInput(name=name, distribution=error, throughput_of=key))
+    return errors
 
 
 def mixing_of(study: language.Study, names: list[str]) -> Floats | None:

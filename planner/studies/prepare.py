@@ -74,14 +74,13 @@ class Prepared:
 
     def setup(self, design: Design) -> Setup:
         """Return the setup that is sent to workers."""
-        detailed, code = self.study.detailed_replications, code_sha256()
         return Setup(
             seed=self.seed,
             scenarios=self.scenarios,
             inputs=self.inputs,
             design=design,
-            detailed_rows=detailed,
-            code=code,
+            detailed_rows=self.study.detailed_replications,
+            code=code_sha256(),
         )
 
     def montecarlo(self) -> MonteCarlo:

@@ -191,8 +191,7 @@ def headlines(result: RunResult) -> Floats:
     """Return a run's headline figures in column order, shape (outputs,); NaN where undefined."""
     tokens = float(series_of(result).tokens.sum())
     figures = {**measures(result), **service(result), **slo_ceilings(result), "served_tokens": tokens}
-    values = [figures[name] for name in objective_names()]
-    return np.array([np.nan if value is None else value for value in values])
+    return np.array([figures[name] for name in objective_names()], dtype=np.float64)
 
 
 def monthly_series(result: RunResult, kept: Sequence[tuple[str, str]]) -> Floats:

@@ -98,7 +98,7 @@ class Goal:
             return percentile_estimate(columns[0][0], self.scramblings, float(self.until.figure.removeprefix("p")))
         judged = standings(columns, self.targeted, self.scramblings, lower_is_better=self.lower_is_better)
         known = [one.best_fraction for one in judged if one.may_meet]
-        return max(known, key=lambda reached: reached.value, default=IntervalEstimate(value=np.nan, half_width=np.nan))
+        return max(known, key=lambda reached: reached.value, default=IntervalEstimate(value=np.nan))
 
 
 class Progress(NamedTuple):

@@ -120,8 +120,7 @@ def flip(values: Floats, difference: Floats) -> float | None:
     centre = np.array([values[bins == which].mean() for which in range(count)])
     mean = np.array([difference[bins == which].mean() for which in range(count)])
     error = np.array([difference[bins == which].std() / np.sqrt((bins == which).sum()) for which in range(count)])
-    sure = np.flatnonzero(np.abs(mean) > 3.0 * error)
-    for left, right in itertools.pairwise(sure):
+    for left, right in itertools.pairwise(np.flatnonzero(np.abs(mean) > 3.0 * error)):
         if mean[left] * mean[right] < 0.0:
             crossing = left
             while mean[crossing] * mean[crossing + 1] > 0.0:
@@ -140,18 +139,8 @@ def followed(names: tuple[str, ...], objective: Floats) -> list[tuple[str, str, 
     return alone + [(names[0], names[k], objective[:, 0] - objective[:, k]) for k in range(1, len(names))]
 
 
-def given_data(scenario: str, against: str, name: str, values: Floats, output: Floats, inputs: int) -> Iterator[Driver]:
-    """Yield the sensitivities that need no new runs."""
-    for (method, measure), figures in importance(values, output, inputs).items():
-        yield Driver(scenario, against, method, name, measure, *figures)
-
-
 Measures = dict[str, IntervalEstimate]
 """How an output follows one input, by the measure's name; NaN ends where a measure has no interval."""
-
-
-def _alone(value: float) -> IntervalEstimate:
-    return IntervalEstimate(value=value, half_width=float("nan"))
 
 
 def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
@@ -170,8 +159,8 @@ def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
     bars: list[Measures] = []
     for place in range(design.inputs):
         low, high = at(1 + 2 * place), at(2 + 2 * place)
-        swing = _alone(abs(high.value - low.value))
-        bars.append({"base": _alone(float(base.mean())), "at_p10": low, "at_p90": high, "swing": swing})
+        swing = IntervalEstimate(value=abs(high.value - low.value))
+        bars.append({"base": IntervalEstimate(value=float(base.mean())), "at_p10": low, "at_p90": high, "swing": swing})
     return bars
 
 
@@ -193,7 +182,7 @@ def screening(design: Morris, output: Floats) -> list[Measures]:
     for place in range(design.inputs):
         known = effects[np.isfinite(effects[:, place]), place]
         absolute = IntervalEstimate(value=float(np.abs(known).mean()), half_width=half_width(np.abs(known)))
-        mean, sd = _alone(float(known.mean())), _alone(float(known.std(ddof=1)))
+        mean, sd = (IntervalEstimate(value=float(figure)) for figure in (known.mean(), known.std(ddof=1)))
         results.append({"mu_star": absolute, "mu": mean, "sigma": sd})
     return results
 

@@ -181,13 +181,12 @@ def sweep(
     known = {} if work is None else dict(work.kept)
     combinations = list(itertools.product(*(axis.values for axis in axes)))
     missing = [values for values in combinations if values not in known]
-    given = (base, tuple(axes), seed)
-    with contextlib.closing(Crew(tuple, given, min(workers, max(len(missing), 1)))) as crew:
+    with contextlib.closing(Crew(tuple, (base, tuple(axes), seed), min(workers, max(len(missing), 1)))) as crew:
         for point in crew.map(_point, [(values,) for values in missing]):
             progress(len(known))
             known[point.values] = point
             if work is not None:
-                work.add(point)
+                work.write(dataclasses.asdict(point))
     return tuple(known[values] for values in combinations)
 
 
@@ -226,10 +225,6 @@ class SweepWork(LinesWork):
         for line in self.lines:
             lists = {name: tuple(line[name]) for name in ("values", "warnings")}
             self.kept[lists["values"]] = SweepPoint(**line | lists)
-
-    def add(self, point: SweepPoint) -> None:
-        """Store a point."""
-        self.write(dataclasses.asdict(point))
 
 
 def warnings_of_points(points: Sequence[SweepPoint]) -> list[str]:

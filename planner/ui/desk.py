@@ -136,10 +136,8 @@ class Desk:
         ]
         chances = [plan.drawn if intervals and plan.drawn else draw_again(plan.result, 1) for plan in (pinned, now)]
         held = side_by_side(named, chances)
-        tables, identity = (
-            {table.name: table for table in held_tables(held)},
-            {"kind": "comparison", "baseline": PINNED},
-        )
+        tables = {table.name: table for table in held_tables(held)}
+        identity = {"kind": "comparison", "baseline": PINNED}
         return Contents(manifest=identity, tables=tables, summary=comparison_summary(held))
 
     def command(self, scenario: Scenario) -> list[str]:
@@ -151,7 +149,7 @@ class Desk:
         """Write a what-if file beside the scenario, which it extends with the changes only."""
         scenario, file = self.scenario(turns), Path(scenario_file(self.stated))
         path = file.with_name(f"{_checked(name)}.yaml")
-        layer = layer_of(scenario.document.overrides)
+        layer = layer_of(scenario.document)
         saved = load_scenario({"name": scenario.name, "extends": str(file), **layer})
         if scenario_sha256(saved) != scenario_sha256(scenario):
             message = "has changed since planner ui read it, so a what-if on it is another plan"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import io
 import json
@@ -87,7 +88,8 @@ def test_a_terminal_gets_colour_unless_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_paint_leaves_a_file_alone() -> None:
-    assert paint("error:", "red", io.StringIO()) == "error:"
+    with contextlib.redirect_stderr(io.StringIO()):
+        assert paint("error:", "red") == "error:"
 
 
 def test_a_terminal_without_utf8_gets_plain_letters(write: Write, tmp_path: Path) -> None:

@@ -155,3 +155,23 @@ def test_an_overlay_brings_its_own_parts(planner: Planner, write: Callable[..., 
                     for more in ((), ("--overlay", "own.yaml")))  # fmt: skip
     assert 0.45 < own / shipped < 0.75  # twice the bandwidth; a step has its fixed part too
     planner(*arguments, "--overlay", "absent.yaml").refused("absent.yaml: no such file")
+
+
+def test_a_scenario_prints_how_each_workload_is_served_and_the_next_best(
+    planner: Planner, write: Callable[..., Path]
+) -> None:
+    file = str(write())
+    choices = json.loads(planner("throughput", file, "--json").out)["layouts"]
+    table = planner("throughput", file, "--set", "clusters.*.engine=vllm")
+    assert table.code == 0
+    assert "next best" in table.out
+    for choice in choices:
+        assert choice["next_best_requests_per_s"] <= choice["node_requests_per_s"]
+        assert f"{choice['node_requests_per_s']:.4g}" in planner("throughput", file).out
+        assert choice["workload"] in table.out
+
+
+def test_neither_scenario_nor_model_is_refused(planner: Planner) -> None:
+    planner("throughput", "--model", "llama-3.1-70b").refused(
+        "takes a scenario file, or both --model and --accelerator"
+    )

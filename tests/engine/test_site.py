@@ -116,7 +116,7 @@ def test_a_curtailment_cuts_power_in_its_hours() -> None:
 
 @pytest.mark.parametrize("share", [0.55, 0.7, 0.9])
 def test_facility_power_never_exceeds_the_cap(share: float) -> None:
-    busy = {"workloads": {"chat": {"requests_per_s": 3000}, "nightly": {"requests_per_s": 50}}}
+    busy = {"workloads": {"chat": {"requests_per_s": 4000}, "nightly": {"requests_per_s": 50}}}
     free = simulate(scenario_of(busy))
     peak = float(free.monthly.peak_facility_kw.max())
     capped = simulate(scenario_of(busy, {"site": {"facility_power_cap_kw": share * peak}}))

@@ -23,7 +23,7 @@ from planner.engine.log import ChangeLog, SpeedChange, streams
 from planner.engine.software import IncidentProcess, launch_of
 from planner.errors import ScenarioError
 from planner.plan.build import build_plan
-from planner.plan.parts import Headcount, MaturityPlan, StepPlan, TeamPlan, ThreePoint
+from planner.plan.parts import Headcount, MaturityPlan, SoftwarePlan, StepPlan, TeamPlan, ThreePoint
 from planner.plan.plan import Plan
 from planner.plan.software import _stack
 from planner.run.measures import measures
@@ -784,8 +784,12 @@ def test_policies_say_how_often_a_stack_is_upgraded() -> None:
 def test_vendors_roll_back_as_the_catalogue_or_the_scenario_says() -> None:
     usual = plan_of().software
     stated = plan_of({"software": {"rollback_impossible_fraction": {"amd": 0.5}}}).software
-    assert [stack.rollback_impossible_fraction for stack in usual.stacks] == [0.08, 0.2]
-    assert [stack.rollback_impossible_fraction for stack in stated.stacks] == [0.08, 0.5]
+
+    def stuck(software: SoftwarePlan) -> set[tuple[str, float]]:
+        return {(stack.name.partition("-")[0], stack.rollback_impossible_fraction) for stack in software.stacks}
+
+    assert stuck(usual) == {("cuda", 0.08), ("rocm", 0.2)}
+    assert stuck(stated) == {("cuda", 0.08), ("rocm", 0.5)}
     assert dataclasses.astuple(usual.rollback_h) == (0.5, 3.0, 12.0)
     assert (usual.canary_fraction, usual.bake_h) == (0.1, 2.0)
 
@@ -803,7 +807,7 @@ def test_vendors_differ_as_the_catalogue_says() -> None:
 
 
 def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
-    """DeepSeek on MI325X at three quarters of its list price costs about as much per token as on H200.
+    """DeepSeek on MI325X at a fifth of its list price costs about as much per token as on H200.
 
     A stack that matures makes it less, one that stalls under more incidents more.
     """
@@ -811,7 +815,7 @@ def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
     def usd_per_million_tokens(accelerator: str, **software: dict[str, float]) -> float:
         slo, tokens = {"ttft_s": 10, "tpot_s": 0.1}, {"input": {"mean": 1000}, "output": {"mean": 500}}
         load = {"model": "deepseek-v3", "requests_per_s": 4000, "lengths": tokens, "slo": slo}
-        bought = {"accelerator": accelerator} | ({"accelerator_price_usd": 14000} if accelerator == "MI325X" else {})
+        bought = {"accelerator": accelerator} | ({"accelerator_price_usd": 4000} if accelerator == "MI325X" else {})
         scenario = {
             "name": "story",
             "start": "2026-01-01",

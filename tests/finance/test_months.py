@@ -75,7 +75,7 @@ def test_coordinates_keep_the_order_of_dates(start: date, day: date) -> None:
 def test_hours_and_dates_give_the_same_coordinate() -> None:
     grid = MonthGrid(start=date(2026, 4, 16), horizon_months=24)
     days = np.array([-40, 0, 10, 15, 200, 700])
-    by_date = grid.coordinates([grid.start + timedelta(days=int(d)) for d in days])
+    by_date = np.array([grid.coordinate(grid.start + timedelta(days=int(d))) for d in days])
     assert np.array_equal(grid.coordinate_of_hour(days * 24.0), by_date)
 
 

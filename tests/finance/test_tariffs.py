@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.demand.shape import Horizon, utc_offset_s
 from planner.errors import ScenarioError
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import (
@@ -15,7 +16,6 @@ from planner.finance.tariffs import (
     TariffWindow,
     demand_charges_of_peaks_usd,
     hourly_prices_usd_per_kwh,
-    local_offsets_h,
 )
 from tests.finance.flat import flat_tariff
 
@@ -72,7 +72,7 @@ def test_daylight_saving_moves_the_window_in_utc() -> None:
 
 
 def test_offsets_change_on_the_right_hour() -> None:
-    offsets = local_offsets_h(YEAR, "America/New_York")
+    offsets = utc_offset_s(Horizon(start=YEAR.start, hours=YEAR.hour_count), "America/New_York")
     changes = np.flatnonzero(np.diff(offsets)) + 1
     moments = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=int(hour)) for hour in changes]
     assert moments == [datetime(2026, 3, 8, 7, tzinfo=UTC), datetime(2026, 11, 1, 6, tzinfo=UTC)]

@@ -86,7 +86,7 @@ def purchases() -> np.ndarray:
 
 def post_assets(builder: LedgerBuilder, capex_cents: np.ndarray) -> DepreciationSchedule:
     cost = usd(capex_cents.sum(axis=1))
-    cohorts = make_cohorts(cost, GRID.coordinates([day for day, _ in ORDERS]), residual_usd=np.round(cost * 0.2, 2))
+    cohorts = make_cohorts(cost, [GRID.coordinate(day) for day, _ in ORDERS], residual_usd=np.round(cost * 0.2, 2))
     schedule = depreciate(cohorts, GRID.edge_coordinates)
     home = np.zeros(2, dtype=np.int64)
     for account, amounts in zip(CAPEX_ACCOUNTS, capex_cents.T, strict=True):

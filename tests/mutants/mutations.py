@@ -234,8 +234,11 @@ ONCE_UNNOTICED = (
     ),
     ("for requests in (shed, demand)", "for requests in (refused, demand)"),
     ("hours * accelerators / accelerators_per_node", "hours * accelerators"),
-    ("slowness @ per_slowness", "(slowness > 0) @ per_slowness"),
-    ("in_service[:, hours] @ dark", "in_service[:, hours] @ (dark > 0)"),
+    ("slowness * per_slowness", "(slowness > 0) * per_slowness"),
+    (
+        "in_service[:, hours] @ quantities.open_fraction(hours.astype(np.float64), *event)",
+        "in_service[:, hours] @ np.ones(hours.size)",
+    ),
 )
 
 

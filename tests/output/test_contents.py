@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner.answers.charts import write_charts
-from planner.answers.run import Wanted, write_run
+from planner.answers.run import write_run
 from planner.errors import ScenarioError
 from planner.output.folder import Contents, contents_of, read_contents
 from planner.output.tables import CsvFormat
@@ -47,7 +47,7 @@ def test_commas_marks_and_apostrophes_of_every_format(tmp_path: Path) -> None:
     result = simulate(load_scenario(tmp_path / "tiny.yaml"))
     read = []
     for name, form in (("plain", CsvFormat()), ("comma", CsvFormat(decimal_comma=True, byte_order_mark=True))):
-        write_run(result, tmp_path / name, wanted=Wanted(form=form))
+        write_run(result, tmp_path / name, form=form)
         table = read_contents(tmp_path / name).table("ledger")
         assert table is not None
         read.append((table.texts("account"), table.numbers("amount_usd")))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import ScenarioError
-from planner.scenario.loading import MAX_EXTENDS, load_scenario, merge
+from planner.scenario.loading import MAX_EXTENDS, layer_of, load_scenario, merge
 from planner.scenario.schema import scenario_schema
 from planner.validation import NOT_MODELLED
 from planner.yaml_io import Document, parse_document
@@ -144,6 +144,18 @@ def test_set_adds_an_entry_and_merges_into_one(write: Write) -> None:
     assert (scenario.clusters["h200"].accelerator, scenario.clusters["h200"].nodes) == ("H200", 9)
 
 
+def test_a_star_sets_every_name_that_matches(write: Write) -> None:
+    """Also those that an earlier --set adds; a later one still wins."""
+    wide = ["clusters.b200={accelerator: B200, nodes: 1}", "clusters.*.engine=vllm", "clusters.h*.nodes=9"]
+    scenario = load_scenario(write(), [*wide, "clusters.h200.engine=sglang"])
+    assert {name: cluster.engine for name, cluster in scenario.clusters.items()} == {
+        name: "sglang" if name == "h200" else "vllm" for name in (*load_scenario(write()).clusters, "b200")
+    }
+    assert (scenario.clusters["h200"].nodes, scenario.clusters["b200"].nodes) == (9, 1)
+    said = layer_of(load_scenario(write(), ["clusters.*.engine=vllm"]).document)
+    assert said == {"clusters": {name: {"engine": "vllm"} for name in load_scenario(write()).clusters}}
+
+
 def test_a_list_replaces_a_list() -> None:
     assert merged({"a": [1, 2, 3], "b": {"c": [1]}}, {"a": [4], "b": {"c": []}}) == {"a": [4], "b": {"c": []}}
 
@@ -168,6 +180,9 @@ def test_a_list_replaces_a_list() -> None:
         ("\x1b]0;x\x07=1", "\\x1b]0;x\\x07: unknown key"),
         ("extends=other.yaml", "extends: cannot be set"),
         ("clusters=3", "clusters: must be a mapping"),
+        ("clusters.q*.nodes=3", "clusters.q*.nodes: matches nothing in the scenario"),
+        ("clusters.h200.nodes.*=3", "clusters.h200.nodes.*: matches nothing in the scenario"),
+        ("clusters.*.nodes=-1", "clusters.h200.nodes: must be greater than or equal to 0, not -1"),
     ],
 )
 def test_set_garbage_is_refused_by_number(write: Write, override: str, part: str) -> None:

@@ -384,6 +384,43 @@ def test_a_study_reaches_every_purchase_and_the_vendors_whatever_its_scenarios_a
     assert np.isfinite(outcome.cost)
 
 
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_a_sizing_says_what_the_error_of_throughput_costs(tmp_path: Path, is_drawn: bool) -> None:
+    """The plan withstands throughput below what is predicted; were that known, fewer nodes would do."""
+    content = toy(("2026-01-01",), 60)
+    del content["clusters"]["mi325x"], content["sizing"]["clusters"]["mi325x"]
+    content["workloads"]["chat"]["requests_per_s"] = 400
+    (tmp_path / "toy.yaml").write_text(yaml.safe_dump(content).replace("'", ""))
+    study = {
+        "name": "errors",
+        "scenarios": {"toy": {"extends": "toy.yaml"}},
+        "uncertain": {"site.pue_ratio": {"kind": "uniform", "low": 1.2, "high": 1.3}},
+        "throughput_error": is_drawn,
+    }
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    options: dict[str, Any] = {"replications": 8, "confirmations": 10, "workers": 1}
+    answer = planner.size(tmp_path / "toy.yaml", tmp_path / "out", study=tmp_path / "study.yaml", **options)
+    predicted = answer.result.explanation.predicted
+    said = [line for line in answer.summary()["sentences"] if line.startswith("With throughput as predicted")]
+    if not is_drawn:
+        assert predicted is None
+        assert not said
+        return
+    assert predicted is not None
+    assert 0.5 <= predicted.nodes_fraction < 1.0
+    assert said == [
+        f"With throughput as predicted {predicted.nodes_fraction:.0%} of these nodes would do: the error of the "
+        f"throughput model costs {predicted.saved / 1e6:,.2f} M USD."
+    ]
+    # As predicted every replication has the same capacity, so the smaller plan meets the target in all or in none.
+    trial = answer.result.trial
+    evaluator = Workers(trial, 1).subject
+    fewer = tuple(round(nodes * predicted.nodes_fraction) for nodes in answer.result.plan.counts)
+    worst = {round(evaluator.outcome(fewer, replication, None, True).worst, 3) for replication in range(4)}
+    assert min(worst) >= trial.slo_target.attainment
+    assert min(evaluator.outcome(fewer, replication).worst for replication in range(8)) < trial.slo_target.attainment
+
+
 def test_a_sizing_that_was_stopped_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in its confirmation, it leaves its runs; resumed, it runs only the others, to the same bytes."""
     content, options = toy(("2026-01-01",)), {"replications": 2, "confirmations": 2, "workers": 1}

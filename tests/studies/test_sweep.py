@@ -201,15 +201,15 @@ def test_the_command_goes_on_to_the_same_bytes(
     write()
     words = ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2:4:1")
     assert planner(*words, "--out", "whole").code == 0
-    real = SweepWork.add
+    real = SweepWork.write
 
     def stopped(self: SweepWork, point: Any) -> None:
         real(self, point)
-        if point.values == ("3",):
+        if point["values"] == ("3",):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(SweepWork, "add", stopped)
+        patched.setattr(SweepWork, "write", stopped)
         cut = planner(*words, "--out", "o")
     assert cut.code == 130
     assert "continue with:\n  planner sweep" in cut.err

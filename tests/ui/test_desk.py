@@ -22,6 +22,7 @@ from planner.studies.compare import compare
 from planner.ui import desk as page
 from planner.ui.desk import Desk, turns_of
 from planner.ui.knobs import TURNS, Knob, check_turns, knobs_of
+from planner.yaml_io import Document
 from tests.conftest import TINY
 from tests.ui.conftest import TOKEN, Post
 
@@ -291,7 +292,9 @@ def test_the_first_section_does_without_failures_and_the_others_do_not(desk: Des
 
 
 def test_layers_lie_over_one_another_as_overrides_do() -> None:
-    assert layer_of(["a.b=1", "a={c: {d: 2}}", "a.c.e=null", "a.b=3", "x=[1, 2]"]) == {
+    document = Document({}, {})
+    document.overrides = ("a.b=1", "a={c: {d: 2}}", "a.c.e=null", "a.b=3", "x=[1, 2]")
+    assert layer_of(document) == {
         "a": {"b": 3, "c": {"d": 2, "e": None}},
         "x": [1, 2],
     }
