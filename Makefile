@@ -42,6 +42,7 @@ prove: $(VENV)/installed-dev
 	$(BIN)/pytest -n auto --dist worksteal -m prove
 	$(BIN)/pytest -n auto --dist worksteal --hypothesis-profile=many $(PROPERTIES)
 	$(BIN)/python -m tests.requests.agreement
+	$(BIN)/python -m tests.sizing.single_plans
 
 mutants: $(VENV)/installed-dev
 	$(BIN)/python -m tests.mutants
