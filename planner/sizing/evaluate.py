@@ -119,7 +119,7 @@ class Evaluator:
     def simulate(
         self, counts: Counts, replication: int, changes: Changes | None = None, as_predicted: bool = False
     ) -> RunResult:
-        """Run a candidate plan once, where asked for with throughput as the model predicts it."""
+        """Run a candidate plan once, with the throughput drawn for it or, ``as_predicted``, the model's own."""
         trial = self.trial
         if not len(trial.inputs) and not changes:  # the plan is the same in every replication
             if counts not in self._plans:
