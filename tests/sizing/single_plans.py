@@ -87,7 +87,7 @@ def main() -> int:
         jobs = {(step, part): pool.submit(single, part, settings) for step, settings, part in rows}
     plans = {key: job.result() for key, job in jobs.items()}
     lines = [
-        "| chosen by the planner | no longer stated | " + " | ".join(NODES) + " |",
+        "| step | no longer stated | " + " | ".join(NODES) + " |",
         "|---|---|" + "---|" * len(NODES),
     ]
     for step, _ in steps():
