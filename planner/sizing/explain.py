@@ -87,7 +87,7 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
     search.clock.say("asking why not less, and what more would cost")
     bought = len(search.trial.choices.purchases)
     for scale in FRONTIER_SCALES:
-        scaled = (*(round(nodes * scale) for nodes in plan.counts[:bought]), *plan.counts[bought:])
+        scaled = _scaled(plan.counts, bought, scale)
         if search.trial.choices.within_limits(scaled):
             search.outcomes(scaled, every)
     fewer = tuple(_fewer(search, plan, place, every) for place, nodes in enumerate(plan.counts[:bought]) if nodes)
@@ -105,14 +105,18 @@ def explain(search: Search, plan: Judged, replications: int) -> Explanation:
     return Explanation(fewer=fewer, frontier=best, nines=tuple(nines), narrow=narrow, predicted=predicted)
 
 
+def _scaled(counts: Counts, bought: int, scale: float) -> Counts:
+    """Return a plan with a multiple of the nodes that it buys, and the same retirements."""
+    return (*(round(nodes * scale) for nodes in counts[:bought]), *counts[bought:])
+
+
 def _predicted(search: Search, plan: Judged, every: Sequence[int]) -> Predicted | None:
     """Return how much smaller the answer could be if throughput were known to be as predicted."""
     trial, least = search.trial, Predicted(nodes_fraction=1.0, saved=0.0)
     if not any(uncertain.throughput_of for uncertain in trial.inputs.entries):
         return None
-    bought = len(trial.choices.purchases)
     for scale in PREDICTED_SCALES:
-        counts = (*(round(nodes * scale) for nodes in plan.counts[:bought]), *plan.counts[bought:])
+        counts = _scaled(plan.counts, len(trial.choices.purchases), scale)
         runs = [(counts, replication, None, True) for replication in every]
         smaller = judged(counts, search.archive.workers.all(Evaluator.outcome, runs))
         if not smaller.keeps(search.attainment, trial.slo_target.confidence):
