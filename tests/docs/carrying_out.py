@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from docs.generate.navigation import tutorial_pages
+from planner.cli.app import main
+from tests.conftest import built_commands
 from tests.docs.blocks import Output, Step, steps
 
 ROOT = Path(__file__).parents[2]
 _LEFT_OUT = shutil.ignore_patterns(".*", "planner", "tests", "outputs", "site", "build", "dist", "*.egg-info")
 _MAKE = re.compile(r"^make((?: [\w-]+)*)$")
+_PLANNER = re.compile(r"^planner ([^|;&<>$`]*)(?:> ([\w./-]+))? ?(?:(\||;|&&|\|\|) (.*))?$", re.DOTALL)
+"""A call of the planner, the file that its output goes to, and how the shell goes on."""
+_LINE = re.compile(r"^(planner (?:.*\\\n)*.*\n)", re.MULTILINE)
+"""A call of the planner in a script."""
 _LIMIT_S = 300
 
 
@@ -49,24 +61,20 @@ def copy_checkout(target: Path) -> None:
 
 
 def carry_out(text: str, folder: Path) -> Iterator[Outcome]:
-    """Carry out the steps of a page in a copy of the checkout, in order."""
-    earlier = ""
+    """Carry out the steps of a page in a copy of the checkout, in order.
+
+    Python, and the planner where a shell need not call it, run in this process: it has read their code.
+    """
+    names: dict[str, Any] = {"__name__": "__main__"}
     for step in steps(text):
         match step.kind:
             case "file":
                 (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / step.name).write_text(step.content, encoding="utf-8")
             case "python":
-                # Compiled apart, so that a traceback names the block's own lines.
-                muted = (
-                    f"import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()):\n    exec({earlier!r})\n"
-                )
-                yield _run(
-                    step, [sys.executable, "-c", muted + f"exec(compile({step.content!r}, 'block', 'exec'))"], folder
-                )
-                earlier += step.content
+                yield _python(step, names, folder)
             case "script":
-                yield _run(step, ["sh", "-ec", step.content], folder)
+                yield _script(step, folder)
             case _:
                 yield _command(step, folder)
 
@@ -74,7 +82,7 @@ def carry_out(text: str, folder: Path) -> Iterator[Outcome]:
 def _command(step: Step, folder: Path) -> Outcome:
     made = _MAKE.match(step.content)
     if made is None:
-        return _run(step, ["sh", "-c", step.content], folder)
+        return _shell(step, step.content, folder)
     recipes = makefile_recipes((folder / "Makefile").read_text(encoding="utf-8"))
     unknown = [target for target in made[1].split() if target not in recipes]
     if unknown:
@@ -85,7 +93,7 @@ def _command(step: Step, folder: Path) -> Outcome:
     printed: list[str] = []
     exit_code = 0
     for line in recipe:  # what make would print and do, without building an environment inside the tests
-        outcome = _run(step, ["sh", "-c", line.removeprefix("$(BIN)/")], folder)
+        outcome = _shell(step, line.removeprefix("$(BIN)/"), folder)
         printed += [line.replace("$(BIN)", ".venv/bin"), *outcome.printed]
         exit_code = exit_code or outcome.exit_code
     return Outcome(step=step, exit_code=exit_code, printed=tuple(printed))
@@ -119,18 +127,93 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
+def _script(step: Step, folder: Path) -> Outcome:
+    """Carry out a script; what stands between two calls of the planner has a shell of its own."""
+    printed: list[str] = []
+    for part in filter(str.strip, _LINE.split(step.content)):
+        if _LINE.match(part):
+            outcome = _shell(step, part.replace("\\\n", "").strip(), folder)
+        else:
+            outcome = _run(step, ["sh", "-ec", part], folder)
+        printed += outcome.printed
+        if outcome.exit_code:
+            break
+    return Outcome(step=step, exit_code=outcome.exit_code, printed=tuple(printed))
+
+
+def _shell(step: Step, command: str, folder: Path) -> Outcome:
+    """Give a command to a shell, but the planner's own, with its words as the shell reads them, to this process."""
+    plain = _PLANNER.match(command)
+    if plain is None:
+        return _run(step, ["sh", "-c", command], folder)
+    given, target, then, rest = plain.groups()
+    words = _output(["sh", "-c", f"printf '%s\\0' {given}"], folder)[1].decode().split("\0")[:-1]
+
+    def call() -> None:
+        with mock.patch("planner.cli.app.app", built_commands()), mock.patch.object(sys, "argv", ["planner", *words]):
+            main()
+
+    exit_code, out, err = _here(call, folder, apart=target is not None or then == "|")
+    if target is not None:
+        (folder / target).write_bytes(out)
+        out = b""
+    if then == "|":
+        exit_code, out = _output(["sh", "-c", rest], folder, out)
+    elif then is not None:
+        exit_code, more = _output(["sh", "-c", f"(exit {exit_code}) {then} {rest}"], folder)
+        out += more
+    return Outcome(step=step, exit_code=exit_code, printed=_trimmed((err + out).decode().splitlines()))
+
+
+def _python(step: Step, names: dict[str, Any], folder: Path) -> Outcome:
+    def carry_on() -> None:
+        exec(compile(step.content, "block", "exec"), names)
+
+    exit_code, out, _ = _here(carry_on, folder)
+    return Outcome(step=step, exit_code=exit_code, printed=_trimmed(out.decode().splitlines()))
+
+
+def _here(work: Callable[[], None], folder: Path, apart: bool = False) -> tuple[int, bytes, bytes]:
+    """Do something in this process as in one of its own: exit code and streams, those two in one if not apart."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) if apart else out
+    with (
+        contextlib.chdir(folder),
+        mock.patch.dict(os.environ, environment(folder), clear=True),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", ResourceWarning)  # as Python does outside the tests
+        code: object = 0
+        try:
+            work()
+        except SystemExit as leaving:
+            code = leaving.code or 0
+        except Exception:
+            traceback.print_exc()
+            code = 1
+    printed = [stream.buffer.getvalue() for stream in (out, err)]
+    return code if isinstance(code, int) else 1, printed[0], printed[1] if apart else b""
+
+
 def _run(step: Step, arguments: list[str], folder: Path) -> Outcome:
+    exit_code, printed = _output(arguments, folder)
+    return Outcome(step=step, exit_code=exit_code, printed=_trimmed(printed.decode().splitlines()))
+
+
+def _output(arguments: list[str], folder: Path, given: bytes = b"") -> tuple[int, bytes]:
     done = subprocess.run(
         arguments,
         cwd=folder,
         env=environment(folder),
-        stdin=subprocess.DEVNULL,
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=_LIMIT_S,
         check=False,
     )
-    return Outcome(step=step, exit_code=done.returncode, printed=_trimmed(done.stdout.decode().splitlines()))
+    return done.returncode, done.stdout
 
 
 def _trimmed(lines: list[str]) -> tuple[str, ...]:
