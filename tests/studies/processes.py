@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROWS = "64"
+ROWS = "40"
 LIMIT_S = 900.0  # a busy machine is slow, not wrong
 TRIES = 10
 Process = subprocess.Popen[str]

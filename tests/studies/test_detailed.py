@@ -24,7 +24,7 @@ from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
 
 Write = Callable[..., Path]
-ROWS, DETAILED = 40, 24
+ROWS, DETAILED, MORE = 28, 24, 40
 """Asked for are 20 detailed ones: of a batch of eight that begins below, all are kept."""
 OF_ALL = ("samples.csv", "percentiles.csv", "slo_target.csv", "decision.csv", "distribution.csv", "convergence.csv")
 OF_THE_DETAILED = ("monthly_bands.csv", "sensitivity.csv")
@@ -65,10 +65,10 @@ def test_headlines_are_those_of_all_and_months_those_of_the_first(
 
 @pytest.mark.prove
 def test_a_study_that_was_extended_over_the_border_by_others_has_the_same_bytes(few: Prepared, tmp_path: Path) -> None:
-    finish(few, tmp_path / "at-once", ROWS)
+    finish(few, tmp_path / "at-once", MORE)
     finish(few, tmp_path / "grown", 8)
     finish(few, tmp_path / "grown", 32, Workforce(workers=2), resume=True)
-    finish(few, tmp_path / "grown", ROWS, resume=True)
+    finish(few, tmp_path / "grown", MORE, resume=True)
     assert bytes_of(tmp_path / "grown") == bytes_of(tmp_path / "at-once")
 
 

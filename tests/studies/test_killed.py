@@ -117,9 +117,9 @@ def test_an_interrupt_says_how_to_go_on(
             break
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    kept = re.search(r"stopped with (\d+) of 64 replications stored; continue with:\n  planner (.*--resume)", err)
+    kept = re.search(r"stopped with (\d+) of 40 replications stored; continue with:\n  planner (.*--resume)", err)
     assert kept is not None, err
-    assert 0 < int(kept[1]) <= 64
+    assert 0 < int(kept[1]) <= 40
     assert not psutil.pid_exists(process.pid) or not children(process)
     finish(study, folder, "--workers", "2", "--resume")
     assert files(folder) == whole

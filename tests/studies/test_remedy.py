@@ -65,7 +65,7 @@ def test_all_replications_agree_and_the_cheaper_cluster_is_named() -> None:
 
 def test_what_nodes_cannot_mend_is_left_to_sizing() -> None:
     """Prompts that take longer than their objective on an idle replica are late with any number of nodes."""
-    late = scenario().laid_over(["workloads.chat.slo.ttft_s=0.06"])
+    late = scenario(clusters={"h200": SHORT["clusters"]["h200"]}).laid_over(["workloads.chat.slo.ttft_s=0.06"])
     assert find_remedy(simulate(late), 1, lambda _: None) is None
 
 

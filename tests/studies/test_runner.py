@@ -28,7 +28,8 @@ from planner.studies.store import Store, identity
 from tests.studies.conftest import ON_VLLM, SMALL
 
 Write = Callable[..., Path]
-ROWS = 36
+ROWS = 20
+"""Two batches and a half."""
 
 
 def store_of(prepared: Prepared, folder: Path, **options: bool) -> Store:
@@ -87,12 +88,12 @@ def test_an_interrupted_study_is_resumed_to_the_same_bytes(
 
     def stop(progress: Progress) -> None:
         seen.append(progress)
-        if len(seen) == 3:
+        if len(seen) == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         finish(prepared, tmp_path / "cut" / "s", watch=stop)
-    assert [progress.done for progress in seen] == [8, 16, 24]
+    assert [progress.done for progress in seen] == [8, 16]
     with pytest.raises(ScenarioError, match=r"unfinished study \(continue it with --resume"):
         store_of(prepared, tmp_path / "cut" / "s")
     shard = sorted((tmp_path / "cut" / "s" / "shards").iterdir())[1]
@@ -106,14 +107,14 @@ def test_an_interrupted_study_is_resumed_to_the_same_bytes(
 
     monkeypatch.setattr(Replicator, "run", noted)
     finish(prepared, tmp_path / "cut" / "s", resume=True)
-    assert ran == [(8, 16), (24, 32), (32, 40)]  # what was whole is not run again
+    assert ran == [(8, 16), (16, 24)]  # what was whole is not run again
     assert bytes_of(tmp_path / "cut" / "s") == bytes_of(uninterrupted.store.folder)
 
 
 def test_a_finished_study_is_extended_to_the_same_bytes(
     prepared: Prepared, tmp_path: Path, uninterrupted: Finished
 ) -> None:
-    finish(prepared, tmp_path / "grown" / "s", rows=20)
+    finish(prepared, tmp_path / "grown" / "s", rows=12)
     finish(prepared, tmp_path / "grown" / "s", resume=True)
     assert bytes_of(tmp_path / "grown" / "s") == bytes_of(uninterrupted.store.folder)
     finish(prepared, tmp_path / "grown" / "s", rows=8)  # without --resume a finished study is replaced
@@ -123,17 +124,17 @@ def test_a_finished_study_is_extended_to_the_same_bytes(
 def test_a_finished_study_is_not_cut_short(prepared: Prepared, tmp_path: Path, uninterrupted: Finished) -> None:
     shutil.copytree(uninterrupted.store.folder, tmp_path / "s")
     before = bytes_of(tmp_path / "s")
-    with pytest.raises(ScenarioError, match=r"holds 36 finished replications, more than the 8 requested"):
+    with pytest.raises(ScenarioError, match=r"holds 20 finished replications, more than the 8 requested"):
         finish(prepared, tmp_path / "s", rows=8, resume=True)
     assert bytes_of(tmp_path / "s") == before
 
 
 def test_a_finished_study_that_was_opened_again_is_read_whole(prepared: Prepared, tmp_path: Path) -> None:
-    finished = finish(prepared, tmp_path / "s", rows=20)  # not a whole number of batches
+    finished = finish(prepared, tmp_path / "s", rows=12)  # not a whole number of batches
     before = finished.output("cost_usd")
     store_of(prepared, tmp_path / "s", resume=True)  # and then killed
     assert np.array_equal(finished.output("cost_usd"), before)
-    assert before.shape == (20, 2)
+    assert before.shape == (12, 2)
 
 
 def test_a_study_of_nothing_is_no_hindrance(prepared: Prepared, tmp_path: Path) -> None:
@@ -261,8 +262,8 @@ def test_a_run_does_not_depend_on_what_its_worker_ran_before(study_file: Write) 
     prepared = prepare(study_file(SMALL.replace("uncertain:\n", line)))
     setup = prepared.setup(prepared.montecarlo())
     busy, fresh = Replicator(setup), Replicator(setup)
-    busy.run(0, 6)
-    assert np.array_equal(busy.run(20, 22).headlines, fresh.run(20, 22).headlines, equal_nan=True)
+    busy.run(0, 3)
+    assert np.array_equal(busy.run(20, 21).headlines, fresh.run(20, 21).headlines, equal_nan=True)
 
 
 def test_headlines_are_those_of_a_run(prepared: Prepared) -> None:

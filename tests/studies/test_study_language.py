@@ -220,7 +220,7 @@ def test_one_scenario_that_cannot_be_planned_is_told_beside_bad_inputs(study_fil
 def test_a_study_all_of_whose_runs_fail_ends_with_their_reason(
     study_file: Write, tmp_path: Path, planner: Planner
 ) -> None:
-    path = study_file(with_input("workloads.chat.slo.ttft_s: {kind: uniform, low: 0.0001, high: 0.0002}"))
+    path = study_file(with_input("workloads.chat.slo.ttft_s: {kind: discrete, values: [0.0001, 0.0002]}"))
     options = ("-n", 4, "--workers", 1, "--no-charts", "--out", tmp_path / "out")
     told = planner("montecarlo", path, *options)
     assert told.code == 1
