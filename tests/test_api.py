@@ -51,8 +51,8 @@ CASES: dict[str, tuple[tuple[str, ...], Verb]] = {
         lambda: library.sweep("tiny.yaml", VARY[1::2], "verb", overrides=LAID),
     ),
     "study": (
-        ("montecarlo", "doubts.yaml", "-n", "8", "--workers", "1", "--no-charts", "--decimal-comma", *SET),
-        lambda: library.study("doubts.yaml", 8, "verb", workers=1, charts=False, decimal_comma=True, overrides=LAID),
+        ("montecarlo", "doubts.yaml", "-n", "4", "--workers", "1", "--no-charts", "--decimal-comma", *SET),
+        lambda: library.study("doubts.yaml", 4, "verb", workers=1, charts=False, decimal_comma=True, overrides=LAID),
     ),
     "tornado": (
         ("sensitivity", "doubts.yaml", "-n", "4", "--workers", "1", *SET),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
+from planner import api
 from planner.answers.judgement import ATTAINED, SHED, interval_words
 from planner.answers.report import build_report, sections_of
 from planner.answers.run import write_run
@@ -23,6 +24,7 @@ from planner.output.words import dollars, input_words
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from tests.answers.hand_made import contents_of
+from tests.conftest import TINY
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
@@ -304,12 +306,14 @@ def test_bars_within_noise_are_known() -> None:
     assert found == {"conditional-mean": {"y"}, "tornado": {"y"}}
 
 
-@pytest.fixture
-def compared(planner: Planner, write: Write, tiny: str, tmp_path: Path) -> Contents:
-    write()
-    write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
-    assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
-    return read_contents(tmp_path / "o")
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    """A comparison that tests only read."""
+    place = tmp_path_factory.mktemp("compared")
+    (place / "tiny.yaml").write_text(TINY)
+    (place / "dear.yaml").write_text(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"))
+    api.compare([place / "dear.yaml", place / "tiny.yaml"], place / "o", replications=2)
+    return read_contents(place / "o")
 
 
 def bodies(contents: Contents) -> dict[str, str]:

@@ -42,22 +42,22 @@ def test_json_on_stdout_is_the_summary_file(planner: Planner, write: Write, tmp_
 
 def test_quiet_is_quiet(planner: Planner, write: Write) -> None:
     write()
-    outcome = planner("run", "tiny.yaml", "-q")
+    outcome = planner("run", "tiny.yaml", "-n", "2", "-q")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
 
 
 def test_a_run_repeats_byte_for_byte_and_seeds_differ(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
     for out, seed in (("a", "5"), ("b", "5"), ("c", "6")):
-        assert planner("run", "tiny.yaml", "--out", out, "--seed", seed, "-q").code == 0
-    assert planner("run", "tiny.yaml", "--out", "a", "--seed", "5", "-q").code == 0
+        assert planner("run", "tiny.yaml", "-n", "3", "--out", out, "--seed", seed, "-q").code == 0
+    assert planner("run", "tiny.yaml", "-n", "3", "--out", "a", "--seed", "5", "-q").code == 0
     assert folder_bytes(tmp_path / "a") == folder_bytes(tmp_path / "b") != folder_bytes(tmp_path / "c")
 
 
 def test_two_processes_write_the_same_bytes(write: Write, tmp_path: Path) -> None:
     write()
     for out, salt in (("a", "0"), ("b", "1")):
-        command = [sys.executable, "-m", "planner.cli.app", "run", "tiny.yaml", "--out", out]
+        command = [sys.executable, "-m", "planner.cli.app", "run", "tiny.yaml", "-n", "3", "--out", out]
         subprocess.run(
             command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": salt}
         )
@@ -66,7 +66,9 @@ def test_two_processes_write_the_same_bytes(write: Write, tmp_path: Path) -> Non
 
 def test_set_is_obeyed_and_recorded(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
-    assert planner("run", "tiny.yaml", "--set", "clusters.h200.nodes=2", "--set", "name=other", "-q").code == 0
+    assert (
+        planner("run", "tiny.yaml", "--set", "clusters.h200.nodes=2", "--set", "name=other", "-n", "1", "-q").code == 0
+    )
     manifest = json.loads((tmp_path / "outputs" / "other" / "manifest.json").read_text())
     assert manifest["overrides"] == ["clusters.h200.nodes=2", "name=other"]
     assert manifest["scenario"] == "other"
@@ -74,9 +76,9 @@ def test_set_is_obeyed_and_recorded(planner: Planner, write: Write, tmp_path: Pa
 
 def test_a_run_over_an_edited_folder_is_refused(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
-    assert planner("run", "tiny.yaml", "--out", "o").code == 0
+    assert planner("run", "tiny.yaml", "-n", "1", "--out", "o").code == 0
     (tmp_path / "o" / "notes.txt").write_text("mine")
-    planner("run", "tiny.yaml", "--out", "o").refused("o: holds 'notes.txt', which planner did not write")
+    planner("run", "tiny.yaml", "-n", "1", "--out", "o").refused("o: holds 'notes.txt', which planner did not write")
     assert (tmp_path / "o" / "notes.txt").read_text() == "mine"
 
 
@@ -91,7 +93,7 @@ def test_validate_says_ok_per_file_and_writes_nothing(planner: Planner, write: W
 @pytest.mark.parametrize("name", ["first", "2026"])
 def test_init_writes_a_scenario_that_runs(planner: Planner, tmp_path: Path, name: str) -> None:
     assert planner("init", name).out.startswith(f"wrote {name}.yaml")
-    assert planner("run", f"{name}.yaml", "--set", "horizon_months=3", "-q").code == 0
+    assert planner("run", f"{name}.yaml", "--set", "horizon_months=3", "-n", "1", "-q").code == 0
     assert (tmp_path / "outputs" / name / "manifest.json").exists()
     planner("init", name).refused(f"{name}.yaml: exists and will not be overwritten")
 
@@ -179,7 +181,7 @@ def test_our_own_bug_is_one_line_and_exit_code_1(
 
     monkeypatch.setattr(simulating, "simulate_plan", broken)
     write()
-    outcome = planner("run", "tiny.yaml", "-q")
+    outcome = planner("run", "tiny.yaml", "-n", "2", "-q")
     assert (outcome.code, outcome.err) == (1, "error: tokens do not add up\n")
     assert not (tmp_path / "outputs").exists()
 
@@ -190,7 +192,7 @@ def test_an_interrupt_is_one_word(planner: Planner, write: Write, monkeypatch: p
 
     monkeypatch.setattr(simulating, "simulate_plan", interrupted)
     write()
-    outcome = planner("run", "tiny.yaml", "-q")
+    outcome = planner("run", "tiny.yaml", "-n", "2", "-q")
     assert outcome.code == 128 + signal.SIGINT
     assert "Traceback" not in outcome.err
 

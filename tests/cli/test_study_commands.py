@@ -30,7 +30,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_path: Path) -> None:
-    done = planner("montecarlo", study, "-n", "40", "--workers", "1")
+    done = planner("montecarlo", study, "-n", "16", "--workers", "1")
     assert done.code == 0, done
     assert "P(best)" in done.out
     assert "results in outputs/small" in done.out
@@ -42,7 +42,7 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
     assert names == charts | tables | {"datapackage.json", "manifest.json", "replications.parquet", "report.html",
                                        "workbook.xlsx"}  # fmt: skip
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in charts)
-    assert len(rows(folder / "samples.csv")) == 80
+    assert len(rows(folder / "samples.csv")) == 32
     bands = rows(folder / "monthly_bands.csv")
     assert len(bands) == 2 * 5 * 3 + (2 + 1) * 2 * 3  # five figures of the fleet, cost and tokens of each cluster
     assert {(row["scenario"], row["cluster"]) for row in bands} == {
@@ -60,11 +60,11 @@ def test_montecarlo_writes_what_it_promises(planner: Planner, study: Path, tmp_p
 def test_samples_are_written_where_they_are_asked_for_or_few(
     planner: Planner, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_folder, "USUAL_SAMPLES", 15)
+    monkeypatch.setattr(study_folder, "USUAL_SAMPLES", 7)
     for asked, written in (((), False), (("--samples",), True), (("--no-samples",), False)):
         folder = tmp_path / "-".join(("o", *asked))
         done = planner(
-            "montecarlo", study, "-n", "8", "--workers", "1", "--no-charts", "-q", *asked, "--out", str(folder)
+            "montecarlo", study, "-n", "4", "--workers", "1", "--no-charts", "-q", *asked, "--out", str(folder)
         )
         assert done.code == 0, done
         assert (folder / "samples.csv").exists() == written
@@ -123,7 +123,7 @@ def test_sensitivity_by_new_runs(
 
 def test_importance_reads_a_finished_study(planner: Planner, study: Path, tmp_path: Path) -> None:
     planner("sensitivity", study, "--method", "importance").refused("no finished study", "planner montecarlo")
-    assert planner("montecarlo", study, "-n", "40", "--workers", "1", "--no-charts", "-q").code == 0
+    assert planner("montecarlo", study, "-n", "24", "--workers", "1", "--no-charts", "-q").code == 0
     done = planner("sensitivity", study, "--method", "importance", "--json")
     found = json.loads(done.out)
     stored = rows(tmp_path / "outputs" / "small" / "sensitivity.csv")

@@ -153,7 +153,7 @@ def _shell(step: Step, command: str, folder: Path) -> Outcome:
         with mock.patch("planner.cli.app.app", built_commands()), mock.patch.object(sys, "argv", ["planner", *words]):
             main()
 
-    exit_code, out, err = _here(call, folder, apart=target is not None or then == "|")
+    exit_code, out, err = here(call, folder, apart=target is not None or then == "|")
     if target is not None:
         (folder / target).write_bytes(out)
         out = b""
@@ -169,11 +169,11 @@ def _python(step: Step, names: dict[str, Any], folder: Path) -> Outcome:
     def carry_on() -> None:
         exec(compile(step.content, "block", "exec"), names)
 
-    exit_code, out, _ = _here(carry_on, folder)
+    exit_code, out, _ = here(carry_on, folder)
     return Outcome(step=step, exit_code=exit_code, printed=_trimmed(out.decode().splitlines()))
 
 
-def _here(work: Callable[[], None], folder: Path, apart: bool = False) -> tuple[int, bytes, bytes]:
+def here(work: Callable[[], None], folder: Path, apart: bool = False) -> tuple[int, bytes, bytes]:
     """Do something in this process as in one of its own: exit code and streams, those two in one if not apart."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) if apart else out

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.docs.carrying_out import ROOT, environment
-
-_KERNEL = """
-import ast, contextlib, io, json, sys
-names, outputs = {"__name__": "__main__"}, []
-for source in json.load(sys.stdin):
-    tree, printed, shown = ast.parse(source), io.StringIO(), None
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    with contextlib.redirect_stdout(printed):
-        exec(compile(tree, "cell", "exec"), names)
-        if last is not None:
-            shown = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
-    drawn = getattr(shown, "_repr_svg_", lambda: None)()
-    outputs.append([printed.getvalue(), None if shown is None else repr(shown), drawn])
-print(json.dumps(outputs))
-"""
+from tests.docs.carrying_out import ROOT, here
 
 
 def notebooks() -> list[Path]:
@@ -35,13 +19,10 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
     """Return a notebook with the output of each cell, run in a folder that looks like a checkout."""
     content: dict[str, Any] = json.loads(notebook.read_text(encoding="utf-8"))
     cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
-    sources = json.dumps(["".join(cell["source"]) for cell in cells])
-    done = subprocess.run(
-        [sys.executable, "-c", _KERNEL], input=sources, cwd=folder, env=environment(folder), text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    for number, (cell, (printed, shown, drawn)) in enumerate(zip(cells, json.loads(done.stdout), strict=True), start=1):
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, cell in enumerate(cells, start=1):
+        printed, value = _carried_out("".join(cell["source"]), names, folder)
+        shown, drawn = None if value is None else repr(value), getattr(value, "_repr_svg_", lambda: None)()
         streams = [{"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)}]
         results = [
             {
@@ -54,6 +35,22 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
         ]
         cell.update(execution_count=number, outputs=streams * bool(printed) + results * (shown is not None))
     return content
+
+
+def _carried_out(source: str, names: dict[str, Any], folder: Path) -> tuple[str, object]:
+    """Return what a cell prints, and the value of the expression that it ends with."""
+    tree, values = ast.parse(source), []
+    end = tree.body[-1] if tree.body else None
+    last = end.value if isinstance(end, ast.Expr) else None
+
+    def work() -> None:
+        exec(compile(ast.Module(tree.body[: -1 if last else None], []), "cell", "exec"), names)
+        if last is not None:
+            values.append(eval(compile(ast.Expression(last), "cell", "eval"), names))
+
+    code, out, err = here(work, folder, apart=True)
+    assert code == 0, err.decode()
+    return out.decode(), values[0] if values else None
 
 
 def written(content: dict[str, Any]) -> str:

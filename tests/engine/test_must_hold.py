@@ -103,7 +103,6 @@ def capacity_adds_up(monthly: Monthly) -> None:
     assert np.all(monthly.drag_node_h <= monthly.busy_node_h + 1e-9)
 
 
-@settings(max_examples=50)
 @given(worlds())
 def test_everything_adds_up(change: dict[str, Any]) -> None:
     result = simulate(scenario_of(change))
@@ -149,7 +148,6 @@ def turned(change: dict[str, Any]) -> dict[str, Any]:
     return whole | {key: dict(reversed(whole[key].items())) for key in ("clusters", "workloads")}
 
 
-@settings(max_examples=25)
 @given(worlds())
 def test_the_order_in_the_file_does_not_matter(change: dict[str, Any]) -> None:
     one = by_name(simulate(scenario_of(change)))

@@ -11,6 +11,7 @@ from planner import simulate
 from planner.api import load
 from planner.run.simulate import RunResult
 from planner.yaml_io import read_document
+from tests.conftest import Planner
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = [
@@ -21,7 +22,7 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_every_scenario_runs(path: Path) -> None:
+def test_every_scenario_runs_without_a_warning(path: Path, planner: Planner) -> None:
     scenario = load(path)
     result = simulate(scenario)
     assert scenario.name.endswith(path.stem)
@@ -29,6 +30,7 @@ def test_every_scenario_runs(path: Path) -> None:
     assert result.monthly.served_requests.sum() > 0
     assert result.cost_cents().sum() > 0
     assert np.isfinite(result.timeline_monthly().query("cluster == 'fleet'")["cost_usd"]).all()
+    assert planner("validate", "--strict", path).code == 0  # what it takes was worked out for the run
 
 
 def test_the_reference_is_as_large_as_it_says() -> None:

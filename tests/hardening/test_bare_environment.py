@@ -34,14 +34,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("usual")
     (folder / "tiny.yaml").write_text(TINY)
-    assert run(["run", "tiny.yaml", "--out", "o"], folder, None).returncode == 0
+    assert run(["run", "tiny.yaml", "-n", "3", "--out", "o"], folder, None).returncode == 0
     return folder
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_the_surroundings_do_not_show(usual: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    done = run(["run", "tiny.yaml", "--out", "o"], tmp_path, ENVIRONMENTS[name])
+    done = run(["run", "tiny.yaml", "-n", "3", "--out", "o"], tmp_path, ENVIRONMENTS[name])
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
     assert contents(tmp_path / "o") == contents(usual / "o")

@@ -121,7 +121,7 @@ def test_a_run_killed_at_any_moment_leaves_nothing_that_only_looks_finished(tmp_
     def look() -> None:
         assert faults_of(tmp_path / "o") == []
 
-    killed = kill_often(["run", "tiny.yaml", "--out", "o", "-q"], tmp_path, look, again=True)
+    killed = kill_often(["run", "tiny.yaml", "-n", "2", "--out", "o", "-q"], tmp_path, look, again=True)
     assert killed >= MOMENTS // 2
     look()
     assert (tmp_path / "o" / "manifest.json").exists()  # what a killed run left is in nobody's way

@@ -170,12 +170,15 @@ def test_every_kind_of_folder_has_its_charts(planner: Planner, tmp_path: Path, k
 
 
 @pytest.mark.usefixtures("inputs")
-def test_a_study_draws_what_the_command_draws(planner: Planner, tmp_path: Path) -> None:
+def test_a_study_draws_what_the_command_draws_and_drops_it_when_begun_anew(planner: Planner, tmp_path: Path) -> None:
     command, _ = COMMANDS["montecarlo"]
     assert planner(*command, "--out", "o", "-q").code == 0
     assert planner("charts", "o", "-q", "--format", "png").code == 0
     for name in ("fan", "histogram", "tornado", "convergence"):
         assert (tmp_path / "o" / f"{name}.png").read_bytes() == (tmp_path / "o" / "charts" / f"{name}.png").read_bytes()
+    assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
+    assert not (tmp_path / "o" / "charts").exists()  # begun anew, it leaves none of before
+    assert planner("charts", "o", "-q", "--format", "svg").code == 0
 
 
 @pytest.mark.prove
@@ -191,15 +194,6 @@ def test_a_study_that_grows_drops_the_charts_of_before(planner: Planner, tmp_pat
     note.unlink()
     assert planner(*grow).code == 0
     assert not (tmp_path / "o" / "charts").exists()
-
-
-@pytest.mark.usefixtures("inputs")
-def test_a_study_begun_anew_leaves_no_charts_of_before(planner: Planner, tmp_path: Path) -> None:
-    command, _ = COMMANDS["montecarlo"]
-    for _ in range(2):
-        assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
-        assert not (tmp_path / "o" / "charts").exists()
-        assert planner("charts", "o", "-q", "--format", "svg").code == 0
 
 
 def test_a_file_of_the_folder_that_is_gone_is_named(folder: Path) -> None:
