@@ -12,7 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -49,8 +49,8 @@ def pages() -> list[Path]:
 
 
 def courses() -> list[list[Path]]:
-    """Return the pages by how a reader follows them: the tutorial's in a row and in one folder, the others alone."""
-    tutorial = [ROOT / "docs" / name for name in tutorial_pages(ROOT / "docs")]
+    """Return the pages by how a reader follows them: README and tutorial in a row and in one folder, others alone."""
+    tutorial = [ROOT / "README.md", *(ROOT / "docs" / name for name in tutorial_pages(ROOT / "docs"))]
     return [*([page] for page in pages() if page not in tutorial), tutorial]
 
 
@@ -60,13 +60,20 @@ def copy_checkout(target: Path) -> None:
     (target / "outputs").mkdir()
 
 
-def carry_out(text: str, folder: Path) -> Iterator[Outcome]:
+def carry_out(text: str, folder: Path, done: dict[str, Outcome] | None = None) -> Iterator[Outcome]:
     """Carry out the steps of a page in a copy of the checkout, in order.
 
-    Python, and the planner where a shell need not call it, run in this process: it has read their code.
+    Python, and the planner where a shell need not call it, run in this process: it has read their code. A command that
+    was the last to be carried out, which ``done`` tells from page to page, is not carried out again.
     """
+    done = {} if done is None else done
     names: dict[str, Any] = {"__name__": "__main__"}
     for step in steps(text):
+        if step.content in done:
+            yield replace(done[step.content], step=step)
+            continue
+        last = dict(done)
+        done.clear()
         match step.kind:
             case "file":
                 (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +83,9 @@ def carry_out(text: str, folder: Path) -> Iterator[Outcome]:
             case "script":
                 yield _script(step, folder)
             case _:
-                yield _command(step, folder)
+                outcome = _command(step, folder)
+                done |= {step.content: outcome} if outcome.is_compared else last  # what is not run changes nothing
+                yield outcome
 
 
 def _command(step: Step, folder: Path) -> Outcome:

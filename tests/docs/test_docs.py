@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 
 from tests.docs.blocks import blocks, steps
-from tests.docs.carrying_out import ROOT, carry_out, copy_checkout, courses, makefile_recipes, pages, shown
+from tests.docs.carrying_out import ROOT, Outcome, carry_out, copy_checkout, courses, makefile_recipes, pages, shown
 from tests.docs.pictures import LARGEST_BYTES, drawn, look_the_same, pictures
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -48,12 +48,12 @@ LONG = (
 
 
 def _followed() -> list[object]:
-    """Return what can be carried out: single pages, and the tutorial as one, which takes a minute."""
+    """Return what can be carried out: single pages, and README and tutorial as one, which takes a minute."""
     found = [course for course in courses() if any(steps(_text(page)) for page in course)]
     return [
         pytest.param(course, id=_name(course[0]), marks=pytest.mark.prove if _name(course[0]) in LONG else ())
         if len(course) == 1
-        else pytest.param(course, id=_name(course[0].parent), marks=pytest.mark.slow)
+        else pytest.param(course, id=_name(course[-1].parent), marks=pytest.mark.slow)
         for course in found
     ]
 
@@ -61,8 +61,9 @@ def _followed() -> list[object]:
 @pytest.mark.parametrize("course", _followed())
 def test_what_a_page_shows_happens(course: list[Path], checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.studies.runner.cores", lambda: 1)  # a study's rows are the same whoever runs them
+    done: dict[str, Outcome] = {}
     for page in course:
-        for outcome in carry_out(_text(page), checkout):
+        for outcome in carry_out(_text(page), checkout, done):
             place = f"{_name(page)}:{outcome.step.line}: {outcome.step.content.strip()}"
             assert outcome.exit_code == 0, "\n".join([place, *outcome.printed])
             output = outcome.step.output

@@ -50,7 +50,7 @@ def test_clusters_are_used_as_by_the_hour(routing: str) -> None:
     clusters = {"one": {"accelerator": "H200", "nodes": 1}, "two": {"accelerator": "MI325X", "nodes": 1}}
     asked = world({"chat": CHAT | {"requests_per_s": 1.0, "burst_index_of_dispersion": 1.0}}, clusters, routing=routing)
     sustained = float(plan_of(asked).requests_per_node_h.sum()) / 3600
-    hour, by_name = zoomed(merged(asked, {"workloads": {"chat": {"requests_per_s": 0.8 * sustained}}}))
+    hour, by_name = zoomed(merged(asked, {"workloads": {"chat": {"requests_per_s": 0.8 * sustained}}}), minutes=1)
     assert hour.utilisation_fraction == pytest.approx(hour.hour.utilisation_fraction, abs=0.05)
     assert by_name["chat"].attainment.mean() > 0.98
 

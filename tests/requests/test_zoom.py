@@ -96,7 +96,7 @@ def test_a_sample_that_has_to_be_larger_than_asked_for_says_so(tmp_path: Path) -
 
 
 def test_deferrable_work_does_not_make_chat_late(tmp_path: Path) -> None:
-    alone, beside = beside_batch(tmp_path, 70.9, nodes=3, minutes=3)
+    alone, beside = beside_batch(tmp_path, 70.9, nodes=2, minutes=2)
     shares = [float((~found["chat"].attainment).mean()) for found in (alone, beside)]
     assert shares[1] - shares[0] < 0.001
     assert np.array_equal(alone["chat"].arrived_s[:50], beside["chat"].arrived_s[:50])  # the same requests
@@ -113,7 +113,8 @@ def test_lengths_drawn_are_those_of_the_stated_quantiles(tmp_path: Path) -> None
 
 def test_parked_nodes_serve_nobody(tmp_path: Path) -> None:
     (plain, _), (parked, _) = (
-        hour(chat_scenario(tmp_path, 70.9, 0.0, *stated), minutes=1) for stated in ((), ("site.idle_power_down={}",))
+        hour(chat_scenario(tmp_path, 70.9, 0.0, *stated), requests=300, minutes=1)
+        for stated in ((), ("site.idle_power_down={}",))
     )
     nodes = [
         sum(group.replicas / group.replicas_per_node for group in of.hour.replica_groups) for of in (plain, parked)
@@ -355,7 +356,7 @@ def test_a_cluster_that_a_rule_enlarged_is_as_request_by_request() -> None:
     layout = {"engine": "vllm", "prefill_decode": "colocated", "chunk_tokens": 8192}
     reviewed = {"expansion": {"rules": [{**rule, "max_nodes": 8, "lead_weeks": 1}]}, "clusters": {"h200": layout}}
     change = merged(asked, {"horizon_months": 3}, reviewed)
-    zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 3, 20, 12), minutes=3, requests=20_000))
+    zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 3, 20, 12), minutes=2, requests=20_000))
     (outcome,) = outcomes(zoomed)
     assert zoomed.hour.replica_groups[0].replicas == 8
     missed = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
