@@ -10,7 +10,7 @@ import pytest
 from planner import api
 from planner.studies.analysis import Finished
 from tests.conftest import TINY
-from tests.studies.processes import files, finish
+from tests.studies.processes import files, finish_here
 
 ON_VLLM = TINY.replace("    nodes:", "    engine: vllm\n    nodes:")
 """The tiny scenario with its engine stated, since a throughput error is drawn by engine."""
@@ -54,9 +54,9 @@ def run_study(study: Path, size: int, folder: Path, overrides: Sequence[str] = (
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What an uninterrupted study in one process writes."""
+    """What an uninterrupted study in one process writes: this one."""
     folder = tmp_path_factory.mktemp("uninterrupted")
     (folder / "tiny.yaml").write_text(ON_VLLM)
     (folder / "study.yaml").write_text(SMALL)
-    finish(folder / "study.yaml", folder / "out", "--workers", "1")
+    finish_here(folder / "study.yaml", folder / "out", "--workers", "1")
     return files(folder / "out")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
@@ -10,6 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from planner.cli.app import main
 
 ROWS = "40"
 LIMIT_S = 900.0  # a busy machine is slow, not wrong
@@ -45,6 +50,18 @@ def finish(study: Path, out: Path, *options: str) -> subprocess.CompletedProcess
     return subprocess.run(
         command(study, out, *options), capture_output=True, text=True, check=True, env=environment(), timeout=LIMIT_S
     )
+
+
+def finish_here(study: Path, out: Path, *options: str) -> None:
+    """Run a study to its end in this process, which has read the code: the same files as from one of its own."""
+    with (
+        mock.patch.object(sys, "argv", ["planner", *command(study, out, *options)[3:]]),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()) as told,
+        contextlib.suppress(SystemExit),
+    ):
+        main()
+    assert (out / "manifest.json").exists(), told.getvalue()
 
 
 def start_study(study: Path, out: Path, *options: str) -> Process:

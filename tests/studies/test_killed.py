@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Planner
 from tests.studies.processes import (
     LIMIT_S,
     TRIES,
@@ -23,6 +24,7 @@ from tests.studies.processes import (
     environment,
     files,
     finish,
+    finish_here,
     start_study,
 )
 
@@ -90,17 +92,13 @@ def test_a_killed_worker_costs_nothing(
 
 
 def test_a_killed_study_is_resumed(
-    study: Path, tmp_path: Path, running: Callable[..., Process], whole: dict[str, bytes]
+    study: Path, tmp_path: Path, running: Callable[..., Process], whole: dict[str, bytes], planner: Planner
 ) -> None:
     process = running(tmp_path / "killed", "--workers", "1")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    refused = subprocess.run(
-        command(study, tmp_path / "killed"), capture_output=True, text=True, check=False, env=environment()
-    )
-    assert refused.returncode == 2
-    assert "--resume" in refused.stderr
-    finish(study, tmp_path / "killed", "--workers", "2", "--resume")
+    planner(*command(study, tmp_path / "killed")[3:]).refused("--resume")
+    finish_here(study, tmp_path / "killed", "--workers", "2", "--resume")
     assert files(tmp_path / "killed") == whole
 
 
@@ -144,7 +142,7 @@ def test_workers_end_with_their_study_however_it_ends(
     assert alive == []
     if kind == signal.SIGTERM:
         assert "replications stored; continue with:" in err
-        finish(study, folder, "--workers", "1", "--resume")
+        finish_here(study, folder, "--workers", "1", "--resume")
         assert files(folder) == whole
 
 
