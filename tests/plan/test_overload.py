@@ -90,7 +90,7 @@ def test_few_replicas_in_overload_miss_what_they_do_request_by_request(
     change = merged(long_prompts(1.0, model=model, slo=slo, **CHAT), {"clusters": {"h200": cluster}})
     sustained = plan_of(change).requests_per_node_h.item() / 3600 * cluster.get("nodes", 1)
     change = merged(change, {"workloads": {"chat": {"requests_per_s": load * sustained}}})
-    zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=10, requests=8000))
+    zoomed = zoom(scenario_of(change), ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=5, requests=4000))
     (outcome,) = outcomes(zoomed)
     hourly = float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0])
     assert hourly == pytest.approx(1.0 - float(outcome.attainment.mean()), abs=0.06)
