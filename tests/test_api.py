@@ -256,12 +256,12 @@ def test_a_study_that_is_stopped_lets_go_of_its_folder(tmp_path: Path, monkeypat
     def stop(_: object) -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(Stopped, match=r"stopped with \d+ of 40 replications stored"):
-        library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"], watch=stop)
+    with pytest.raises(Stopped, match=r"stopped with \d+ of 20 replications stored"):
+        library.study("doubts.yaml", 20, workers=1, overrides=["horizon_months=2"], watch=stop)
     with pytest.raises(ScenarioError, match="holds an unfinished study"):
-        library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"])
-    done = library.study("doubts.yaml", 40, workers=1, overrides=["horizon_months=2"], charts=False, resume=True)
-    assert done.summary()["completed"] == 40
+        library.study("doubts.yaml", 20, workers=1, overrides=["horizon_months=2"])
+    done = library.study("doubts.yaml", 20, workers=1, overrides=["horizon_months=2"], charts=False, resume=True)
+    assert done.summary()["completed"] == 20
 
 
 def test_a_plan_with_other_values_is_what_set_makes_of_it(write: Callable[..., Path]) -> None:

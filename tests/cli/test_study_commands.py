@@ -74,26 +74,26 @@ def test_samples_are_written_where_they_are_asked_for_or_few(
 
 
 def test_json_and_quiet(planner: Planner, study: Path) -> None:
-    done = planner("montecarlo", study, "-n", "16", "--workers", "1", "--no-charts", "--json")
+    done = planner("montecarlo", study, "-n", "4", "--workers", "1", "--no-charts", "--json")
     summary = json.loads(done.out)
-    assert summary["replications"] == 16
+    assert summary["replications"] == 4
     assert set(summary["scenarios"]) == {"both", "nvidia"}
-    assert planner("montecarlo", study, "-n", "16", "--workers", "1", "--no-charts", "-q").out == ""
+    assert planner("montecarlo", study, "-n", "4", "--workers", "1", "--no-charts", "-q").out == ""
 
 
 def test_replay_gives_the_run_behind_a_sample(planner: Planner, study: Path, tmp_path: Path) -> None:
-    assert planner("montecarlo", study, "-n", "20", "--workers", "1", "--no-charts", "-q").code == 0
-    done = planner("replay", study, "--replication", "17", "--scenario", "nvidia", "--json")
+    assert planner("montecarlo", study, "-n", "4", "--workers", "1", "--no-charts", "-q").code == 0
+    done = planner("replay", study, "--replication", "3", "--scenario", "nvidia", "--json")
     assert done.code == 0, done
     (sample,) = [
         row
         for row in rows(tmp_path / "outputs" / "small" / "samples.csv")
-        if (row["replication"], row["scenario"]) == ("17", "nvidia")
+        if (row["replication"], row["scenario"]) == ("3", "nvidia")
     ]
     fleet = json.loads(done.out)["clusters"]["fleet"]
     assert fleet["cost_usd"] == pytest.approx(float(sample["cost_usd"]), abs=0.01)
     assert fleet["served_tokens"] == pytest.approx(float(sample["served_tokens"]), abs=1)
-    folder = tmp_path / "outputs" / "small-nvidia-17"
+    folder = tmp_path / "outputs" / "small-nvidia-3"
     assert (folder / "timeline_monthly.csv").exists()
     price = [row for row in rows(folder / "assumptions.csv") if row["path"] == "site.electricity_usd_per_kwh"]
     assert float(price[0]["value"]) == pytest.approx(float(sample["site.electricity_usd_per_kwh"]), rel=1e-4)
@@ -155,7 +155,7 @@ def test_replay_of_an_unknown_scenario(planner: Planner, study: Path) -> None:
 
 
 def test_a_decimal_comma_is_kept_through_the_tables(planner: Planner, study: Path, tmp_path: Path) -> None:
-    arguments = ("-n", "16", "--workers", "1", "--no-charts", "-q", "--decimal-comma", "--bom")
+    arguments = ("-n", "4", "--workers", "1", "--no-charts", "-q", "--decimal-comma", "--bom")
     assert planner("montecarlo", study, *arguments).code == 0
     raw = (tmp_path / "outputs" / "small" / "samples.csv").read_bytes()
     assert raw.startswith(b"\xef\xbb\xbfreplication;scenario;")
