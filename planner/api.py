@@ -368,9 +368,9 @@ def size(
     accelerators: str | Sequence[str] = (),
     slo_target: float | None = None,
     objective: str = "net-present-cost",
-    replications: int = 48,
+    replications: int = 64,
     confirmations: int = 200,
-    gap: float = 0.0,
+    rivals: bool = True,
     minutes: float | None = None,
     overrides: Sequence[str] = (),
     seed: int | None = None,
@@ -383,19 +383,18 @@ def size(
     byte_order_mark: bool = False,
     progress: Say = silent,
 ) -> Answer[Sized]:
-    """Find the cheapest purchases and retirements that meet the SLO target, and confirm them by simulation.
+    """Find the cheapest policy that meets the SLO target: what to buy, order on a signal, rent and retire.
 
     ``budget``, ``power``, ``accelerators`` and ``slo_target`` narrow what the scenario says of ``sizing`` and
     ``slo_target``; ``study`` names uncertain inputs. ``accelerators`` are a list, or text as ``--accelerators`` takes
-    it. ``gap`` and ``minutes`` end the search early, with the best so far.
+    it. ``minutes`` ends the search early, with the best so far; without ``rivals`` the answer alone is worked out.
     """
     from planner.answers.run import command_again
-    from planner.answers.size import size_answer, write_size
+    from planner.answers.size import size_answer, write_size, write_so_far
     from planner.plan.contradictions import hardly_meant
     from planner.run.simulate import check_whole
-    from planner.sizing.confirm import Effort
     from planner.sizing.evaluate import OBJECTIVES, Clock, SizeWork
-    from planner.sizing.size import size, trial_of
+    from planner.sizing.size import Effort, size, trial_of
     from planner.studies.runner import workforce
     from planner.validation import choices
 
@@ -412,7 +411,11 @@ def size(
     refuse(warnings, strict=strict)
     force = workforce(workers, scheduler)
     effort = Effort(
-        replications=replications, confirmations=confirmations, gap=gap, workers=force.workers, scheduler=scheduler
+        replications=replications,
+        confirmations=confirmations,
+        rivals=rivals,
+        workers=force.workers,
+        scheduler=scheduler,
     )
     clock = Clock(say=progress) if minutes is None else Clock(say=progress, minutes=minutes)
     work = SizeWork(folder, loaded, trial)
@@ -421,9 +424,9 @@ def size(
     form = _form(decimal_comma, byte_order_mark)
     options: dict[str, object] = {"--study": study, "--accelerators": ",".join(accelerators) or None}
     options |= {"--objective": objective, "--replications": replications, "--confirmations": confirmations}
-    options |= {"--gap": gap or None, "--seed": trial.seed, **form.options}
+    options |= {"--no-rivals": not rivals or None, "--seed": trial.seed, **form.options}
     with _kept(work):
-        sized = size(loaded, trial, effort, clock, work)
+        sized = size(loaded, trial, effort, clock, work, lambda sized: write_so_far(sized, work))
         write_size(sized, work, command_again("size", [loaded], options), form)
     return size_answer(folder, sized, tuple(warnings))
 

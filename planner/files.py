@@ -223,7 +223,9 @@ def _known(folder: Path) -> set[str]:
         parts = {name for name in names if name.startswith(".") and name.endswith(".part")}
         is_ours = read_json(folder / WORK / OWNER).get("product") == PRODUCT
         if is_ours or names == parts:
-            ours = {name for name in names if name.removesuffix(".bad").endswith((".parquet", ".jsonl"))} | {OWNER}
+            ours = {name for name in names if name.removesuffix(".bad").endswith((".parquet", ".jsonl", ".yaml"))} | {
+                OWNER
+            }
             known = {WORK, *(f"{WORK}/{name}" for name in parts | (ours if is_ours else set()))}
     manifest = read_json(folder / MANIFEST)
     with contextlib.suppress(KeyError, TypeError):

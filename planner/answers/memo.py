@@ -138,8 +138,8 @@ def _cost(contents: Contents, plan: str) -> Section:
     heading, summary = f"Cost of {plan}" if plan else "Cost", contents.summary
     if contents.kind == "size":
         cost, nodes = dollars(summary["net_present_cost_usd"]), dollars(summary["capital_usd"])
-        gap = f"A better plan could save at most {percent(summary['gap_fraction'])}."
-        return _part(heading, [f"Net present cost {cost}, of which {nodes} for nodes. {gap}"])
+        used = f"Utilisation {percent(summary['utilisation_fraction'], 0)} in the mean."
+        return _part(heading, [f"Net present cost {cost}, of which {nodes} for nodes. {used}"])
     rows = []
     for name, (value, low, high) in _figures(contents, plan).items():
         ends = [measured(end, name) for end in (low, high) if end is not None]
@@ -172,7 +172,7 @@ def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:
         sums: dict[str, float] = defaultdict(float)
         for date, usd in contents.tables["plan"].rows("date", totals=["capital_usd"]):
             sums[date[:4]] += usd
-        said = "Nodes alone, by the year of their order; planner run plan.yaml gives the rest."
+        said = "Nodes alone, by the year of their order; planner run policy.yaml gives the rest."
         return _part(heading, [said], ("year", "nodes"), [(year, dollars(usd)) for year, usd in sorted(sums.items())])
     if (ledger := of_plan.table("ledger")) is None:
         return _part(heading)

@@ -60,7 +60,7 @@ POINTED = tuple(partial(_pointer, key=key) for key in POINTERS)
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),
-    "size": (size_report.answer_section, size_report.review_section, size_report.months_section),
+    "size": (size_report.answer_section, size_report.policies_section, size_report.months_section),
     "actuals": (actuals_report.answer_section, actuals_report.forecast_section, actuals_report.figures_section),
 }
 """The sections that only folders of one kind have: all there is of these but the evidence."""

@@ -11,31 +11,32 @@ import numpy as np
 import yaml
 
 from planner.answers.answer import Answer
-from planner.answers.judgement import past_mending_lines, verdict_line, verdict_record
+from planner.answers.judgement import verdict_record
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages, plain_pages
 from planner.answers.report import answer_files
 from planner.answers.run import evidence_tables, run_tables, scenario_file, scenario_sha256
 from planner.answers.tables import tables_of
-from planner.files import check_target
+from planner.files import check_target, replace_synced
 from planner.output.folder import WORKBOOK, Contents, place_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table
 from planner.output.terminal import text_table, wrapped
 from planner.plan.placement import services_of
 from planner.plan.reuse import Reuse
-from planner.plan.slo_target import past_mending
+from planner.plan.slo_target import LEAST_SHORTFALL, past_mending
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
-from planner.sizing.choices import MIXED, Counts
-from planner.sizing.evaluate import Judged, SizeWork
-from planner.sizing.review import FIXED, NOW, REVIEWED
+from planner.sizing.choices import Counts
+from planner.sizing.evaluate import SizeWork
 from planner.sizing.size import Sized
 from planner.units import HOURS_PER_DAY, MILLION
 from planner.version import __version__
 
 SIZE_TABLES = tables_of("size")
 """Tables of a sizing by their names, in the order of the reference."""
+POLICY = "policy.yaml"
+"""The answer as a scenario."""
 SHOWN = 6
 """Sentences on the first screen besides the answer and its verdict."""
 _SAID = {"plan": "purchases"}
@@ -45,43 +46,44 @@ _SAID = {"plan": "purchases"}
 def plan_rows(sized: Sized) -> Table:
     """Return plan.csv."""
     choices, counts, rows = sized.choices, sized.plan.counts, list[Sequence[Any]]()
-    clusters, loads = choices.scenario.clusters, choices.plan.workloads
-    fewer = {fewer.purchase: fewer for fewer in sized.explanation.fewer}
+    clusters = choices.scenario.clusters
+    marginal = {one.purchase: one for one in sized.explanation.marginal}
 
     def contract(cluster: Cluster) -> str:
         return "bought" if cluster.contract is None else cluster.contract.kind
 
     for place, (purchase, nodes) in enumerate(zip(choices.purchases, counts, strict=False)):
         if nodes:
-            less = fewer[place]
-            breaks: Sequence[Any] = ("", "", None)
-            if less.month is not None:
-                load = "" if less.workload is None else loads[less.workload].name
-                breaks = (str(choices.plan.months.labels[less.month]), load, less.attainment)
+            less: Sequence[Any] = (None, None, "")
+            if (one := marginal.get(place)) is not None:
+                less = (one.saved, one.probability, str(choices.plan.months.labels[one.month]))
             bought = (purchase.name, purchase.accelerator, purchase.date, contract(clusters[purchase.name]), nodes)
-            paid = nodes * sum(choices.node_prices_usd(place, nodes))
-            rows.append((*bought, paid, less.saved, less.slo_met_fraction, *breaks))
-    for retirement, day in zip(choices.retirements, counts[len(choices.purchases) :], strict=True):
+            rows.append((*bought, nodes * sum(choices.node_prices_usd(place, nodes)), *less))
+    for retirement, day in zip(choices.retirements, counts[choices.days], strict=True):
         if day:
-            cluster, leaves = clusters[retirement.cluster], retirement.dates[day - 1]
+            cluster, leaves = clusters[choices.names(retirement.cluster)[0]], retirement.dates[day - 1]
             gone = (retirement.cluster, cluster.accelerator, leaves, contract(cluster), -cluster.nodes)
-            rows.append((*gone, 0.0, None, None, "", "", None))
+            rows.append((*gone, 0.0, None, None, ""))
     return SIZE_TABLES["plan"].of_rows(rows)
 
 
-def _figures(sized: Sized, plan: Judged) -> list[float]:
-    """Return the cells that every table of plans has."""
-    service, kept = plan.service(sized.slo_target.confidence), float(plan.kept(sized.slo_target.attainment).mean())
-    return [plan.cost, plan.net_present_cost_usd, plan.capital_usd, service, kept]
-
-
-def frontier_rows(sized: Sized) -> Table:
-    """Return frontier.csv."""
-    bought, words = len(sized.choices.purchases), sized.choices.words
-    return SIZE_TABLES["frontier"].of_rows(
-        [*_figures(sized, plan), sum(plan.counts[:bought]), plan.counts == sized.plan.counts, words(plan.counts)]
-        for plan in sized.explanation.frontier
-    )
+def policy_rows(sized: Sized) -> Table:
+    """Return policies.csv."""
+    rows: list[Sequence[Any]] = []
+    attainment = sized.slo_target.attainment
+    for way in sized.ways:
+        run, saved = way.outcome, way.saved
+        if run is None:
+            rows.append((way.name, *[None] * 10, ""))
+            continue
+        missed = float(
+            (np.nan_to_num(run.shares, nan=1.0) <= attainment - LEAST_SHORTFALL).any(axis=2).sum(axis=1).mean()
+        )
+        figures = (run.cost, run.net_present_cost_usd, run.capital_usd, float(run.kept(attainment).mean()))
+        less = (None, None, None) if saved is None else (saved.value, saved.low, saved.high)
+        used = float(run.utilisation.mean())
+        rows.append((way.name, *figures, run.worst_tenth, missed, used, *less, sized.choices.words(run.counts)))
+    return SIZE_TABLES["policies"].of_rows(rows)
 
 
 def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
@@ -93,10 +95,8 @@ def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
     # The share that enough replications reach, month by month: their ⌈p·n⌉-th best.
     reached = -np.sort(-shares, axis=0)[enough - 1]
     broken = (shares < slo_target.attainment).any(axis=2).mean(axis=0)
-    node_usd = min((sum(choices.node_prices_usd(place, 1)) for place in range(len(purchases))), default=0.0)
-    totals = np.bincount(choices.group_of, weights=plan.counts[: len(purchases)]) if purchases else np.zeros(0)
-    dear = choose.budget_usd is not None and choices.capital_usd(plan.counts) + node_usd > choose.budget_usd
-    full = bool(purchases) and bool((totals >= choices.nodes_allowed()[1]).all())
+    binding = {one.month for one in sized.explanation.marginal}
+    cap_kw, node_kw = choose.it_power_cap_kw, min(cluster.nameplate_kw for cluster in choices.plan.clusters)
     for month, label in enumerate(choices.plan.months.labels):
         start_h, end_h = float(edges[month]), float(edges[month + 1])
         moments = [at for at in choices.moments_h() if start_h <= at < end_h]
@@ -105,67 +105,46 @@ def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
             count if (purchase.date - choices.scenario.start).days * HOURS_PER_DAY < end_h else 0
             for purchase, count in zip(purchases, plan.counts, strict=False)
         ]
-        binds = [
-            "capacity for " + ("all together" if fewer.workload is None else loads[fewer.workload].name)
-            for fewer in sized.explanation.fewer
-            if fewer.month == month
-        ]
-        cap_kw, node_kw = choose.it_power_cap_kw, min(cluster.nameplate_kw for cluster in choices.plan.clusters)
         tight = cap_kw is not None and power_kw + node_kw > cap_kw
-        binds += [said for said, is_so in (("power", tight), ("budget", dear), ("nodes", full)) if is_so]
+        binds = [said for said, is_so in (("capacity", month in binding), ("power", tight)) if is_so]
         load = loads[int(np.argmin(reached[month]))].name if slo_target.is_per_workload else ""
-        least, capital = float(reached[month].min()), choices.capital_usd((*due, *plan.counts[len(purchases) :]))
+        least, capital = float(reached[month].min()), choices.capital_usd((*due, *plan.counts[len(due) :]))
         figures = (least, least - slo_target.attainment, float(broken[month]), float(plan.utilisation[month]))
-        yield str(label), load, *figures, power_kw, capital, "; ".join(dict.fromkeys(binds)) or "nothing"
+        yield str(label), load, *figures, power_kw, capital, "; ".join(binds) or "nothing"
 
 
 def size_tables(sized: Sized) -> list[Table]:
-    """Return every table; those of a review have no rows where there is none."""
-    words, explained, loads = sized.choices.words, sized.explanation, sized.choices.plan.workloads
-    drawn = sized.plan.worst.size
-    families: list[Sequence[Any]] = []
-    for family in sized.families:
-        bound, plan = family.bound if np.isfinite(family.bound) else None, family.plan
-        if plan is None:
-            families.append((family.name, "", None, *[None] * 5, bound, ""))
-            continue
-        for part in sized.choices.accelerators:
-            change, figures = family.price_changes.get(part), _figures(sized, plan)
-            families.append((family.name, part, change, *figures, bound, words(plan.counts)))
-    nines: list[Sequence[Any]] = []
-    for share, plan in explained.nines:
-        cells: Sequence[Any] = (None, None, None, None, "")
-        if plan is not None:
-            more = plan.cost - sized.plan.cost
-            cells = (plan.cost, plan.net_present_cost_usd, plan.capital_usd, more, words(plan.counts))
-        nines.append((share, *cells))
-    ways: list[Sequence[Any]] = []
-    for way in sized.review.alternatives if sized.review else ():
-        run, saved = way.outcome, way.saved
-        spent = (None, None) if run is None else (run.cost, float(run.kept(sized.slo_target.attainment).mean()))
-        less = (None, None, None) if saved is None else (saved.value, saved.low, saved.high)
-        ways.append((way.name, *spent, *less, way.words))
+    """Return every table; those of what was not worked out, or does not apply, have no rows."""
+    words, explained = sized.choices.words, sized.explanation
+    entries = {entry.accelerator: entry.price_change for entry in explained.entries}
     rows: dict[str, Iterable[Sequence[Any]]] = {
-        "single_accelerator_plans": families,
+        "triggers": (
+            (
+                one.cluster,
+                one.date,
+                one.load,
+                one.forecast_months,
+                one.installed,
+                one.load * one.installed,
+                *one.ordered,
+            )
+            for one in explained.triggers
+        ),
+        "frontier": (
+            (one.probability, one.cost, one.nodes, one.counts == sized.plan.counts, words(one.counts))
+            for one in explained.curve
+        ),
+        "single_accelerator_plans": (
+            (one.name, one.cost, one.probability, entries.get(one.name), words(one.counts))
+            if one.counts is not None
+            else (one.name, None, None, entries.get(one.name), "")
+            for one in sized.rivals
+        ),
+        "limits": explained.limits,
+        "regret": explained.regrets,
         "months": month_rows(sized),
-        "slo_target_curve": nines,
-        "precisions": (
-            (one.cluster, one.precision, load.name, ratio if np.isfinite(ratio) else None, one.kept / drawn)
-            for one in explained.narrow
-            for load, ratio in zip(loads, one.rate_ratio, strict=True)
-        ),
-        "review": ways,
-        "branches": (
-            (n, level.share, level.late, level.lowest, level.highest, words(level.counts), level_file(n))
-            for n, level in enumerate(sized.review.levels if sized.review else (), start=1)
-        ),
     }
-    return [plan_rows(sized), frontier_rows(sized), *(SIZE_TABLES[name].of_rows(cells) for name, cells in rows.items())]
-
-
-def level_file(number: int) -> str:
-    """Return the name of the plan for what is seen at a review."""
-    return f"plan-branch-{number}.yaml"
+    return [plan_rows(sized), policy_rows(sized), *(SIZE_TABLES[name].of_rows(cells) for name, cells in rows.items())]
 
 
 def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
@@ -181,7 +160,8 @@ def plan_document(sized: Sized, folder: Path, counts: Counts) -> str:
         chosen |= {retirement.cluster for retirement in choices.retirements}
         clusters |= {cluster: entry for cluster, entry in content["clusters"].items() if cluster in chosen}
         document = {"name": name, "extends": Path(os.path.relpath(file, folder)).as_posix(), **laid}
-        changed = [key for key in ("site", "workloads") if content.get(key) != stated.document.content.get(key)]
+        keys = ("site", "workloads", "expansion", "finance")
+        changed = [key for key in keys if content.get(key) != choices.base.content.get(key)]
         document |= {key: content[key] for key in changed} | {"sizing": None, "clusters": clusters}
     text: str = yaml.safe_dump(_plain(document), sort_keys=False, allow_unicode=True, width=110)
     return "# Found by planner size: run it with planner run, or hold it against others with planner compare.\n" + text
@@ -202,25 +182,28 @@ def size_summary(sized: Sized) -> dict[str, Any]:
         "objective": trial.objective,
         "verdict": _record(sized),
         "plan": sized.choices.words(sized.plan.counts),
-        "family": sized.family,
+        "family": sized.choices.family(sized.plan.counts),
         "objective_usd": sized.plan.cost,
+        "objective_low_usd": sized.cost_range[0],
+        "objective_high_usd": sized.cost_range[1],
         "net_present_cost_usd": sized.plan.net_present_cost_usd,
         "capital_usd": sized.plan.capital_usd,
-        "bound": sized.bound,
-        "gap_fraction": sized.gap,
-        "fresh_replications": sized.confirmation.replications,
-        "search_replications": sized.plan.worst.size,
+        "utilisation_fraction": float(sized.plan.utilisation.mean()),
+        "probability_fraction": sized.probability.value,
+        "probability_half_width_fraction": sized.probability.half_width,
+        "unfixable_fraction": sized.unfixable,
+        "fresh_replications": sized.plan.worst.size,
         "seed": trial.seed,
         "runs": sized.runs,
         "stopped": sized.stopped,
         "sentences": list(said_of(sized)),
-        **{_SAID.get(table.name, table.name): _records(table) for table in size_tables(sized)},
+        **{table.name: _records(table) for table in size_tables(sized)},
     }
 
 
 def _record(sized: Sized) -> dict[str, Any]:
     """Return the verdict on fresh replications, as summaries hold it."""
-    outcome, target = sized.confirmation.outcome, sized.slo_target
+    outcome, target = sized.plan, sized.slo_target
     short = round(max(0.0, target.attainment - outcome.service(target.confidence)), 6)
     lowest = round(float(np.nanmin(outcome.worst)), 6)
     return verdict_record(
@@ -239,9 +222,8 @@ def _records(table: Table) -> list[dict[str, Any]]:
 
 def _to_measure(sized: Sized) -> str:
     """Say which pairs of workload and purchase were never measured, the least certain first."""
-    bought = {
-        purchase.name for purchase, nodes in zip(sized.choices.purchases, sized.plan.counts, strict=False) if nodes
-    }
+    counts = sized.plan.counts
+    bought = {purchase.name for purchase, nodes in zip(sized.choices.purchases, counts, strict=False) if nodes}
     services, _ = services_of(sized.choices.scenario, {}, Reuse(sized.choices.scenario))
     unsure = {
         f"{workload} on {cluster} (±{service.doubt.half_width_fraction:.0%})": service.doubt.half_width_fraction
@@ -254,7 +236,7 @@ def _to_measure(sized: Sized) -> str:
 
 def said_of(sized: Sized) -> Iterator[str]:
     """Say what the answer is, how sure it is, why it is this one and what would change it."""
-    slo_target, plan, review = sized.slo_target, sized.plan, sized.review
+    plan, explained, choices = sized.plan, sized.explanation, sized.choices
     what = {"net-present-cost": "net present cost", "levelised": "levelised cost", "capital": "capital"}
 
     def money(cost: float) -> str:
@@ -262,79 +244,76 @@ def said_of(sized: Sized) -> Iterator[str]:
         is_unit = sized.trial.objective == "levelised"
         return f"{cost:,.4f} USD per million tokens" if is_unit else f"{cost / MILLION:,.2f} M USD"
 
-    words = sized.choices.words(plan.counts) if any(plan.counts) else "nothing, what is there is enough"
-    lead = "Buy" if sized.verdict.status == "MET" else "Cheapest plan found, not confirmed:"
+    words = choices.words(plan.counts) if any(plan.counts) else "nothing, what is there is enough"
+    low, high = map(money, sized.cost_range)
+    lead = "Buy" if sized.verdict.status != "MISSED" else "Cheapest plan found, not confirmed:"
+    cost = f"{what[sized.trial.objective]} {money(plan.cost)} ({low} to {high} for the error of P(SLO met))"
+    yield f"{lead} {words}: {cost}."
+    probability, asked = sized.probability, sized.slo_target.confidence
     yield (
-        f"{lead} {words}: {what[sized.trial.objective]} {money(plan.cost)}. Lower bound {money(sized.bound)}: at most "
-        f"{sized.gap:.1%} could be saved."
+        f"P(SLO met) {probability.value:.1%} (±{probability.half_width:.1%}) of {asked:.0%} asked; "
+        f"{sized.verdict.met} of {sized.verdict.replications} fresh replications meet it. In the worst tenth of them "
+        f"attainment falls to {plan.worst_tenth:.2%}."
     )
-    record = _record(sized)
-    fresh = [verdict_line(record, "--confirmations"), *past_mending_lines({"": record})]
-    yield f"On fresh replications: {' '.join(fresh)}"
-    less = [cheaper for cheaper in sized.explanation.frontier if cheaper.cost < plan.cost]
-    if any(cheaper.kept(slo_target.attainment).mean() >= slo_target.confidence - 1e-9 for cheaper in less):
+    if sized.unfixable > 0.0:
+        causes = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in sized.causes.items() if count)
         yield (
-            "Cheaper plans met it as often in the search, by too little to count on, or were not confirmed on fresh "
-            "replications."
+            f"{sized.unfixable:.1%} of replications miss the SLO target whatever is bought"
+            f"{f' ({causes} of {plan.worst.size})' if causes else ''}: a second site or a looser target is their "
+            "remedy, not nodes."
         )
-    names = {sized.choices.purchases[fewer.purchase].name for fewer in sized.explanation.fewer if fewer.refuted}
-    for row in _records(plan_rows(sized)):
-        if row["breaks_month"]:
-            load = f"{row['breaks_workload']} " if row["breaks_workload"] else ""
-            few = ", but too few of those to which the answer is held" if row["cluster"] in names else ""
+    yield f"Utilisation {plan.utilisation.mean():.0%} in the mean."
+    for way in sized.ways:
+        if way.outcome is not None and way.saved is not None:
+            saves, least, most = map(money, (way.saved.value, way.saved.low, way.saved.high))
+            rival_words = choices.words(way.outcome.counts)
+            met = float(way.outcome.kept(sized.slo_target.attainment).mean())
             yield (
-                f"One node of {row['cluster']} fewer: {row['slo_met_fewer_fraction']:.1%} of replications meet it"
-                f"{few}; {load}in {row['breaks_month']} falls to {row['breaks_slo_attainment_fraction']:.2%}. "
-                f"It would save {money(row['marginal_node_cost_usd'])}."
+                f"Against a plan {way.name}, which meets the SLO target in {met:.0%} of them, it saves {saves} "
+                f"({least} to {most}): {rival_words}."
             )
-    for family in sized.families:
-        if family.plan is None:
-            yield f"No plan of {family.name} that may be chosen meets the SLO target."
-        elif family.plan.counts != plan.counts:  # not the answer itself; of every part alone where nothing is bought
-            changes, cost = family.price_changes, family.plan.cost
-            nearest = family.name.removeprefix("all-")
-            if family.name == MIXED:  # the part whose price would have to change least
-                nearest = min(changes, key=lambda part: abs(changes[part]), default="")
-            more, change = cost - plan.cost, changes.get(nearest)
-            apart = f"{abs(more) / plan.cost:.1%}" if plan.cost > 0.0 else money(abs(more))
-            wins = "no price of one part alone would let it win"
-            if change is not None:
-                wins = f"it wins where a {nearest} costs {abs(change):.0%} {'less' if change < 0 else 'more'}"
-            yield (
-                f"A plan of {family.name} would cost {apart} less ({money(cost)}), but was not confirmed on fresh "
-                "replications."
-                if more < 0.0
-                else f"The best plan of {family.name} costs {apart} more ({money(cost)}); {wins}."
-            )
-    for targeted, dearer in sized.explanation.nines:
-        if dearer is not None and targeted > slo_target.attainment:
-            yield f"A target of {targeted:.1%} would cost {money(dearer.cost - plan.cost)} more."
-    for narrower in sized.explanation.narrow:
-        if ratios := [ratio for ratio in narrower.rate_ratio if np.isfinite(ratio)]:
-            yield (
-                f"{narrower.precision} lets a node of {narrower.cluster} serve {min(ratios):.2f} to {max(ratios):.2f} "
-                f"times as much; without it {narrower.kept / plan.worst.size:.0%} of replications meet the target."
-            )
-    if (predicted := sized.explanation.predicted) is not None and predicted.saved > 0.0:
+    yield from _said_of_orders(sized)
+    for rival in sized.rivals:
+        if rival.counts is None:
+            yield f"No plan of {rival.name} alone that may be chosen meets the SLO target."
+        elif rival.counts != plan.counts and (answer := explained.curve):
+            paid = next((one.cost for one in answer if one.counts == plan.counts), plan.cost)
+            apart = f"{abs(rival.cost / paid - 1.0):.0%} {'more' if rival.cost > paid else 'less'}"
+            yield f"A plan of {rival.name} alone costs {apart} ({money(rival.cost)})."
+    for entry in explained.entries:
+        if entry.price_change is None:
+            yield f"No price in prospect brings {entry.accelerator} into the mix."
+        else:
+            yield f"{entry.accelerator} enters the mix where it costs {-entry.price_change:.0%} less."
+    for limit in explained.limits:
+        yield f"A tenth more than {limit.value:,.0f} of {limit.limit} would save {money(limit.saved)}."
+    if explained.regrets:
+        middle = explained.regrets[len(explained.regrets) // 2]
         yield (
-            f"With throughput as predicted {predicted.nodes_fraction:.0%} of these nodes would do: the error of the "
-            f"throughput model costs {money(predicted.saved)}.{_to_measure(sized)}"
+            f"In the middling future {middle.needed:,.0f} of {middle.nodes:,.0f} nodes would have done; in "
+            f"{explained.idle:.0%} of futures a quarter or more of them is never needed."
         )
-    if review is not None:
-        for way in (way for way in review.alternatives if way.name != REVIEWED):
-            said = {NOW: "buying everything before it", FIXED: "fixing everything on the first day"}
-            against = said.get(way.name, f"never buying {', '.join(review.next_parts)}")
-            if way.saved is None:
-                yield f"The review on {review.date} makes a plan possible: {against} does not meet the SLO target."
-            else:
-                saves, low, high = map(money, (way.saved.value, way.saved.low, way.saved.high))
-                sure = "" if way.saved.low > 0 else ", so that no gain is shown"
-                yield (
-                    f"Deciding on {review.date} by what was seen until then saves {saves} against {against} ({low} to "
-                    f"{high} with 95% confidence{sure})."
-                )
+    if explained.predicted_saves:
+        yield (
+            f"If throughput were known to be as predicted, {money(explained.predicted_saves)} would be "
+            f"saved.{_to_measure(sized)}"
+        )
     if sized.stopped:
         yield f"The search was not finished: {sized.stopped}."
+
+
+def _said_of_orders(sized: Sized) -> Iterator[str]:
+    """Say on what signal each cluster is ordered, and by when at the latest."""
+    choices, triggers = sized.choices, sized.explanation.triggers
+    for name in dict.fromkeys(trigger.cluster for trigger in triggers):
+        reviews = [trigger for trigger in triggers if trigger.cluster == name]
+        first, step = reviews[0], choices.choose.clusters[name].step_nodes
+        yield (
+            f"Order {name} in steps of {step} nodes when the {first.forecast_months}-month forecast of peak load "
+            f"passes {first.load:.0%} of what is installed and on order, at {len(reviews)} reviews from {first.date}."
+        )
+    if (day := sized.explanation.last_safe) is not None:
+        yield f"Last safe date for the first such order: {day}."
 
 
 def size_text(sized: Sized, *, verbose: bool = False) -> str:
@@ -345,27 +324,31 @@ def size_text(sized: Sized, *, verbose: bool = False) -> str:
         for row in plan_rows(sized).records()
     ]
     unit, scale = ("USD/Mtok", 1.0) if sized.trial.objective == "levelised" else ("M USD", MILLION)
-    plans = []
-    for row in frontier_rows(sized).records():
-        shares = (f"{row['slo_attainment_fraction']:.2%}", f"{row['slo_met_fraction']:.0%}")
-        answer = "<- the answer" if row["is_answer"] else ""
-        plans.append((f"{row['objective_usd'] / scale:,.4g}", *shares, str(row["nodes"]), answer))
+    plans = [
+        (
+            f"{one.probability:.1%}",
+            f"{one.cost / scale:,.4g}",
+            f"{one.nodes:,.0f}",
+            "<- the answer" * (one.counts == sized.plan.counts),
+        )
+        for one in sized.explanation.curve
+    ]
     said = list(said_of(sized))
-    lines = [*wrapped(said[:2]), "", text_table((*named, "M USD"), bought), ""]
+    lines = [*wrapped(said[:3]), "", text_table((*named, "M USD"), bought), ""]
     if verbose:
-        shown = text_table((unit, "attained", "P(met)", "nodes", ""), plans)
-        return "\n".join([*lines, "cost against service:", shown, "", *wrapped(said[2:])])
-    return "\n".join([*lines, *wrapped(said[2:][:SHOWN])]).rstrip()
+        shown = text_table(("P(SLO met)", unit, "nodes", ""), plans)
+        return "\n".join([*lines, "cost against probability:", shown, "", *wrapped(said[3:])])
+    return "\n".join([*lines, *wrapped(said[3:][:SHOWN])]).rstrip()
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:
     """Write a sizing's folder, whole or not at all, in the place of the work that led to it.
 
-    Beside the tables lie the plan, and that for each level of what is seen at a review, as scenarios that run as they
-    are; the workbook is that of the answer as stated, with the tables of the sizing after its own.
+    Beside the tables lies the policy as a scenario that runs as it is; the workbook is that of the answer as stated,
+    with the tables of the sizing after its own.
     """
     scenario, tables, result = sized.scenario, size_tables(sized), sized.as_stated()
-    kept = [table for table in tables if sized.review or table.name not in ("review", "branches")]
+    kept = [table for table in tables if (table.columns and len(table)) or table.name in ("plan", "policies", "months")]
     manifest = {
         "kind": "size",
         "version": __version__,
@@ -377,9 +360,7 @@ def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFo
         "command": list(command),
     }
     by_name = {table.name: table for table in (*kept, *evidence_tables({scenario.name: scenario}))}
-    levels = enumerate(sized.review.levels if sized.review else (), start=1)
-    counts = {"plan.yaml": sized.plan.counts} | {level_file(number): level.counts for number, level in levels}
-    more = {name: plan_document(sized, work.folder, bought).encode() for name, bought in counts.items()}
+    more = {POLICY: plan_document(sized, work.folder, sized.plan.counts).encode()}
     pages = months_pages(result.plan.months.labels, {scenario.name: draw_again(result)})
     pages |= plain_pages({f"Size {_SAID.get(table.name, table.name)}": table.columns for table in tables})
     shown = {table.name: table.columns for table in run_tables(result)}
@@ -397,6 +378,11 @@ def size_answer(folder: Path, sized: Sized, warnings: Sequence[str]) -> Answer[S
         warnings=warnings,
         summarise=lambda: size_summary(sized),
         say=lambda _, verbose: size_text(sized, verbose=verbose),
-        is_met=lambda: sized.verdict.status == "MET",
-        rows=lambda: frontier_rows(sized),
+        is_met=lambda: sized.verdict.status != "MISSED",
+        rows=lambda: policy_rows(sized),
     )
+
+
+def write_so_far(sized: Sized, work: SizeWork) -> None:
+    """Write the policy so far beside the unfinished work, where it can be read and run."""
+    replace_synced(work.shards / POLICY, plan_document(sized, work.shards, sized.plan.counts).encode())

@@ -71,12 +71,12 @@ OPTIONS: dict[str, Any] = {
     "size": Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)],
     "until": Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)],
     "replications": Annotated[
-        int, Option("--replications", "-n", min=1, max=10_000, help="Replications of the search.")
+        int, Option("--replications", "-n", min=1, max=1_000, help="Replications that are surveyed.")
     ],
     "confirmations": Annotated[
-        int, Option(min=1, max=100_000, help="Fresh replications on which the plan is confirmed.")
+        int, Option(min=1, max=1_000, help="Fresh replications on which the answer is confirmed.")
     ],
-    "gap": Annotated[float, Option(min=0.0, max=1.0, help="Stop at this distance from the bound.")],
+    "rivals": Annotated[bool, Option(help="Work out rivals, limits and prices after the answer.")],
     "minutes": Annotated[float | None, Option(min=0.0, help="Stop the search after so long, with the best so far.")],
     "overrides": Overrides,
     "seed": Seed,
@@ -165,7 +165,7 @@ _PAGE = "/report.html; more: -v"
 run = command(api.run, "<name>", stages=4, more=_PAGE, has_verdict=True, replications=_REPLICATED)
 compare = command(api.compare, "<names>", more=_PAGE, has_verdict=True, replications=_REPLICATED)
 sweep = command(api.sweep, "<name>-sweep")
-size = command(api.size, "<name>-size", more="/report.html; run plan.yaml beside it; more: -v", has_verdict=True)
+size = command(api.size, "<name>-size", more="/report.html; run policy.yaml beside it; more: -v", has_verdict=True)
 montecarlo = command(
     api.study,
     "<name>",

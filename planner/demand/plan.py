@@ -33,6 +33,27 @@ class CompoundGrowth:
             raise ScenarioError(f"growth per_year must be a number above -1, not {self.per_year}")
 
 
+_FAR_H = 1e7
+"""A millennium: past the end of any horizon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangingGrowth:
+    """Compound growth whose yearly rate changes at some hours: ln m(t) = ∫ ln(1 + per_year) dt, t in years."""
+
+    per_year: tuple[float, ...]
+    """Fraction a year, of each span in turn; the first from the start on."""
+    begins_h: tuple[float, ...]
+    """Hours since start at which the later ones begin, above 0 and rising."""
+
+    def __post_init__(self) -> None:
+        for rate in self.per_year:
+            CompoundGrowth(per_year=rate)
+        knots_h = (0.0, *self.begins_h, _FAR_H)
+        if len(knots_h) != len(self.per_year) + 1 or not np.all(np.diff(knots_h) > 0.0):
+            raise ScenarioError(f"growth by span needs an hour above 0 for each further rate, rising: {self.begins_h}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SCurveGrowth:
     """Logistic adoption from 1 towards a ceiling, half of the rise behind at the midpoint.
@@ -98,7 +119,7 @@ class TableGrowth:
         raise_all([Problem(path="growth table", message=message) for message in problems])
 
 
-Growth: TypeAlias = CompoundGrowth | SCurveGrowth | StepGrowth | TableGrowth
+Growth: TypeAlias = CompoundGrowth | ChangingGrowth | SCurveGrowth | StepGrowth | TableGrowth
 
 
 def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
@@ -107,6 +128,10 @@ def growth_multiplier(growth: Growth, hours_h: ArrayLike) -> Floats:
     match growth:
         case CompoundGrowth(per_year=per_year):
             return np.asarray(np.exp(np.log1p(per_year) / HOURS_PER_YEAR * time_h), dtype=np.float64)
+        case ChangingGrowth(per_year=rates, begins_h=begins_h):
+            knots_h = np.array((0.0, *begins_h, _FAR_H))
+            logs = np.cumsum((0.0, *np.log1p(rates) / HOURS_PER_YEAR * np.diff(knots_h)))
+            return np.asarray(np.exp(np.interp(time_h, knots_h, logs)), dtype=np.float64)
         case SCurveGrowth(midpoint_years=middle):
             # What is left of the rise, (exp(k t_mid) − 1) / (exp(k t_mid) − 2 + exp(kt)), with both sides divided by
             # exp(k t_mid), so that a steep or late curve does not overflow; beyond exp(700) nothing is left.
@@ -264,16 +289,16 @@ def spike_factor(spikes: tuple[LaunchSpike, ...], hours: int) -> Floats:
     return factor
 
 
-def tenant_on_fraction(tenant: TenantStream, hours: int, generator: np.random.Generator) -> Floats:
-    """Return the part of each hour a tenant is on, shape (hours,), starting in its stationary state.
+def on_off_fraction(mean_on_h: float, mean_off_h: float, hours: int, generator: np.random.Generator) -> Floats:
+    """Return the part of each hour that something is on, shape (hours,), starting in its stationary state.
 
     Exponential times have no memory, so the state at the start is on with probability on / (on + off) and the first
     period is an ordinary one. Each switch adds to its own hour the part that is left of it and to all later hours 1.
     """
-    if tenant.mean_off_h == 0.0:
+    if mean_off_h == 0.0:
         return np.ones(hours)
-    starts_on = bool(generator.random() < tenant.on_fraction)
-    means_h = np.array([tenant.mean_on_h, tenant.mean_off_h] if starts_on else [tenant.mean_off_h, tenant.mean_on_h])
+    starts_on = bool(generator.random() < mean_on_h / (mean_on_h + mean_off_h))
+    means_h = np.array([mean_on_h, mean_off_h] if starts_on else [mean_off_h, mean_on_h])
     expected = hours / means_h.sum()
     switches_h = np.zeros(1)
     while switches_h[-1] < hours:  # in blocks of an even number of exponentials
@@ -404,7 +429,8 @@ def hourly_requests_per_s(plan: DemandPlan, streams: Streams) -> Floats:
         if tenants:  # 1 − Σ share + Σ share · on(t) / P(on), of mean 1
             factor = np.full(plan.hours, 1.0 - sum(tenant.share_fraction for tenant in tenants))
             for tenant in tenants:
-                on = tenant_on_fraction(tenant, plan.hours, streams(f"demand/{name}/tenant/{tenant.name}"))
+                generator = streams(f"demand/{name}/tenant/{tenant.name}")
+                on = on_off_fraction(tenant.mean_on_h, tenant.mean_off_h, plan.hours, generator)
                 on *= tenant.share_fraction / tenant.on_fraction
                 factor += on
             row *= factor

@@ -1,7 +1,8 @@
 """The window driver: runs SimPy to the end of a window, then evaluates its hours as arrays.
 
-Windows are half-open. With a monthly review they are as many calendar months as nothing can come of what it decides
-meanwhile; without one the whole horizon is a single window. Results do not depend on where the windows end.
+Windows are half-open. With a monthly review of how months went they are as many calendar months as nothing can come of
+what it decides meanwhile; without one, and where rules look at demand alone, the whole horizon is a single window.
+Results do not depend on where the windows end.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import simpy
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats
 from planner.demand.plan import DemandPlan, hourly_requests_per_s
 from planner.engine.hourly import SpeedLoss, WindowInput, WindowResult, rent_for_shed
 from planner.engine.log import Change, ChangeLog, SoftwareEvent, Streams
@@ -27,7 +28,7 @@ from planner.engine.processes import Process, RunContext, SimulationContext, gua
 from planner.engine.repair_shop import OutageRow, RepairShop, RepairShopProcess
 from planner.engine.scan import hours_within, steps_by_hour
 from planner.engine.software import IncidentProcess
-from planner.engine.supply import MonthFigures, Review, Supply
+from planner.engine.supply import NOT_LOOKED_AT, MonthFigures, Review, Supply
 from planner.engine.window import evaluate_window
 from planner.plan import quantities
 from planner.plan.plan import Plan
@@ -60,6 +61,8 @@ class Run:
     node_hours: tuple[NodeHours, ...]
     log: ChangeLog
     shop: RepairShop | RepairShopProcess
+    on_offer: Bools | None
+    """Hours in which instances can be had by burst rental, shape (hours,); None without it."""
 
 
 class Simulation:
@@ -67,8 +70,8 @@ class Simulation:
 
     def __init__(self, plan: Plan, streams: Streams, processes: Sequence[Process] = ()) -> None:
         self.plan = plan
-        self.watched = bool(processes) or bool(plan.expansion.rules)
-        """Whether somebody looks at finished months."""
+        self.watched = bool(processes) or any(not rule.forecasts for rule in plan.expansion.rules)
+        """Whether somebody looks at how finished months went."""
         self.env = simpy.Environment()
         self.log = ChangeLog()
         # Another process may want a crew at any time, which only a shop inside the clock can give it.
@@ -91,24 +94,28 @@ class Simulation:
                 world = SimulationContext(self.env, name, streams(f"process/{name}"), shared)
                 self.env.process(guarded(process, world))
         self.demand_requests = _demand_requests(plan.demand, streams)
+        burst = plan.money.market.burst
+        self.on_offer = None if burst is None else burst.on_offer(plan.hours, streams("burst rental"))
 
     def run(self, window_edges_h: Sequence[int]) -> Run:
         """Run all windows between the given hours, the last being the end of the horizon.
 
         With a review there are further ends, before which nothing that it may decide can have an effect.
         """
-        review = Review(self.plan, self.supply) if self.plan.expansion.rules else None
+        review = Review(self.plan, self.supply, self.demand_requests) if self.plan.expansion.rules else None
         waiting = tuple(np.zeros(workload.deadline_h) for workload in self.plan.workloads)
         inputs: list[WindowInput] = []
         windows: list[WindowResult] = []
         node_hours: list[NodeHours] = []
-        last = 0
+        first = last = 0
         while last < window_edges_h[-1]:
-            first, last = last, self._end(last, window_edges_h, review)
+            last = self._end(last, window_edges_h, review)
             self.env.run(until=last)
             self.shop.work_until(last)
-            self.histories.take_up(last)
-            for begin, end, sizes in self._parts(first, last):
+            is_end = self.watched or last in window_edges_h
+            if is_end:
+                self.histories.take_up(last)
+            for begin, end, sizes in self._parts(first, last) if is_end else ():
                 speed, incidents = self.histories.speeds(begin, end)
                 lit, machines = self._node_hours(begin, end)
                 inputs.append(
@@ -128,16 +135,26 @@ class Simulation:
                 windows.append(evaluate_window(self.plan, inputs[-1]))
                 waiting = windows[-1].waiting_requests
                 node_hours.append(machines)
+            first = last if is_end else first
             edges = self.plan.month_edges_h
             ended = range(len(self.months), int(np.searchsorted(edges, last, side="right")) - 1)
-            if not self.watched or not ended:
-                continue
-            begun = next(n for n, w in enumerate(windows) if w.first_hour + w.nodes.shape[1] > edges[ended.start])
-            for figures in _figures(self.plan, ended, windows[begun:], node_hours[begun:]):
+            finished: Iterable[MonthFigures] = itertools.repeat(NOT_LOOKED_AT, len(ended))
+            if self.watched and ended:
+                begun = next(n for n, w in enumerate(windows) if w.first_hour + w.nodes.shape[1] > edges[ended.start])
+                rented = rent_for_shed(self.plan, windows, self.on_offer).requests
+                finished = _figures(self.plan, ended, windows[begun:], node_hours[begun:], rented)
+            for figures in finished:
                 self.months.append(figures)
                 if review is not None:
                     review.close_month(figures)
-        return Run(inputs=(*inputs,), windows=(*windows,), node_hours=(*node_hours,), log=self.log, shop=self.shop)
+        return Run(
+            inputs=(*inputs,),
+            windows=(*windows,),
+            node_hours=(*node_hours,),
+            log=self.log,
+            shop=self.shop,
+            on_offer=self.on_offer,
+        )
 
     def _end(self, first: int, window_edges_h: Sequence[int], review: Review | None) -> int:
         """Return the hour at which a window that begins at ``first`` ends."""
@@ -181,7 +198,7 @@ class Simulation:
 
 
 def _figures(
-    plan: Plan, months: range, windows: Sequence[WindowResult], node_hours: Sequence[NodeHours]
+    plan: Plan, months: range, windows: Sequence[WindowResult], node_hours: Sequence[NodeHours], rented: Floats
 ) -> Iterator[MonthFigures]:
     """Yield the figures of finished months that the expansion review uses."""
     which = slice(months.start, months.stop)
@@ -206,7 +223,7 @@ def _figures(
     demand, refused, late = (totals(f"{fate}_requests") for fate in ("demand", "shed", "late"))
     served = totals("served_requests", axis=(0, 2))
     busy = totals("busy_nodes")
-    shed = quantities.shed_requests(refused, rent_for_shed(plan, windows).requests[which])
+    shed = quantities.shed_requests(refused, rented[which])
     missed, settled = quantities.missed_requests(late, shed), quantities.settled_requests(served, refused)
     lost, asked = (
         np.array([row @ tokens for row, tokens in zip(requests, plan.tokens_per_request[which], strict=True)])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import Floats, Ints
-from planner.elementwise import maximum
+from planner.elementwise import maximum, span_above_zero
 from planner.plan.plan import Plan
 
 _MOST_HEADROOM = 1e3  # times the work: beyond it all nodes are on
@@ -29,8 +29,10 @@ def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
     """
     power = np.zeros_like(nodes)
     for cluster, work, there, kw in zip(plan.clusters, used, nodes, power, strict=True):
-        if there.max(initial=0.0) > 0.0 and not cluster.is_hosted:  # any() of numbers goes cell by cell
-            np.multiply(cluster.node_power.node_kw(load_fraction(work, there)), there, out=kw)
+        if not cluster.is_hosted:
+            hours = span_above_zero(there)
+            load = load_fraction(work[hours], there[hours])
+            np.multiply(cluster.node_power.node_kw(load), there[hours], out=kw[hours])
     return power
 
 

@@ -168,7 +168,7 @@ def _placed(
     replicas = in_hours(site.replicas, stretch)
     # The same in all hours, with no work yet. What is left is of clusters on which any share of a replica will do: no
     # other is asked for it.
-    site.rates, site.spare, site.left = rates, in_hours(site.replicas * site.size[:, None], stretch), standing.copy()
+    site.rates, site.spare, site.left = rates, replicas * site.size[:, None], standing.copy()
     left = sum((site.take(w, came[w], add=False) for w in plan.by_priority), start=np.zeros(standing.shape[1]))
     short = np.flatnonzero(left > ROUNDING)
     lacking = own_work.place(short, replicas)

@@ -17,11 +17,12 @@ import numpy as np
 import simpy
 
 from planner.arrays import Bools, Floats
+from planner.engine import orders
 from planner.engine.failures import draw_failures, draw_interruptions
-from planner.engine.log import Change, ChangeLog, Purchase, Streams
+from planner.engine.log import Change, ChangeLog, Note, Purchase, Streams
 from planner.engine.repair_shop import RepairShop, RepairShopProcess
 from planner.plan.plan import ClusterPlan, Plan, RulePlan
-from planner.units import HOURS_PER_YEAR
+from planner.units import HOURS_PER_YEAR, counted
 
 Steps = Generator[simpy.Event, Any, None]
 Prices = tuple[float, ...]
@@ -216,14 +217,26 @@ class MonthFigures:
     """Requests late or shed over those settled: what is missing from 1 of those in time."""
 
 
-class Review:
-    """The monthly expansion review, with the figures of finished months and its orders so far."""
+NOT_LOOKED_AT = MonthFigures(utilisation={}, shed_fraction=np.nan, missed_fraction=np.nan)
+"""A month of a run in which every rule goes by demand alone."""
 
-    def __init__(self, plan: Plan, supply: Supply) -> None:
+
+class Review:
+    """The monthly expansion review, with the figures of finished months and its orders so far.
+
+    ``requests`` are the run's demand, shape (workloads, hours): of it a review reads the months that have ended.
+    """
+
+    def __init__(self, plan: Plan, supply: Supply, requests: Floats) -> None:
         self.plan, self.supply = plan, supply
+        enlarged = {rule.cluster for rule in plan.expansion.rules if rule.forecasts}
+        self.peaks = {c: orders.peak_needs(plan, c, requests) for c in enlarged}
+        self.worths = {c: orders.worths(plan, c, requests) for c in enlarged}
         self.history: list[MonthFigures] = []
         self.spent_usd = 0.0
         self.ordered = [cluster.nodes for cluster in plan.clusters]
+        self.orders = [0] * len(plan.clusters)
+        """By cluster, how many were placed."""
         self.acted = [-(10**6)] * len(plan.expansion.rules)
 
     def close_month(self, figures: MonthFigures) -> None:
@@ -233,6 +246,7 @@ class Review:
         now_h = float(self.plan.month_edges_h[month])
         for index, rule in enumerate(self.plan.expansion.rules):
             ready = month >= rule.months and month - self.acted[index] > rule.cooldown_months
+            ready &= month in rule.windows
             if ready and self._held(rule) == rule.months and self._act(rule, now_h):
                 self.acted[index] = month
 
@@ -240,6 +254,8 @@ class Review:
         """Return for how many last months in a row a rule's condition was met, at most the number it requires."""
         recent = self.history[: -rule.months - 1 : -1]
         what, _, how = rule.when.rpartition("_")
+        if rule.forecasts:
+            return rule.months  # the order itself says whether there is a need
         for number, past in enumerate(recent):
             share = past.shed_fraction if what == "shed" else past.missed_fraction
             share = past.utilisation[self.plan.clusters[rule.watched].name] if what == "utilisation" else share
@@ -250,10 +266,10 @@ class Review:
     def unmoved_until_h(self) -> float:
         """Return the hour before which no coming review can change the fleet.
 
-        A rule acts at the earliest when its months are complete and its rest is over, and an order comes its lead time
-        after that; one that has bought all it may, or all there is power for, does not until nodes retire, and one that
-        has retired all there were not until some are bought. A cluster that retires changes what the site has power
-        for, and so what a review may buy.
+        A rule acts at the earliest in its first window after its months are complete and its rest is over, and an order
+        comes its lead time and least slip after that; one that has bought all it may, or all there is power for, does
+        not until nodes retire, and one that has retired all there were not until some are bought. A cluster that
+        retires changes what the site has power for, and so what a review may buy.
         """
         month, edges_h = len(self.history), self.plan.month_edges_h
         retirements_h = [c.retire_h for c in self.plan.clusters if c.retire_h >= edges_h[month]]
@@ -261,41 +277,72 @@ class Review:
             retires = rule.when == "utilisation_below"
             to_retire = self.supply.retired[rule.cluster] < self.ordered[rule.cluster]
             soonest = month + max(1, rule.months - self._held(rule), acted + rule.cooldown_months + 1 - month)
+            soonest = next((month for month in rule.windows if month >= soonest), edges_h.size)
             if soonest < edges_h.size and (to_retire if retires else self._may_buy(rule)):
-                retirements_h.append(float(edges_h[soonest]) + (0.0 if retires else rule.lead_h))
+                lead_h = rule.lead_h + (rule.slip_h.low if rule.slip_h else 0.0)
+                retirements_h.append(float(edges_h[soonest]) + (0.0 if retires else lead_h))
         return min(retirements_h, default=math.inf)
 
-    def _may_buy(self, rule: RulePlan) -> int:
-        """Return the nodes that a rule may buy within its own limit and the site's power.
+    def _may_buy(self, rule: RulePlan) -> float:
+        """Return the nodes that a rule may buy within its own limit and the site's power: a lot, or most; 0 for none.
 
         The site must be able to run all its nodes and these at full load, and have blocks for their nameplate: nodes
         that only lower clocks would make room for add their cost and next to no work. What is at a provider's takes
         none of it.
         """
         nodes = [owned - gone for owned, gone in zip(self.ordered, self.supply.retired, strict=True)]
-        more, site = int(min(rule.nodes, rule.max_nodes - nodes[rule.cluster])), self.plan.site
-        if more <= 0 or self.plan.clusters[rule.cluster].is_hosted:
-            return max(more, 0)
-        nodes[rule.cluster] += more
-        here = [(n, cluster) for n, cluster in zip(nodes, self.plan.clusters, strict=True) if not cluster.is_hosted]
-        full_kw = sum(count * cluster.node_power.full_kw for count, cluster in here)
-        nameplate_kw = sum(count * cluster.nameplate_kw for count, cluster in here)
-        within = nameplate_kw <= self.plan.expansion.it_power_cap_kw and full_kw <= site.most_it_kw
-        return more if within and (not site.block_kw.size or nameplate_kw <= site.block_kw[-1]) else 0
+        bought, site = self.plan.clusters[rule.cluster], self.plan.site
+        ceiling, room = rule.max_nodes - nodes[rule.cluster], math.inf
+        if not bought.is_hosted:
+            here = [(n, cluster) for n, cluster in zip(nodes, self.plan.clusters, strict=True) if not cluster.is_hosted]
+            full_kw = site.most_it_kw + _SAME_KW - sum(count * cluster.node_power.full_kw for count, cluster in here)
+            block_kw = min([self.plan.expansion.it_power_cap_kw, *site.block_kw[-1:].tolist()])
+            nameplate_kw = block_kw + _SAME_KW - sum(count * cluster.nameplate_kw for count, cluster in here)
+            room = min(full_kw / bought.node_power.full_kw, nameplate_kw / bought.nameplate_kw)
+        if rule.forecasts:
+            most = min(rule.max_nodes_per_order, ceiling, room)
+            return most if most >= rule.nodes else 0
+        lot = min(rule.nodes, ceiling)
+        return max(lot, 0) if lot <= room else 0
 
     def _act(self, rule: RulePlan, now_h: float) -> bool:
         if rule.when == "utilisation_below":
             return self.supply.retire(rule.cluster, rule.nodes) > 0
         cluster, expansion = self.plan.clusters[rule.cluster], self.plan.expansion
-        nodes = self._may_buy(rule)
-        if not nodes:
-            return False
+        left_usd = expansion.budget_usd - self.spent_usd
         price_factor = (1.0 + expansion.price_change_per_year) ** (now_h / HOURS_PER_YEAR)  # agreed with the order
-        prices = cluster.order_prices_usd(now_h, nodes, price_factor)
-        cost = nodes * sum(prices)
-        if self.spent_usd + cost > expansion.budget_usd:
+        nodes, why = self._forecast_order(rule) if rule.forecasts else (int(self._may_buy(rule)), "")
+        while nodes > 0:
+            prices = cluster.order_prices_usd(now_h, nodes, price_factor)
+            if nodes * sum(prices) <= left_usd:
+                break
+            # What the budget has no room for: all of a lot, or as many steps; fewer nodes may cost more each.
+            steps = min(nodes // rule.nodes - 1, int(left_usd / sum(prices) / rule.nodes)) if rule.forecasts else 0
+            nodes = steps * rule.nodes
+        else:
             return False
         self.ordered[rule.cluster] += nodes
-        self.spent_usd += cost
-        self.supply.expand(rule.cluster, nodes, now_h + rule.lead_h, prices)
+        self.spent_usd += nodes * sum(prices)
+        self.orders[rule.cluster] += 1
+        late_h = orders.slip_h(rule.slip_h, self.supply.streams, cluster.name, self.orders[rule.cluster])
+        self.supply.expand(rule.cluster, nodes, now_h + rule.lead_h + late_h, prices)
+        if why:
+            text = f"{counted(nodes, 'node')} ordered: {why}"
+            self.supply.log.notes.append(Note(now_h, "review", text, cluster.name))
         return True
+
+    def _forecast_order(self, rule: RulePlan) -> tuple[int, str]:
+        """Return the nodes that bring the forecast load to a rule's target, within all limits but budget, and why."""
+        month = len(self.history)
+        by_h = orders.looks_to_h(self.plan, month, rule.forecast_months)
+        if self.plan.clusters[rule.cluster].retire_h <= by_h:
+            return 0, ""
+        seen = (self.peaks[rule.cluster][:month], rule.forecast_months, rule.growth_per_year)
+        forecast, error = orders.forecast_peak(*seen), orders.forecast_log_error(*seen)
+        bought = np.array(self.ordered) - [cluster.nodes for cluster in self.plan.clusters]
+        installed = orders.installed_nodes(
+            self.plan, by_h, bought, np.array(self.supply.retired), self.worths[rule.cluster]
+        )
+        nodes = orders.order_up_to(forecast, installed, rule.threshold, rule.target, rule.nodes, self._may_buy(rule))
+        doubt = "" if np.isnan(error) else f" (standard error {np.expm1(error):.0%})"
+        return int(nodes), f"peak of {forecast:.1f} nodes{doubt} forecast, {installed:.1f} installed and on order"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
-from planner.elementwise import added, at_most, in_hours, quotient
+from planner.elementwise import added, at_most, in_hours, quotient, span_above_zero
 from planner.engine.dispatch import TOLERANCE, Router, routes_of, with_carried
 from planner.engine.hourly import ALL, Slowdown, WindowInput, WindowResult
 from planner.engine.power import hold, it_kw, load_fraction, parked_kw, powered_nodes
@@ -208,31 +208,35 @@ def _late(router: Router, capacity: Floats) -> Floats:
     """
     plan, routes = router.plan, router.routes
     late, together = np.zeros(router.shed.shape), _loads_together(router, capacity)
+    refusal_free_load = plan.refusal_free_load
     # Between which rates of its tables each hour of a workload lies: those of all clusters begin at the same.
     tables = {w: by_rate for (_, w), by_rate in plan.burst_tables.items()}
     rates = {w: by_rate.between(router.window.demand_requests[w]) for w, by_rate in tables.items()}
-    for c in range(len(plan.clusters)):
+    for c, is_there in enumerate(map(span_above_zero, router.window.nodes)):
         busy, is_paid = np.zeros(1), not plan.clusters[c].is_paid_by_the_hour
         for level in _levels_on(router, c):
             # All of a level's work first: its workloads are late from one another's bursts too.
             for w in level:
-                busy = busy + routes[w].nodes(router.served[c, w], c, ALL)
-            load = load_fraction(busy, capacity[c])
+                busy = busy + routes[w].nodes(router.served[c, w][is_there], c, is_there)
+            load = load_fraction(busy, capacity[c][is_there])
             for w in level:
-                served, by_rate = router.served[c, w], plan.burst_tables.get((c, w))
-                bursts_at = np.minimum(together[w], load) if is_paid and w in together else load
-                between = None if by_rate is None else rates[w]
-                late[w] += served * _missed_share(plan, (0, c, w), load, bursts_at, between)
+                served, by_rate = router.served[c, w][is_there], plan.burst_tables.get((c, w))
+                bursts_at = np.minimum(together[w][is_there], load) if is_paid and w in together else load
+                between = None if by_rate is None else rates[w].part(is_there)
+                late[w][is_there] += served * _missed_share(plan, (0, c, w), load, bursts_at, between)
                 if by_rate is None or between is None:
-                    refusing = np.flatnonzero(load > plan.refusal_free_load[c, w])
+                    refusing = np.flatnonzero(load > refusal_free_load[c, w])
                 else:
                     refusing = by_rate.refusing(load * _CELLS_PER_LOAD, bursts_at * _CELLS_PER_LOAD, between)
+                    between = between.part(refusing)
                 if refusing.size:
-                    share = _missed_share(plan, (1, c, w), load, bursts_at, between)
-                    refused = in_hours(served, refusing) * in_hours(share, refusing)
+                    at = in_hours(load, refusing)
+                    bursts_at = at if bursts_at is load else in_hours(bursts_at, refusing)
+                    refused = in_hours(served, refusing) * _missed_share(plan, (1, c, w), at, bursts_at, between)
                     served[refusing] -= refused
-                    router.shed[w][refusing] += refused
-                    router.room.used[c][refusing] -= routes[w].nodes(refused, c, refusing)
+                    hours = refusing + is_there.start
+                    router.shed[w][hours] += refused
+                    router.room.used[c][hours] -= routes[w].nodes(refused, c, hours)
     return late
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+from bisect import bisect_left
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from planner.demand.plan import build_demand_plan
 from planner.demand.shape import Horizon
 from planner.finance.months import MonthGrid
 from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table
-from planner.plan.clusters import cluster_plan, reliability_plan
+from planner.plan.clusters import cluster_plan, reliability_plan, weeks_in_h
 from planner.plan.contradictions import contradictions, slower_drafts
 from planner.plan.money import money_plan
 from planner.plan.parts import IdlePowerDownPlan, SitePlan, as_stated
@@ -21,8 +23,8 @@ from planner.plan.reuse import Reuse
 from planner.plan.sizes import load_tables, sizes_of
 from planner.plan.software import software_plan
 from planner.plan.workloads import demand_of, queue_outgrown, workload_plan
-from planner.scenario.scenario import Scenario
-from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK
+from planner.scenario.scenario import Rule, Scenario
+from planner.units import DAYS_PER_YEAR, HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
 
 _HOTTEST_DAY = 200.0  # 19 July: northern sites
 _CURTAILMENT_HOUR = 16.0  # from 16:00 UTC, the American afternoon peak
@@ -72,7 +74,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, clusters, services, reuse),
         site=_site(scenario, clusters, reuse),
-        expansion=_expansion(scenario),
+        expansion=_expansion(scenario, months),
         money=money_plan(scenario, catalog, clusters, months, capacity),
         slo_target=scenario.slo_target,
         warnings=(),
@@ -130,8 +132,9 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
     )
 
 
-def _expansion(scenario: Scenario) -> ExpansionPlan:
+def _expansion(scenario: Scenario, months: MonthGrid) -> ExpansionPlan:
     names, stated = list(scenario.clusters), scenario.expansion
+
     return as_stated(
         ExpansionPlan,
         stated,
@@ -140,13 +143,30 @@ def _expansion(scenario: Scenario) -> ExpansionPlan:
                 RulePlan,
                 rule,
                 threshold=rule.threshold_fraction,
+                target=rule.target_fraction or rule.threshold_fraction,
+                months=rule.months or (1 if rule.forecasts else 2),
                 watched=names.index(rule.watch or rule.cluster),
                 cluster=names.index(rule.cluster),
                 max_nodes=rule.max_nodes or np.inf,
+                max_nodes_per_order=rule.max_nodes_per_order or np.inf,
+                windows=_windows(rule, months),
                 lead_h=rule.lead_weeks * HOURS_PER_WEEK,
+                slip_h=rule.slip_weeks and weeks_in_h(rule.slip_weeks),
+                cooldown_months=(0 if rule.forecasts else 3) if rule.cooldown_months is None else rule.cooldown_months,
+                forecast_months=rule.forecast_months
+                or math.ceil(rule.lead_weeks * HOURS_PER_WEEK * MONTHS_PER_YEAR / HOURS_PER_YEAR) + 3,
             )
             for rule in stated.rules
         ),
         budget_usd=np.inf if stated.budget_usd is None else stated.budget_usd,
         it_power_cap_kw=np.inf if stated.it_power_cap_kw is None else stated.it_power_cap_kw,
     )
+
+
+def _windows(rule: Rule, months: MonthGrid) -> tuple[int, ...]:
+    """Return the months at whose ends a rule may act, counted from 1."""
+    if isinstance(rule.windows, str):
+        every = 1 if rule.windows == "monthly" else 3
+        return tuple(range(every, len(months.edges), every))
+    firsts = {max(1, bisect_left(months.edges, day)) for day in rule.windows}
+    return tuple(sorted(month for month in firsts if month < len(months.edges)))

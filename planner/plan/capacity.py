@@ -88,6 +88,8 @@ class Service:
 
     def faster(self, factor: float) -> Service:
         """Return the service at a multiple of its speed."""
+        if factor == 1.0:
+            return self
         yearly, rate = tuple(rate * factor for rate in self.yearly), self.requests_per_s * factor
         return dataclasses.replace(self, speed=self.speed * factor, requests_per_s=rate, yearly=yearly)
 
@@ -228,10 +230,14 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
     refused: list[str] = []
     problems: list[Problem] = []
     bought = [as_first_bought(scenario, name) for name in scenario.clusters]
+    kinds = [(*_hardware(of), of.throughput_multiplier, of.engine_date, pooled_nodes(of.nodes)) for of in bought]
     for workload_name, workload in scenario.workloads.items():
         reasons = []
-        for cluster_name, cluster in zip(scenario.clusters, bought, strict=True):
-            service = served_by(cluster, workload, scenario, reuse, factors)
+        by_kind: dict[Hashable, Service | CapacityError] = {}
+        for cluster_name, cluster, kind in zip(scenario.clusters, bought, kinds, strict=True):
+            if kind not in by_kind:
+                by_kind[kind] = served_by(cluster, workload, scenario, reuse, factors)
+            service = by_kind[kind]
             if isinstance(service, CapacityError):
                 reasons.append(f"{cluster_name}: {service}")
             else:
@@ -287,7 +293,8 @@ def _most(tried: list[Cluster], workload: Workload, scenario: Scenario, reuse: R
     serve no more.
     """
 
-    def expected(cluster: Cluster) -> float:
+    def expected(place: int) -> float:
+        cluster = tried[place]
         if cluster.throughput_tokens_per_s_per_accelerator is not None:
             return 0.0
         try:
@@ -296,8 +303,10 @@ def _most(tried: list[Cluster], workload: Workload, scenario: Scenario, reuse: R
             return 0.0
         return -float(rates.max()) * _maturity(cluster, workload, reuse.catalog)
 
+    choices = tuple((one.engine, one.precision, one.prefill_decode) for one in tried)
+    key = ("order", _layout_key(tried[0], workload), workload.priority == "deferrable", choices)
     best: Service | None = None
-    for cluster in sorted(tried, key=expected):
+    for cluster in (tried[place] for place in reuse.once(key, lambda: sorted(range(len(tried)), key=expected))):
         floor = best.requests_per_s * (1.0 + _TIE) if best is not None else 0.0
         service = _served(cluster, workload, scenario, reuse, floor)
         if isinstance(service, Service) and service.requests_per_s > floor:
@@ -368,10 +377,12 @@ def dated_log_gain(
 
     The stack's course of maturing, at its base figures, from the calibration's measurements to that date.
     """
+    is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
+    if cluster.engine_date is None or calibration.measured_on is None or is_stated:
+        return 0.0
     stack = catalog.stack(catalog.accelerator(cluster.accelerator).vendor.value, engine)
     course = stack.maturity.get(catalog.model(workload.model).architecture_class.value)
-    is_stated = cluster.throughput_tokens_per_s_per_accelerator is not None
-    if cluster.engine_date is None or calibration.measured_on is None or course is None or is_stated:
+    if course is None:
         return 0.0
     hours = (cluster.engine_date - calibration.measured_on).days * HOURS_PER_DAY
     constant_h = course.closing_months.base * HOURS_PER_YEAR / MONTHS_PER_YEAR
@@ -397,19 +408,23 @@ def service_of(
         except CapacityError as error:
             return error
 
-    stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
     pool = (scenario.router_pool, replicas, pooled_nodes(cluster.nodes))
     late = (workload.priority == "deferrable", workload.admission)
-    key = ("service", _layout_key(cluster, workload), stated, scenario.horizon_months, pool, late, floor)
+    key = ("service", _layout_key(cluster, workload), scenario.horizon_months, pool, late, floor)
     return reuse.once(key, serve)
 
 
 def _layout_key(cluster: Cluster, workload: Workload) -> Hashable:
     """Return what decides the layouts of a cluster for a workload and their mean times."""
-    wide = (cluster.tensor_parallel, cluster.attention, cluster.chunk_tokens)
-    layout = (*wide, cluster.prefill_decode, cluster.max_sequences)
-    hardware = (cluster.accelerator, cluster.engine, cluster.precision, layout, cluster.speculation)
-    return hardware, (workload.model, workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
+    return _hardware(cluster), (workload.model, workload.lengths, workload.prefix_cache_hit_fraction, workload.slo)
+
+
+def _hardware(cluster: Cluster) -> tuple[Hashable, ...]:
+    """Return the figures of a cluster that decide its layouts, whatever the workload and the number of nodes."""
+    layout = (cluster.tensor_parallel, cluster.attention, cluster.chunk_tokens, cluster.prefill_decode)
+    stated = (cluster.throughput_tokens_per_s_per_accelerator, cluster.throughput_measured_at)
+    engine = (cluster.engine, cluster.precision, cluster.max_sequences, cluster.speculation)
+    return cluster.accelerator, engine, layout, stated
 
 
 def _by_mean_times(cluster: Cluster, workload: Workload, reuse: Reuse) -> tuple[Layouts, OperatingPoint, Floats]:

@@ -18,7 +18,7 @@ from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Pr
 from planner.plan.reuse import Reuse
 from planner.plan.software import headcount
 from planner.scenario.cluster import ON_SITE, Cluster, Order, Owned, Spot
-from planner.scenario.fields import PerThousand
+from planner.scenario.fields import PerThousand, Spread
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import dated_quotes, standing_price
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
@@ -90,19 +90,25 @@ def _owned(scenario: Scenario, name: str, stated: Owned, nodes: int, prices_usd:
 
 
 def _order(scenario: Scenario, order: Order) -> OrderPlan:
-    slip, week = order.slip_weeks, HOURS_PER_WEEK
+    week = HOURS_PER_WEEK
     return as_stated(
         OrderPlan,
         order,
         placed_h=(order.placed - scenario.start).days * HOURS_PER_DAY,
         lead_h=order.lead_weeks * week,
-        slip_h=parts.ThreePoint(low=slip.low * week, base=slip.base * week, high=slip.high * week),
+        slip_h=weeks_in_h(order.slip_weeks),
         interval_h=order.delivery_interval_weeks * week,
         payments=tuple(
             as_stated(PaymentPlan, stated, from_order=stated.when == "order", after_h=stated.weeks * week)
             for stated in order.payments
         ),
     )
+
+
+def weeks_in_h(spread: Spread) -> parts.ThreePoint:
+    """Return a spread of weeks in hours."""
+    low, base, high = (weeks * HOURS_PER_WEEK for weeks in (spread.low, spread.base, spread.high))
+    return parts.ThreePoint(low=low, base=base, high=high)
 
 
 def order_date(scenario: Scenario, cluster: Cluster) -> datetime.date:

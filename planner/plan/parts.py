@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from planner.arrays import Floats, Ints, Names
+from planner.arrays import Bools, Floats, Ints, Names
+from planner.demand.plan import on_off_fraction
 from planner.elementwise import Hours, pad_edge, part_of
 from planner.finance.depreciation import ResaleCurve, TaxRules
 from planner.finance.financing import LoanTerms, Quote, choose_quote
 from planner.finance.present_value import CashFlowTiming
 from planner.finance.tariffs import EnergyTariff
-from planner.units import HOURS_PER_WEEK, HOURS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -154,12 +155,24 @@ class PricePath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstPlan:
-    """Accelerators rented by the hour for requests that would be shed."""
+    """Instances rented on demand for requests that would be shed."""
 
     usd_per_accelerator_h: float
     most_accelerators: float
+    accelerators_per_instance: int
+    startup_h: int
+    hold_h: int
+    available_fraction: float
+    gap_days: float
     accelerator_h_per_request: Floats
     """Accelerator-hours a request takes, shape (workloads, months or 1)."""
+
+    def on_offer(self, hours: int, generator: np.random.Generator) -> Bools:
+        """Draw the hours in which instances can be had, shape (hours,): spells and gaps of exponential lengths."""
+        share, gap_h = self.available_fraction, self.gap_days * HOURS_PER_DAY
+        if share == 1.0:
+            return np.ones(hours, dtype=np.bool_)
+        return on_off_fraction(gap_h * share / (1.0 - share), gap_h, hours, generator) > 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

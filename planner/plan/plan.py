@@ -172,10 +172,12 @@ class ClusterPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePlan:
-    """A rule that buys, rents or retires nodes once a condition has lasted some months."""
+    """A rule that buys, rents or retires nodes once a condition has lasted some months, or by a forecast."""
 
     when: str
     threshold: float
+    target: float
+    """Load that an order by forecast brings the peak down to."""
     months: int
     watched: int
     """Cluster whose utilisation counts."""
@@ -184,8 +186,20 @@ class RulePlan:
     nodes: int
     max_nodes: float
     """Of the cluster at once; infinity for no ceiling."""
+    max_nodes_per_order: float
+    windows: tuple[int, ...]
+    """Months at whose ends it may act, counted from 1, rising."""
     lead_h: float
+    slip_h: parts.ThreePoint | None
     cooldown_months: int
+    forecast_months: int
+    """After the review; and the growth expected before any is seen."""
+    growth_per_year: float
+
+    @property
+    def forecasts(self) -> bool:
+        """Whether it orders up to a forecast; the others order a fixed number."""
+        return self.when == "forecast_load_above"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

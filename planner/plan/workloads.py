@@ -23,6 +23,7 @@ from planner.plan.capacity import Services, as_first_bought
 from planner.plan.parts import as_stated
 from planner.plan.plan import ClusterPlan, Plan, WorkloadPlan
 from planner.plan.reuse import Reuse
+from planner.scenario import workload as traffic
 from planner.scenario.scenario import Scenario
 from planner.scenario.workload import Compound, Flat, GrowthSteps, GrowthTable, LoadProfile, SCurve, Workload
 from planner.units import HOURS_PER_DAY
@@ -41,6 +42,11 @@ def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizo
     match workload.growth:
         case Compound(per_year=rate):
             growth = demands.CompoundGrowth(per_year=rate)
+        case traffic.GrowthByYear() as stated:
+            last = (horizon.start_utc + datetime.timedelta(hours=horizon.hours - 1)).year
+            years = range(horizon.start.year, last + 1)
+            begins_h = tuple(horizon.hour_of(datetime.date(year, 1, 1)) for year in years[1:])
+            growth = demands.ChangingGrowth(per_year=tuple(map(stated.rate, years)), begins_h=begins_h)
         case Flat():
             growth = demands.CompoundGrowth(per_year=0.0)
         case SCurve() as curve:

@@ -250,7 +250,7 @@ def simulate_plan(
     """Run a compiled scenario once, with the user's own processes."""
     run, monthly = run_engine(plan, seed, replication, processes=processes)
     cohorts = cohorts_of(plan, run.log)
-    rented = rent_for_shed(plan, run.windows)
+    rented = rent_for_shed(plan, run.windows, run.on_offer)
     return RunResult(
         scenario=scenario,
         plan=plan,

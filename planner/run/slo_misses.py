@@ -157,7 +157,7 @@ def _up_to_capacity(plan: Plan, last_cell: int = CAPACITY_CELL) -> Plan:
 def _missed_by_month(result: RunResult, late_and_shed: Floats) -> Floats:
     """Return requests late, or shed and not served on rented accelerators, shape (months, workloads)."""
     late, shed = late_and_shed
-    rented, _ = rent_by_hour(result.plan, replace(result.run.windows[0], first_hour=0, shed_requests=shed))
+    rented, _ = rent_by_hour(result.plan, shed, result.run.on_offer)
     starts = result.plan.month_edges_h[:-1]
     by_month = [np.add.reduceat(requests, starts, axis=-1).T for requests in (late, shed, rented)]
     return quantities.missed_requests(by_month[0], quantities.shed_requests(*by_month[1:]))

@@ -109,13 +109,13 @@ def peak_headroom(result: RunResult) -> Floats:
 
 
 def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
-    """Return the tokens of requests by window, hours last, summed over workloads."""
+    """Return the tokens of requests in spans that follow each other, hours last, summed over workloads."""
     plan = result.plan
-    per_request = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
-    parts = [
-        (came * per_request[:, window.first_hour : window.first_hour + window.facility_kw.size]).sum(axis=-2)
-        for came, window in zip(requests, result.run.windows, strict=True)
-    ]
+    left = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods)
+    parts: list[Floats] = []
+    for came in requests:
+        per_request, left = np.split(left, [came.shape[-1]], axis=1)
+        parts.append((came * per_request).sum(axis=-2))
     return np.concatenate(parts, axis=-1)
 
 
@@ -316,8 +316,9 @@ def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
     def tokens(requests: Iterable[Floats]) -> Floats:
         return summed([_tokens_by_hour(result, requests)])
 
-    rented = [rent_by_hour(plan, w)[0] for w in windows]
-    shed = tokens(quantities.shed_requests(w.shed_requests, lent) for w, lent in zip(windows, rented, strict=True))
+    refused = joined("shed_requests", windows)
+    rented, _ = rent_by_hour(plan, refused, result.run.on_offer)
+    shed = tokens([quantities.shed_requests(refused, rented)])
     present, serving = [m.present for m in machines], [quantities.in_service(m.present, m.failed) for m in machines]
     on_site, in_service, busy = (
         with_fleet(summed(nodes).T * plan.accelerators_per_node)
@@ -328,7 +329,7 @@ def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
         "availability_fraction": quantities.availability(in_service, on_site),
         "utilisation_fraction": quantities.utilisation(busy, in_service),
         "demand_tokens": _fleet_alone(tokens(w.demand_requests for w in windows), clusters),
-        "served_tokens": with_fleet(tokens(w.served_requests for w in windows).T, elsewhere=tokens(rented)),
+        "served_tokens": with_fleet(tokens(w.served_requests for w in windows).T, elsewhere=tokens([rented])),
         "shed_tokens": _fleet_alone(shed, clusters),
         "it_energy_kwh": with_fleet(summed(w.it_kw for w in windows).T),
         "energy_kwh": _fleet_alone(summed(w.facility_kw for w in windows), clusters),

@@ -206,6 +206,9 @@ def _reported(build: Callable[[], object], path: KeyPath, report: Report, *, as_
             report(path, problem.message, problem.hint)
 
 
+_OF_FORECASTS = {"target_fraction", "max_nodes_per_order", "forecast_months", "growth_per_year"}
+
+
 def _check_references(scenario: Scenario, report: Report) -> None:
     """Check every place that names a cluster."""
     known = {**scenario.clusters, **(scenario.document.content.get("clusters") or {})}  # those left out as wrong too
@@ -229,6 +232,8 @@ def _check_references(scenario: Scenario, report: Report) -> None:
             if not rule.when.startswith("utilisation"):
                 message = f"has no effect: {rule.when} is the fleet's, not one cluster's"
                 report(("expansion", "rules", index, "watch"), message, "leave it out")
+        for key in () if rule.forecasts else sorted(_OF_FORECASTS & rule.model_fields_set):
+            report(("expansion", "rules", index, key), f"has no effect under when: {rule.when}", "leave it out")
     for kind in ("clusters", "retire") if scenario.sizing else ():
         for name in getattr(scenario.sizing, kind):
             named(("sizing", kind, name), name)
@@ -236,21 +241,22 @@ def _check_references(scenario: Scenario, report: Report) -> None:
 
 def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, report: Report) -> None:
     """Check the sizing section: distinct names, and dates within the horizon and before retirement."""
-    for index, day in enumerate(choose.decision_dates):
-        path: KeyPath = ("sizing", "decision_dates", index)
-        if not add_months(scenario.start, 1) <= day < end:
-            report(path, f"{day} is not within the horizon, at least a month from {scenario.start} to {end}")
-        elif not any(date >= day for choice in choose.clusters.values() for date in choice.dates):
-            report(path, "nothing can be bought from then on", "add a later day to dates of a cluster")
+    if choose.max_rented_accelerators is not None and scenario.finance.burst_rental is None:
+        hint = "state finance.burst_rental, with its price"
+        report(("sizing", "max_rented_accelerators"), "has no terms of rent", hint)
+    ordered = [name for name in choose.clusters if name in scenario.clusters and scenario.clusters[name].order]
+    if choose.orders == "reactive" and not ordered:
+        hint = "give a cluster its order: {placed: <day>, lead_weeks: <weeks>}"
+        report(("sizing", "orders"), "reactive needs a cluster with an order, and so a lead time", hint)
     for name, choice in choose.clusters.items():
-        if name in choose.retire:
-            hint = "give what is there a name of its own; what is bought to be sold is a cluster with a day of retire"
-            report(("sizing", "retire", name), "is also open to be bought", hint)
         if (cluster := scenario.clusters.get(name)) is None:
             continue  # reported with the references
+        if cluster.owned is not None:
+            hint = "give what may be bought a cluster of its own, with nodes: 0"
+            report(("sizing", "clusters", name), "is owned already, so it cannot be bought", hint)
         lead = datetime.timedelta(weeks=cluster.order.lead_weeks if cluster.order else 0.0)
         for index, date in enumerate(choice.dates):
-            path = ("sizing", "clusters", name, "dates", index)
+            path: KeyPath = ("sizing", "clusters", name, "dates", index)
             if cluster.order is None and not scenario.start <= date < end:
                 side = "before the start" if date < scenario.start else "after the end"
                 report(path, f"{date} is {side} of the horizon, {scenario.start} to {end}")

@@ -46,12 +46,33 @@ class Rental(Strict):
 
 
 class BurstRental(Strict):
-    """Accelerators rented by the hour for work that would otherwise be shed."""
+    """Instances rented on demand for work that would otherwise be shed, billed for every hour that they are held."""
 
     usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
     """Rent of one accelerator for an hour."""
     most_accelerators: Annotated[Count, Plausible(1, 1000000, "as many as are needed")] = 1_000_000
-    """Most accelerators to be had in one hour. Default 1,000,000: as many as are needed."""
+    """Most accelerators to be had at once. Default 1,000,000: as many as are needed."""
+    accelerators_per_instance: Annotated[Count, Plausible(1, 72, "one to a rack")] = 8
+    """Accelerators of the smallest unit to be had. Default 8: an HGX node, as CoreWeave and AWS rent them (2026-09)."""
+    startup_h: Annotated[int, Field(ge=0, le=168), Plausible(0, 2, "6 to 60 minutes, published")] = 1
+    """Whole hours from asking for an instance to its first request; they are billed. Default 1: the long end of 6 to 60
+    minutes for start, image, weights and engine (grade C)."""
+    hold_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 336, "an hour to two weeks")] = 24
+    """Hours after which an instance that is not needed is given back. Default 24: the shortest AWS Capacity Block."""
+    available_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.02, 1, "B200 in 2026 to all in 2025")] = 0.21
+    """Share of days on which instances can be had; at other times none starts, and those held stay. Default 0.21: days
+    with an offer of 8 H200 at some 20 clouds, 2026 Q2 and Q3 (skypilot-catalog, grade A); H100 0.70, B200 0.04."""
+    gap_days: Annotated[
+        float, Field(ge=0.1, le=3650), Plausible(0.5, 110, "1.5 days, H100, to the longest gap of B200")
+    ] = 6.5
+    """Mean days for which none can be had. Default 6.5: 24 gaps of the same record; H100 1.5, B200 24."""
+
+    @model_validator(mode="after")
+    def _one_is_to_be_had(self) -> "BurstRental":
+        if self.most_accelerators < self.accelerators_per_instance:
+            size = self.accelerators_per_instance
+            raise ValueError(f"most_accelerators, {self.most_accelerators}, is less than one instance of {size}")
+        return self
 
 
 class Tax(Strict):

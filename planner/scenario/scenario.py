@@ -139,11 +139,15 @@ class ClusterChoice(Strict):
 
     dates: Annotated[tuple[datetime.date, ...], Field(max_length=60)] = ()
     """Days on which nodes may come online, or, of a cluster with an order, on which orders may be placed: any number of
-    them may be used, each with nodes of its own. Default: the day that the cluster states."""
+    them may be used, each with nodes of its own. Default: sizing.windows, else the day that the cluster states."""
     min_nodes: Annotated[int, Field(ge=0, le=100_000), Plausible(0, 25000, "the largest clusters announced")] = 0
     """Fewest nodes over all dates. Default 0: it need not be bought."""
     max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced")] = 1000
     """Most nodes over all dates. Default 1,000: 8,000 accelerators, more than most sites have (assumption)."""
+    max_nodes_per_date: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as max_nodes")] | None = None
+    """Most nodes on one date: a vendor's allotment. Default: max_nodes."""
+    step_nodes: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 256, "assumption")] = 4
+    """Nodes that an order on a signal is a multiple of. Default 4: a rack of them (assumption)."""
 
     @model_validator(mode="after")
     def _ordered(self) -> "ClusterChoice":
@@ -158,17 +162,26 @@ OneOfDays = Annotated[tuple[datetime.date, ...], Field(min_length=1, max_length=
 
 
 class Sizing(Strict):
-    """What ``planner size`` may buy and retire, and its limits; no other command reads it."""
+    """What ``planner size`` may buy, order on a signal, rent and retire, and its limits; no other command reads it."""
 
     clusters: Annotated[dict[EntryName, ClusterChoice], Field(max_length=32, default_factory=dict)]
     """Clusters of the scenario whose nodes and dates are open. What the scenario states of them is one plan among
     others. Default: none."""
+    windows: Literal["monthly", "quarterly"] | OneOfDays | None = None
+    """Days on which clusters without dates of their own may be bought or ordered: the first day of every month or
+    quarter from the start, as long as a delivery would come within the horizon, or days. Default: none."""
+    orders: Literal["fixed", "reactive"] = "fixed"
+    """Whether all purchases are fixed on the first day, or clusters with an order may also be ordered on a signal: at
+    each of their dates, up to the load that the forecast peak should be of what is installed and on order. That load
+    is chosen. Default fixed: nothing is decided later."""
     retire: Annotated[dict[EntryName, OneOfDays], Field(max_length=32, default_factory=dict)]
-    """Clusters that may leave service, each on one of some days or not at all. Default: none."""
-    decision_dates: Annotated[tuple[datetime.date, ...], Field(max_length=1)] = ()
-    """Day on which later purchases may be decided anew, by the demand and deliveries seen until then: dates from it on
-    are open until then. ``planner size`` then says what such a review is worth, and what waiting for a part that can
-    be bought only after it is. One at most. Default: none; all is fixed on the first day."""
+    """Clusters that may leave service and be sold, each on one of some days or not at all; of a cluster that is open,
+    all that is bought of it. Default: none."""
+    max_rented_accelerators: Annotated[int, Field(ge=8, le=1_000_000), Plausible(8, 100_000, "assumption")] | None = (
+        None
+    )
+    """Most accelerators that overflow rent may take, on the terms of finance.burst_rental; the ceiling is chosen, and
+    none is a choice. Default: rent is as the scenario states it."""
     budget_usd: (
         Annotated[float, Field(gt=0, le=1e12), Plausible(10000, 1e11, "a server to the largest programmes announced")]
         | None
@@ -266,13 +279,17 @@ class Rule(Strict):
     time and up to a ceiling.
     """
 
-    when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below"]
+    when: Literal["utilisation_above", "shed_above", "slo_miss_above", "utilisation_below", "forecast_load_above"]
     """What is watched of each month, as the timeline shows it: the cluster's utilisation, the share of tokens shed
-    (what burst rental served is not), or the share of requests late or shed."""
+    (what burst rental served is not), or the share of requests late or shed. Or forecast_load_above: the forecast peak
+    of requests that cannot wait, in nodes of the cluster, over the nodes installed and on order."""
     threshold_fraction: Annotated[float, Field(ge=0, le=1), Plausible(0.0001, 1, "assumption")]
     """Where the rule bites."""
-    months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24, "assumption")] = 2
-    """Months in a row that it must hold. Default 2: one month may be chance."""
+    target_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.1, 1, "assumption")] | None = None
+    """Of forecast_load_above: an order brings the forecast load down to it. Default: threshold_fraction."""
+    months: Annotated[int, Field(ge=1, le=60), Plausible(1, 24, "assumption")] | None = None
+    """Months in a row that it must hold. Default: 2, one month may be chance; 1 of forecast_load_above, whose forecast
+    has weighed them."""
     cluster: EntryName
     """Cluster that is enlarged or reduced: bought, or rented on demand or spot."""
     watch: EntryName | None = None
@@ -280,14 +297,51 @@ class Rule(Strict):
     nodes: Annotated[
         int, Field(ge=1, le=100_000), Plausible(1, 25000, "the largest clusters announced, 200,000 accelerators")
     ]
-    """Nodes bought or rented (or, under utilisation_below, retired or given back) each time."""
+    """Nodes bought or rented (or, under utilisation_below, retired or given back) each time; under forecast_load_above
+    the step: an order is as many steps as the forecast needs."""
     max_nodes: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
     """Ceiling: most nodes of the cluster at once, ordered ones included. Default: none, for budget and power have
     theirs."""
+    max_nodes_per_order: Annotated[int, Field(ge=1, le=100_000), Plausible(1, 25000, "as nodes")] | None = None
+    """Of forecast_load_above: most nodes of one order, such as a vendor's allotment. An order is cut to it and to what
+    ceiling, budget and power allow, in whole steps. Default: no limit."""
+    windows: Literal["monthly", "quarterly"] | Annotated[tuple[datetime.date, ...], Field(min_length=1)] = "monthly"
+    """When it may act: at every review, at that of every third month, or at the first review from each of some days on.
+    Default monthly: at every review."""
     lead_weeks: Annotated[float, Field(ge=0, le=520), Plausible(0.5, 104, "assumption")] = 16.0
     """Weeks from the decision to service. Default 16: four months (assumption)."""
-    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] = 3
-    """Months before the same rule may act again. Default 3: what was bought should arrive first."""
+    slip_weeks: fields.Spread | None = None
+    """Weeks by which a delivery may slip, drawn for each order. Default: none."""
+    cooldown_months: Annotated[int, Field(ge=0, le=60), Plausible(1, 24, "assumption")] | None = None
+    """Months before the same rule may act again. Default: 3, what was bought should arrive first; 0 of
+    forecast_load_above, which counts what is on order."""
+    forecast_months: Annotated[int, Field(ge=1, le=120), Plausible(1, 36, "assumption")] | None = None
+    """Of forecast_load_above: months after the review for which it forecasts. Default: lead_weeks in whole months, and
+    3 more until an order of the next quarter comes (assumption)."""
+    growth_per_year: Annotated[fields.YearlyChange, Plausible(-0.5, 5, "assumption")] = 0.0
+    """Of forecast_load_above: growth expected before any is seen; weighs as six months of observations. Default 0: only
+    what is seen counts."""
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> "Rule":
+        if not self.forecasts:
+            return self
+        target = self.threshold_fraction if self.target_fraction is None else self.target_fraction
+        if not 0 < target <= self.threshold_fraction:
+            raise ValueError(
+                f"target_fraction, {target:g}, must be above 0 and at most threshold_fraction, "
+                f"{self.threshold_fraction:g}"
+            )
+        if self.months not in (None, 1):
+            raise ValueError(f"months is 1 under forecast_load_above, not {self.months}: the forecast weighs them")
+        if self.max_nodes_per_order is not None and self.max_nodes_per_order < self.nodes:
+            raise ValueError(f"max_nodes_per_order, {self.max_nodes_per_order}, is less than one step, {self.nodes}")
+        return self
+
+    @property
+    def forecasts(self) -> bool:
+        """Whether it orders up to a forecast; the others order a fixed number."""
+        return self.when == "forecast_load_above"
 
     @property
     def enlarges(self) -> bool:

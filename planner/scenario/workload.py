@@ -20,15 +20,41 @@ from planner.yaml_io import Document, KeyPath, Location
 _LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
 
 
+GrowthRate = Annotated[
+    float, Field(gt=-1, le=100), Plausible(-0.9, 10.0, "tenfold a year has not lasted anywhere: assumption")
+]
+
+
 class Compound(Strict):
     """Compound growth at a constant yearly rate."""
 
     kind: Literal["compound"]
     """Compound growth."""
-    per_year: Annotated[
-        float, Field(gt=-1, le=100), Plausible(-0.9, 10.0, "tenfold a year has not lasted anywhere: assumption")
-    ]
+    per_year: GrowthRate
     """Growth in requests per year: 0.8 is 80% more after twelve months."""
+
+
+def _check_year(year: str) -> str:
+    if not (year.isdecimal() and len(year) == 4):
+        raise ValueError("growth by year is keyed by calendar years, e.g. {2026: 0.6, 2027: 0.4}")
+    return year
+
+
+class GrowthByYear(Strict):
+    """Compound growth at a rate of its own in each calendar year."""
+
+    kind: Literal["by-year"]
+    """Growth by calendar year."""
+    per_year: Annotated[
+        dict[Annotated[str, AfterValidator(_check_year)], GrowthRate], Field(min_length=1, max_length=120)
+    ]
+    """Growth in requests per year, by calendar year: {2026: 0.6, 2027: 0.4}. A year that is not stated grows like the
+    last stated before it, or else like the first after it."""
+
+    def rate(self, year: int) -> float:
+        """Return the growth per year of a calendar year."""
+        before = [stated for stated in self.per_year if int(stated) <= year]
+        return self.per_year[max(before) if before else min(self.per_year)]
 
 
 class Flat(Strict):
@@ -79,7 +105,7 @@ class GrowthTable(Strict):
     """CSV with columns date, multiplier; relative to the scenario file; straight lines between dates."""
 
 
-Growth = Annotated[Compound | Flat | SCurve | GrowthSteps | GrowthTable, Field(discriminator="kind")]
+Growth = Annotated[Compound | GrowthByYear | Flat | SCurve | GrowthSteps | GrowthTable, Field(discriminator="kind")]
 
 
 class Season(Strict):
@@ -362,6 +388,8 @@ class Workload(Strict):
         match self.growth:
             case Compound(per_year=rate):
                 growth = max(1.0, (1.0 + rate) ** (horizon_months / MONTHS_PER_YEAR))
+            case GrowthByYear(per_year=rates):
+                growth = max(1.0, (1.0 + max(rates.values())) ** (horizon_months / MONTHS_PER_YEAR))
             case Flat():
                 growth = 1.0
             case SCurve(ceiling_multiplier=ceiling):

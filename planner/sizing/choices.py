@@ -1,38 +1,45 @@
-"""The decisions of a sizing: allowed purchases and retirements, and the scenario of a candidate plan.
+"""The decisions of a sizing: what may be bought, ordered on a signal, rented and retired; and a policy's scenario.
 
-A choice is a tuple of whole numbers: the nodes of each purchase, then for each retirement the place of its day, 0 where
-the cluster stays. Purchases are in the order of their figures, so that neither names nor places in the file matter.
-Policies are choices of which the later depend on what is seen at a review.
+A policy is a tuple of whole numbers: the nodes of each purchase; for each cluster that may be ordered on a signal the
+load in percent up to which it is, 0 for none; the instances that overflow rent may take, where that is open; for each
+retirement the place of its day, 0 where the cluster stays. Purchases are in the order of their figures, so that neither
+names nor places in the file matter.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.arrays import Floats, Ints
 from planner.errors import Problem, ScenarioError
+from planner.finance.months import add_months
 from planner.plan.build import build_plan
 from planner.plan.clusters import order_date
 from planner.plan.plan import ClusterPlan, Plan
 from planner.plan.reuse import Reuse
+from planner.scenario.cluster import Cluster
 from planner.scenario.consistency import check_scenario
 from planner.scenario.loading import with_vendors
 from planner.scenario.scenario import Scenario, Sizing
 from planner.studies.inputs import Stated, stated
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import choices as listed
 from planner.validation import nearest
 
 Counts = tuple[int, ...]
 MIXED = "mixed"
-"""The kind of a choice of several parts."""
+"""The kind of a policy of several accelerators."""
 _FEW_NODES = 8  # bought of each offer where figures of one node are taken from a run
+_SPACING = {"monthly": 1, "quarterly": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +53,6 @@ class PurchaseChoice:
     date: datetime.date
     """On which it comes online, or is ordered."""
     accelerator: str
-    level: int | None = None
-    """Place of what is seen at a review, where the purchase depends on it."""
 
 
 class Retirement(NamedTuple):
@@ -57,19 +62,20 @@ class Retirement(NamedTuple):
     dates: tuple[datetime.date, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Choices:
-    """All allowed purchases and retirements of a scenario."""
+    """All allowed purchases, orders on a signal, rent and retirements of a scenario."""
 
     base: Stated
     """The scenario with every purchase in it, a few nodes each, as the uncertain inputs of a study see it."""
     choose: Sizing
     purchases: tuple[PurchaseChoice, ...]
+    reactive: tuple[str, ...]
+    """Clusters that may be ordered on a signal."""
     retirements: tuple[Retirement, ...]
     plan: Plan
     """That scenario, compiled as stated."""
-    mixed: bool = False
-    """Whether only plans of several parts are allowed."""
+    _power: dict[Counts, tuple[Floats, Floats]] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
     def scenario(self) -> Scenario:
@@ -81,35 +87,108 @@ class Choices:
         """The accelerators that may be bought."""
         return tuple(sorted({purchase.accelerator for purchase in self.purchases}))
 
-    @property
-    def group_of(self) -> Ints:
-        """Index of each purchase's cluster among the clusters to size, shape (purchases,)."""
-        names = list(dict.fromkeys(purchase.cluster for purchase in self.purchases))
-        return np.array([names.index(purchase.cluster) for purchase in self.purchases], dtype=np.intp)
+    @functools.cached_property
+    def bought(self) -> slice:
+        """Places of the purchases in a policy."""
+        return slice(0, len(self.purchases))
 
+    @functools.cached_property
+    def loads(self) -> slice:
+        """Places of the loads up to which clusters are ordered on a signal."""
+        return slice(self.bought.stop, self.bought.stop + len(self.reactive))
+
+    @functools.cached_property
+    def rent(self) -> slice:
+        """Place of the instances rented, if that is open."""
+        return slice(self.loads.stop, self.loads.stop + (self.choose.max_rented_accelerators is not None))
+
+    @functools.cached_property
+    def days(self) -> slice:
+        """Places of the retirements."""
+        return slice(self.rent.stop, self.rent.stop + len(self.retirements))
+
+    @functools.cached_property
+    def instance_accelerators(self) -> int:
+        """Accelerators of one rented instance."""
+        burst = self.scenario.finance.burst_rental
+        return burst.accelerators_per_instance if burst else 1
+
+    @functools.cached_property
+    def most_instances(self) -> int:
+        """Most instances that overflow rent may take."""
+        return (self.choose.max_rented_accelerators or 0) // self.instance_accelerators
+
+    @functools.cached_property
+    def offers(self) -> tuple[str, ...]:
+        """Clusters that may be bought, in the order of their purchases."""
+        return tuple(dict.fromkeys(purchase.cluster for purchase in self.purchases))
+
+    @functools.cached_property
+    def group_of(self) -> Ints:
+        """Index of each purchase's cluster among the offers, shape (purchases,)."""
+        places = [self.offers.index(purchase.cluster) for purchase in self.purchases]
+        return np.array(places, dtype=np.intp)
+
+    @functools.cached_property
     def nodes_allowed(self) -> tuple[Floats, Floats]:
-        """Return the fewest and the most nodes of each group of purchases, shape (groups,) each."""
-        limits = [self.choose.clusters[name] for name in dict.fromkeys(purchase.cluster for purchase in self.purchases)]
+        """Fewest and most nodes of each offer, shape (offers,) each."""
+        limits = [self.choose.clusters[name] for name in self.offers]
         return np.array([limit.min_nodes for limit in limits]), np.array([limit.max_nodes for limit in limits])
+
+    @functools.cached_property
+    def most_at_once(self) -> Floats:
+        """Most nodes of each purchase, shape (purchases,)."""
+        limits = [self.choose.clusters[purchase.cluster] for purchase in self.purchases]
+        return np.array([limit.max_nodes_per_date or limit.max_nodes for limit in limits], dtype=np.float64)
+
+    @functools.cached_property
+    def windows(self) -> tuple[tuple[int, ...], ...]:
+        """Of each cluster ordered on a signal, its purchases at reviews: from the end of the first month on."""
+        edges = self.plan.months.edges
+        return tuple(
+            tuple(
+                place
+                for place, purchase in enumerate(self.purchases)
+                if purchase.cluster == name and purchase.date >= edges[1]
+            )
+            for name in self.reactive
+        )
+
+    def first_of_reactive(self) -> list[int]:
+        """Return the first purchase of each cluster that may be ordered on a signal: what a rule enlarges."""
+        return [self._first(name) for name in self.reactive]
+
+    def _first(self, cluster: str) -> int:
+        places = [place for place, purchase in enumerate(self.purchases) if purchase.cluster == cluster]
+        return min(places, key=lambda place: self.purchases[place].date)
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {cluster.name: place for place, cluster in enumerate(self.plan.clusters)}
 
     def place(self, name: str) -> int:
         """Return the index of a cluster in the compiled plan."""
-        return [cluster.name for cluster in self.plan.clusters].index(name)
+        return self._places[name]
 
-    def reference(self, day: int = 0) -> Counts:
-        """Return the candidate that is run to measure a node's figures: some nodes of every purchase.
+    def nothing(self) -> Counts:
+        """Return the policy that buys, orders, rents and retires nothing."""
+        return (0,) * int(self.days.stop)
 
-        ``day`` is the place of the day on which retirements leave.
-        """
+    def reference(self) -> Counts:
+        """Return the policy that is run to measure a node's figures: some nodes of every purchase."""
         few = [
             int(most) if self.tiers(place) else min(int(most), _FEW_NODES)
-            for place, most in enumerate(self.nodes_allowed()[1][self.group_of])
+            for place, most in enumerate(self.most_at_once)
         ]
-        return (*few, *(min(day, len(retirement.dates)) for retirement in self.retirements))
+        after = list(self.nothing()[len(few) :])
+        after[self.rent.start - len(few) : self.rent.stop - len(few)] = [self.most_instances] * len(
+            self.nothing()[self.rent]
+        )
+        return (*few, *after)
 
     def capital_usd(self, counts: Counts) -> float:
         """Return the price of a candidate's purchases, volume discounts included."""
-        bought = enumerate(counts[: len(self.purchases)])
+        bought = enumerate(counts[self.bought])
         return sum(count * sum(self.node_prices_usd(place, count)) for place, count in bought if count)
 
     def node_prices_usd(self, purchase: int, nodes: int) -> tuple[float, ...]:
@@ -140,7 +219,15 @@ class Choices:
 
     def power_kw(self, counts: Counts) -> Floats:
         """Return nameplate IT power on site after each delivery as scheduled, shape (moments,)."""
-        return np.array([sum(self.kw_at(counts, at_h).values()) for at_h in self.moments_h()])
+        days = counts[self.days]
+        if days not in self._power:
+            nothing, names = (*self.nothing()[: self.rent.stop], *days), [one.name for one in self.purchases]
+            one_each = (*(1 for _ in names), *nothing[self.bought.stop :])
+            there = [(self.kw_at(one_each, at_h), self.kw_at(nothing, at_h)) for at_h in self.moments_h()]
+            kw = np.array([[each_one.get(name, 0.0) for name in names] for each_one, _ in there])
+            self._power[days] = kw, np.array([sum(fixed.values()) for _, fixed in there])
+        kw, fixed = self._power[days]
+        return np.asarray(kw @ np.array(counts[self.bought], dtype=np.float64) + fixed)
 
     def moments_h(self) -> list[float]:
         """Return the hours at which nodes are due, when power on site peaks."""
@@ -150,8 +237,9 @@ class Choices:
         """Return nameplate IT power on site at a time, by cluster, without hosted clusters."""
         bought = {purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)}
         leaves_h = {
-            retirement.cluster: (retirement.dates[place - 1] - self.scenario.start).days * 24.0
-            for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True)
+            name: (retirement.dates[place - 1] - self.scenario.start).days * float(HOURS_PER_DAY)
+            for retirement, place in zip(self.retirements, counts[self.days], strict=True)
+            for name in self.names(retirement.cluster)
             if place
         }
         return {
@@ -160,69 +248,119 @@ class Choices:
             if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h) and not cluster.is_hosted
         }
 
+    def names(self, cluster: str) -> list[str]:
+        """Return what the plan calls a cluster: itself, or what is bought of it on each date."""
+        return [purchase.name for purchase in self.purchases if purchase.cluster == cluster] or [cluster]
+
     def within_limits(self, counts: Counts) -> bool:
-        """Return whether a candidate is within nodes, budget and power, and has any machine at all."""
-        choose = self.choose
-        bought = np.array(counts[: len(self.purchases)])
+        """Return whether a policy's purchases are within nodes, budget and power, and there is any machine at all."""
+        choose, bought = self.choose, np.array(counts[self.bought])
         if self.purchases:
-            least, most = self.nodes_allowed()
+            least, most = self.nodes_allowed
             totals = np.bincount(self.group_of, weights=bought, minlength=least.size)
-            if (bought < 0).any() or (totals < least).any() or (totals > most).any():
+            if (bought < 0).any() or (bought > self.most_at_once).any() or (totals > most).any():
                 return False
-        if self.mixed and self.family(counts) != MIXED:
-            return False
+            reacts = np.isin(
+                self.offers, [name for name, load in zip(self.reactive, counts[self.loads], strict=True) if load]
+            )
+            if (totals < least)[~reacts].any():
+                return False
         if choose.budget_usd is not None and self.capital_usd(counts) > choose.budget_usd * (1.0 + 1e-9):
             return False
         if choose.it_power_cap_kw is not None and (self.power_kw(counts) > choose.it_power_cap_kw * (1.0 + 1e-9)).any():
             return False
-        return bool(bought.sum()) or not set(self.scenario.clusters) <= {purchase.name for purchase in self.purchases}
+        return any(counts[: self.loads.stop]) or not set(self.scenario.clusters) <= {p.name for p in self.purchases}
 
     def content(self, counts: Counts) -> dict[str, Any]:
-        """Return the scenario content of a candidate, without clusters that are not bought."""
+        """Return the scenario content of a policy, without clusters that are not bought."""
         content = dict(self.base.content)
-        clusters = dict(content["clusters"])
+        clusters, rules = dict(content["clusters"]), []
+        enlarged = {}
+        for name, load in zip(self.reactive, counts[self.loads], strict=True):
+            if load:
+                enlarged[self.purchases[self._first(name)].name] = self._rule(name, load)
         for purchase, nodes in zip(self.purchases, counts, strict=False):
-            if nodes:
+            if nodes or purchase.name in enlarged:
                 clusters[purchase.name] = {**clusters[purchase.name], "nodes": nodes}
             else:
                 del clusters[purchase.name]
-        for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True):
-            if place:
-                clusters[retirement.cluster] = {**clusters[retirement.cluster], "retire": retirement.dates[place - 1]}
+        for retirement, place in zip(self.retirements, counts[self.days], strict=True):
+            for name in self.names(retirement.cluster) if place else ():
+                if name in clusters:
+                    clusters[name] = {**clusters[name], "retire": retirement.dates[place - 1]}
+        rules = list(enlarged.values())
+        if rules:
+            choose = self.choose
+            left = None if choose.budget_usd is None else max(choose.budget_usd - self.capital_usd(counts), 1.0)
+            content["expansion"] = {
+                **(content.get("expansion") or {}), "rules": tuple(rules), "budget_usd": left,
+                "it_power_cap_kw": choose.it_power_cap_kw,
+            }  # fmt: skip
+        for instances in counts[self.rent]:
+            rent = {**content["finance"]["burst_rental"], "most_accelerators": instances * self.instance_accelerators}
+            content["finance"] = {**content["finance"], "burst_rental": rent if instances else None}
         return _named(content | {"clusters": clusters}, {name: [name] for name in clusters})
 
+    def _rule(self, name: str, load: int) -> dict[str, Any]:
+        """Return the rule by which a cluster is ordered up to a load, in percent."""
+        choice, which = self.choose.clusters[name], self.reactive.index(name)
+        first = self.purchases[self._first(name)].name
+        order = self.scenario.clusters[first].order
+        assert order is not None
+        rule = {
+            "when": "forecast_load_above",
+            "threshold_fraction": load / 100.0,
+            "cluster": first,
+            "nodes": choice.step_nodes,
+            "max_nodes": choice.max_nodes,
+            "windows": tuple(self.purchases[place].date for place in self.windows[which]),
+            "lead_weeks": order.lead_weeks,
+            "slip_weeks": order.slip_weeks.model_dump(),
+            "forecast_months": self.forecast_months[which],
+            "growth_per_year": round(self.expected_growth, 4),
+        }
+        return rule | ({"max_nodes_per_order": choice.max_nodes_per_date} if choice.max_nodes_per_date else {})
+
+    @functools.cached_property
+    def forecast_months(self) -> tuple[int, ...]:
+        """Months ahead to which each rule looks: its lead time, and on to the next window."""
+        ahead = []
+        for name, places in zip(self.reactive, self.windows, strict=True):
+            order = self.plan.clusters[self.place(self.purchases[self._first(name)].name)].order
+            assert order is not None
+            days = [self.purchases[place].date for place in places]
+            gap_days = max(((later - day).days for day, later in itertools.pairwise(days)), default=91)
+            weeks_h = order.lead_h + order.slip_h.base
+            ahead.append(max(1, math.ceil((weeks_h + gap_days * HOURS_PER_DAY) * MONTHS_PER_YEAR / HOURS_PER_YEAR)))
+        return tuple(ahead)
+
+    @functools.cached_property
+    def expected_growth(self) -> float:
+        """Growth a year of what cannot wait, as the scenario states it: all that is known before any is seen."""
+        plan = self.plan
+        need = np.zeros(plan.hours)
+        for w, load in enumerate(plan.workloads):
+            if not load.deadline_h and (rate := np.nan_to_num(plan.requests_per_node_h[:, w, 0]).max()) > 0:
+                need += plan.demand.expected_requests_per_s[w] * SECONDS_PER_HOUR / rate
+        first, last = need[: plan.month_edges_h[1]].mean(), need[plan.month_edges_h[-2] :].mean()
+        years = (plan.month_edges_h.size - 2) / MONTHS_PER_YEAR
+        return float((last / first) ** (1.0 / years) - 1.0) if first > 0 and years > 0 else 0.0
+
     def stated(self, counts: Counts) -> Stated:
-        """Return the scenario of a candidate, ready for changes by a study's inputs."""
+        """Return the scenario of a policy, ready for changes by a study's inputs."""
         return dataclasses.replace(self.base, content=self.content(counts))
 
-    def reach(self, counts: Counts) -> NDArray[np.int64]:
-        """Return the nodes bought of each cluster up to each date, then retirement dates; more is never worse."""
-        bought, groups = len(self.purchases), self.group_of
-        nodes, dates = np.array(counts[:bought], dtype=np.int64), [purchase.date for purchase in self.purchases]
-        reached = [
-            sum(int(nodes[j]) for j in range(bought) if groups[j] == groups[i] and dates[j] <= dates[i])
-            for i in range(bought)
-        ]
-        days = zip(self.retirements, counts[bought:], strict=True)
-        return np.array([*reached, *(day or len(retirement.dates) + 1 for retirement, day in days)], dtype=np.int64)
-
-    def bundles(self) -> list[tuple[int, ...]]:
-        """Return the purchases that one search step may change together: each alone."""
-        return [(place,) for place in range(len(self.purchases))]
-
-    def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
-        """Return whether nodes of some purchases may be exchanged for nodes of others: any two that differ."""
-        return out != into
+    def parts(self, counts: Counts) -> set[str]:
+        """Return the accelerators of a policy that are bought or ordered, or paid by the hour where none is."""
+        taken = [purchase for purchase, nodes in zip(self.purchases, counts, strict=False) if nodes]
+        loads = zip(self.reactive, counts[self.loads], strict=True)
+        taken += [self.purchases[self._first(name)] for name, load in loads if load]
+        lasting = [purchase for purchase in taken if not self._is_paid_by_the_hour(purchase)]
+        return {purchase.accelerator for purchase in lasting or taken}
 
     def family(self, counts: Counts) -> str:
-        """Return the kind of a candidate: all of one accelerator, or mixed.
-
-        What is paid by the hour beside machines of one's own makes no mix of them: it is of a kind only where nothing
-        else is.
-        """
-        taken = [purchase for purchase, nodes in zip(self.purchases, counts, strict=False) if nodes]
-        lasting = [purchase for purchase in taken if not self._is_paid_by_the_hour(purchase)]
-        parts = {purchase.accelerator for purchase in lasting or taken}
+        """Return the kind of a policy: all of one accelerator, or mixed."""
+        parts = self.parts(counts)
         return MIXED if len(parts) > 1 else f"all-{next(iter(parts))}" if parts else "nothing"
 
     def of_part(self, part: str) -> list[bool]:
@@ -235,12 +373,19 @@ class Choices:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
 
     def words(self, counts: Counts) -> str:
-        """Return a candidate plan in words."""
-        said = []
-        for purchase, nodes in zip(self.purchases, counts, strict=False):
-            if nodes:
-                said.append(f"{nodes} × {purchase.accelerator} ({purchase.cluster}) {purchase.date}")
-        for retirement, place in zip(self.retirements, counts[len(self.purchases) :], strict=True):
+        """Return a policy in words."""
+        said = [
+            f"{nodes} × {purchase.accelerator} ({purchase.cluster}) {purchase.date}"
+            for purchase, nodes in zip(self.purchases, counts, strict=False)
+            if nodes
+        ]
+        for name, load in zip(self.reactive, counts[self.loads], strict=True):
+            if load:
+                said.append(
+                    f"{self.purchases[self._first(name)].accelerator} ({name}) on order up to a load of {load}%"
+                )
+        said += [f"up to {n * self.instance_accelerators} accelerators rented" for n in counts[self.rent] if n]
+        for retirement, place in zip(self.retirements, counts[self.days], strict=True):
             if place:
                 said.append(f"{retirement.cluster} retired {retirement.dates[place - 1]}")
         return ", ".join(said) or "nothing"
@@ -255,7 +400,7 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     """Return the allowed purchases and retirements of a scenario, optionally of some accelerators only."""
     choose = scenario.sizing
     if choose is None:
-        hint = "for example choose: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], max_nodes: 200}}}"
+        hint = "for example sizing: {clusters: {h200: {dates: [2026-01-01, 2026-07-01], max_nodes: 200}}}"
         raise ScenarioError(scenario.document.problem(("sizing",), "says nothing of what may be bought", hint))
     if not choose.clusters and not choose.retire:
         hint = "name clusters whose nodes are open, or that may retire"
@@ -291,7 +436,12 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     retirements = tuple(Retirement(cluster=name, dates=tuple(sorted(dates))) for name, dates in choose.retire.items())
     base = Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))
     plan = build_plan(full, Reuse(full))
-    return Choices(base=base, choose=choose, purchases=purchases, retirements=retirements, plan=plan)
+    reactive = tuple(
+        name
+        for name in dict.fromkeys(purchase.cluster for purchase in purchases)
+        if choose.orders == "reactive" and scenario.clusters[name].order is not None
+    )
+    return Choices(base=base, choose=choose, purchases=purchases, reactive=reactive, retirements=retirements, plan=plan)
 
 
 def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice, ...]:
@@ -302,7 +452,7 @@ def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice
         cluster = scenario.clusters[name]
         if parts and cluster.accelerator not in parts:
             continue
-        dates = choice.dates or (order_date(scenario, cluster),)
+        dates = choice.dates or _window_dates(scenario, cluster) or (order_date(scenario, cluster),)
         for date in sorted(dates):
             full_name = name if len(dates) == 1 else f"{name}-{date}"
             made.append(PurchaseChoice(cluster=name, name=full_name, date=date, accelerator=cluster.accelerator))
@@ -313,6 +463,17 @@ def _purchases(scenario: Scenario, parts: Sequence[str]) -> tuple[PurchaseChoice
         return (purchase.accelerator, str(stated), str(known[purchase.cluster]), str(purchase.date), purchase.cluster)
 
     return tuple(sorted(made, key=figures))
+
+
+def _window_dates(scenario: Scenario, cluster: Cluster) -> tuple[datetime.date, ...]:
+    """Return the days of the scenario's order windows from which a delivery would come within the horizon."""
+    assert scenario.sizing is not None
+    windows, end = scenario.sizing.windows, add_months(scenario.start, scenario.horizon_months)
+    if isinstance(windows, str):
+        months = range(0, scenario.horizon_months, _SPACING[windows])
+        windows = tuple(add_months(scenario.start, month) for month in months)
+    lead = datetime.timedelta(weeks=cluster.order.lead_weeks if cluster.order else 0.0)
+    return tuple(day for day in windows or () if day + lead < end)
 
 
 def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, Any]:
@@ -330,90 +491,3 @@ def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, An
         if load.get("cluster_preference"):
             content["workloads"][name] = {**load, "cluster_preference": spread(load["cluster_preference"])}
     return content
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policies:
-    """Decisions of which the later ones depend on what is observed at a review.
-
-    A policy is a tuple like a choice: nodes of the purchases before the review, then, level by level of what may be
-    seen there, those of the purchases from then on, then the days of retirements. It makes a choice for each level.
-    """
-
-    plain: Choices
-    levels: int
-    now: tuple[int, ...]
-    """Places of the purchases before the review among all of the plain choices."""
-    later: tuple[int, ...]
-    purchases: tuple[PurchaseChoice, ...]
-
-    @classmethod
-    def of(cls, plain: Choices, review: datetime.date, levels: int) -> Policies:
-        """Return the policies with a review on a day."""
-        places = range(len(plain.purchases))
-        now = tuple(place for place in places if plain.purchases[place].date < review)
-        later = tuple(place for place in places if place not in now)
-        bought = [plain.purchases[place] for place in now]
-        bought += [dataclasses.replace(plain.purchases[at], level=level) for level in range(levels) for at in later]
-        return cls(plain=plain, levels=levels, now=now, later=later, purchases=tuple(bought))
-
-    @property
-    def retirements(self) -> tuple[Retirement, ...]:
-        """Clusters that may be retired, whatever is observed."""
-        return self.plain.retirements
-
-    def place(self, name: str) -> int:
-        """Return the index of a cluster in the compiled plan."""
-        return self.plain.place(name)
-
-    def tiers(self, purchase: int) -> tuple[int, ...]:
-        """Return the numbers of nodes at which a purchase reaches another volume discount, rising."""
-        return self.plain.tiers([plain.name for plain in self.plain.purchases].index(self.purchases[purchase].name))
-
-    def places(self, level: int) -> list[int]:
-        """Return, for each purchase of the plain choices, its index in a policy at an observed level."""
-        later = {place: len(self.now) + level * len(self.later) + at for at, place in enumerate(self.later)}
-        return [later[place] if place in later else self.now.index(place) for place in range(len(self.plain.purchases))]
-
-    def at(self, policy: Counts, level: int) -> Counts:
-        """Return the candidate that a policy selects at an observed level."""
-        return (*(policy[place] for place in self.places(level)), *policy[len(self.purchases) :])
-
-    def same(self, counts: Counts) -> Counts:
-        """Return the policy that makes the same purchases whatever is observed."""
-        chosen = [0] * len(self.purchases)
-        for level in range(self.levels):
-            for nodes, place in zip(counts, self.places(level), strict=False):
-                chosen[place] = nodes
-        return (*chosen, *counts[len(self.plain.purchases) :])
-
-    def within_limits(self, policy: Counts) -> bool:
-        """Return whether the candidate at every level is within nodes, budget and power."""
-        return all(self.plain.within_limits(self.at(policy, level)) for level in range(self.levels))
-
-    def reach(self, policy: Counts) -> NDArray[np.int64]:
-        """Return :meth:`Choices.reach` for every level."""
-        return np.concatenate([self.plain.reach(self.at(policy, level)) for level in range(self.levels)])
-
-    def bundles(self) -> list[tuple[int, ...]]:
-        """Return the purchases that one search step may change together: each alone, or a later one at all levels."""
-        alone = [(place,) for place in range(len(self.purchases))]
-        count = len(self.later)
-        together = [tuple(range(len(self.now) + at, len(self.purchases), count)) for at in range(count)]
-        return alone + (together if self.levels > 1 else [])
-
-    def exchangeable(self, out: tuple[int, ...], into: tuple[int, ...]) -> bool:
-        """Return whether nodes may be exchanged: at the same levels, or with purchases before the review."""
-        reached = [{self.purchases[place].level for place in bundle} for bundle in (out, into)]
-        return reached[0] == reached[1] or any(
-            one == {None} and (len(other) == self.levels) for one, other in (reached, reached[::-1])
-        )
-
-    def words(self, policy: Counts) -> str:
-        """Return a policy in words."""
-        every, days = dataclasses.replace(self.plain, purchases=self.purchases), policy[len(self.purchases) :]
-        said = []
-        for level in (None, *range(self.levels)):  # what comes before the review, with the days; then by level
-            bought = [nodes * (one.level == level) for nodes, one in zip(policy, self.purchases, strict=False)]
-            said.append(every.words((*bought, *(days if level is None else [0] * len(days)))))
-        return f"{said[0]}; then {' or '.join(said[1:])}"

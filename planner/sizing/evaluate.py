@@ -42,7 +42,6 @@ Run = tuple[Counts, int]
 """A choice and a replication."""
 Changes = dict[tuple[str, str], object]
 """Fields of clusters that are set, by the cluster's name and the field's."""
-_DRAWN_POOLING = 1.01  # what pooling gives moves a little with the inputs that are drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +56,6 @@ class SizingOutcome:
     """In time, as the SLO target counts them, shape (months, workloads or 1)."""
     utilisation: Floats
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
-    tokens: Floats
-    """Asked for in each month, shape (months,)."""
-    delivered_h: dict[str, float]
-    """By cluster: when the last of its nodes was delivered, in hours from the start."""
     ceilings: Floats
     """Attainment that no purchase raises, by the names of :data:`~planner.plan.slo_target.CEILINGS`, shape (2,)."""
 
@@ -68,6 +63,10 @@ class SizingOutcome:
     def worst(self) -> float:
         """The lowest SLO attainment under the target; 1 where there was no demand."""
         return 1.0 if np.isnan(self.shares).all() else float(np.nanmin(self.shares))
+
+    def meets(self, attainment: float) -> bool:
+        """Return whether an SLO attainment is reached."""
+        return self.worst > attainment - LEAST_SHORTFALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +88,12 @@ class Trial:
         points, _ = self.design.rows(replication, replication + 1)
         return np.asarray(self.inputs.drawn(points)[0])
 
+    def drawn(self, replications: int) -> Floats:
+        """Return the inputs' values in the first replications, shape (replications, inputs)."""
+        if self.design is None:
+            return np.zeros((replications, 0))
+        return np.asarray(self.inputs.drawn(self.design.rows(0, replications)[0]))
+
 
 class Evaluator:
     """Runs candidate plans in this process, caching what their plans share."""
@@ -100,33 +105,16 @@ class Evaluator:
         self._reuse = Reuse(trial.choices.scenario)
         build_plan(trial.choices.scenario, self._reuse)
         self._plans: dict[Counts, tuple[Any, Plan]] = {}
-        self._pooling: dict[Counts, Floats] = {}
 
-    def pooling(self, counts: Counts) -> Floats:
-        """Return a node's capacity in the largest clusters over that in a candidate, shape (clusters, workloads).
-
-        Routers before larger clusters keep more in time; a little is added for inputs that replications draw.
-        """
-        if counts not in self._pooling:
-            choices = self.trial.choices
-            bought = (int(max_nodes) for max_nodes in choices.nodes_allowed()[1][choices.group_of])
-            most = (*bought, *counts[len(choices.purchases) :])
-            small, large = (self._compiled(nodes, 0, {})[1].requests_per_node_h[:, :, 0] for nodes in (counts, most))
-            ratio = np.divide(large, small, out=np.ones_like(small), where=small > 0)
-            self._pooling[counts] = np.maximum(ratio, 1.0) * (1.0 if np.allclose(ratio, 1.0) else _DRAWN_POOLING)
-        return self._pooling[counts]
-
-    def simulate(
-        self, counts: Counts, replication: int, changes: Changes | None = None, as_predicted: bool = False
-    ) -> RunResult:
-        """Run a candidate plan once, with the throughput drawn for it or, ``as_predicted``, the model's own."""
+    def simulate(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
+        """Run a policy once."""
         trial = self.trial
         if not len(trial.inputs) and not changes:  # the plan is the same in every replication
             if counts not in self._plans:
                 self._plans.clear()
                 self._plans[counts] = self._compiled(counts, replication, {})
             return simulate_plan(*self._plans[counts], trial.seed, replication)
-        compiled = self._compiled(counts, replication, changes or {}, as_predicted=as_predicted)
+        compiled = self._compiled(counts, replication, changes or {})
         return simulate_plan(*compiled, trial.seed, replication)
 
     def unrouted(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
@@ -135,9 +123,7 @@ class Evaluator:
         free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
-    def _compiled(
-        self, counts: Counts, replication: int, changes: Changes, *, as_predicted: bool = False
-    ) -> tuple[Any, Plan]:
+    def _compiled(self, counts: Counts, replication: int, changes: Changes) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
         base = trial.choices.stated(counts)
@@ -155,19 +141,17 @@ class Evaluator:
             entries.append(dataclasses.replace(uncertain, targets=(targets,)))
         inputs = UncertainInputs(entries=tuple(entries), mixing=None)
         scenario, factors = changed(base, 0, inputs, trial.values(replication))
-        return scenario, build_plan(scenario, self._reuse, {} if as_predicted else factors)
+        return scenario, build_plan(scenario, self._reuse, factors)
 
-    def outcome(
-        self, counts: Counts, replication: int, changes: Changes | None = None, as_predicted: bool = False
-    ) -> SizingOutcome:
+    def outcome(self, counts: Counts, replication: int, changes: Changes | None = None) -> SizingOutcome:
         """Run a candidate once and return its outcome; an infeasible one misses every SLO target."""
         try:
-            result = self.simulate(counts, replication, changes, as_predicted)
+            result = self.simulate(counts, replication, changes)
         except ScenarioError:  # a model that fits none of the parts bought
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
             return SizingOutcome(
                 cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0],
-                tokens=worst[:, 0], delivered_h={}, ceilings=np.full(2, np.nan),
+                ceilings=np.full(2, np.nan),
             )  # fmt: skip
         cost = float(present_cost_usd(result).sum())
         capital = float(usd(sum(result.ledger.account_cents(account) for account in CAPEX_ACCOUNTS)))
@@ -182,11 +166,6 @@ class Evaluator:
             capital_usd=capital,
             shares=targeted_shares(result.missed_requests(), result.settled_requests(), self.trial.slo_target),
             utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
-            tokens=result.tokens(monthly.demand_requests).sum(axis=1),
-            delivered_h={
-                result.plan.clusters[purchase.cluster].name: purchase.time_h
-                for purchase in sorted(result.run.log.purchases, key=lambda purchase: purchase.time_h)
-            },
             ceilings=np.array([*slo_ceilings(result, self.trial.choices.plan).values()]),
         )
 
@@ -283,9 +262,14 @@ class Clock:
     say: Callable[[str], None] = lambda _: None
     started_s: float = dataclasses.field(default_factory=time.monotonic)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time limit is reached."""
+        return time.monotonic() - self.started_s > 60.0 * self.minutes
+
     def check(self) -> None:
         """Raise TimeUp where the time limit is reached."""
-        if time.monotonic() - self.started_s > 60.0 * self.minutes:
+        if self.is_over:
             raise TimeUp
 
 
@@ -294,9 +278,10 @@ class Judged:
     """A candidate plan's figures over several replications."""
 
     counts: Counts
-    cost: float
-    """Mean over the replications."""
+    costs: Floats
+    """What is minimised, shape (replications,)."""
     net_present_cost_usd: float
+    """Mean over the replications, as capital is."""
     capital_usd: float
     worst: Floats
     """The least share in time of each replication, shape (replications,)."""
@@ -307,13 +292,19 @@ class Judged:
     ceilings: Floats
     """Attainment that no purchase raises, shape (replications, 2)."""
 
+    @property
+    def cost(self) -> float:
+        """Mean over the replications."""
+        return float(self.costs.mean())
+
     def kept(self, attainment: float) -> Bools:
         """Return which replications reach an SLO attainment, shape (replications,)."""
         return np.asarray(self.worst > attainment - LEAST_SHORTFALL)
 
-    def keeps(self, attainment: float, confidence: float) -> bool:
-        """Return whether enough replications reach an SLO attainment."""
-        return bool(self.kept(attainment).sum() >= math.ceil(confidence * self.worst.size - 1e-9))
+    @property
+    def worst_tenth(self) -> float:
+        """Mean of the lowest attainments over the worst tenth of the replications: how deep misses go."""
+        return float(np.sort(self.worst)[: max(1, self.worst.size // 10)].mean())
 
     def service(self, confidence: float) -> float:
         """Return the SLO attainment reached with a confidence p: the ⌈p·n⌉-th best of n replications."""
@@ -321,16 +312,11 @@ class Judged:
         return float(np.sort(self.worst)[::-1][enough - 1])
 
 
-def gap_fraction(cost: float, bound: float) -> float:
-    """Return the optimality gap, (cost − bound) / cost, at least 0; 0 where the cost is zero."""
-    return max(0.0, cost - bound) / abs(cost) if cost else 0.0
-
-
 def judged(counts: Counts, outcomes: Sequence[SizingOutcome]) -> Judged:
-    """Return a candidate's figures over its outcomes."""
+    """Return a policy's figures over its outcomes."""
     return Judged(
         counts=counts,
-        cost=float(np.mean([outcome.cost for outcome in outcomes])),
+        costs=np.array([outcome.cost for outcome in outcomes]),
         net_present_cost_usd=float(np.mean([outcome.net_present_cost_usd for outcome in outcomes])),
         capital_usd=float(np.mean([outcome.capital_usd for outcome in outcomes])),
         worst=np.array([outcome.worst for outcome in outcomes]),

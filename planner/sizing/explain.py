@@ -1,312 +1,377 @@
-"""Explanation of a sizing: the effect of one node fewer, binding constraints, and the cost of a higher SLO.
+"""Explanation of a sizing: what each node is worth, what limits and other prices would change, and regret.
 
-Or, of a sizing without a solution: which constraint stands in the way, and by how much it would have to give.
+All of it is worked out by the surrogate as the search left it, calibrated on the runs of the answer. Or, of a sizing
+without a solution: which limit stands in the way.
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import datetime
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
-from planner.plan.build import build_plan
-from planner.plan.reuse import Reuse
-from planner.scenario.scenario import Scenario
+from planner.plan.slo_target import past_mending
+from planner.scenario.scenario import ClusterChoice, Sizing
 from planner.sizing.choices import Counts
-from planner.sizing.evaluate import Evaluator, Judged, Trial, judged
-from planner.sizing.lp_data import Prices, Survey
-from planner.sizing.relaxation import ConstraintRows, Relaxation, minimised, rows_of
+from planner.sizing.evaluate import Changes, Evaluator
 from planner.sizing.search import Search, moved
+from planner.sizing.survey import survey
+from planner.units import HOURS_PER_DAY
 
-FRONTIER_SCALES = (0.8, 0.9, 0.95, 1.05, 1.1)
-"""Times the answer's nodes: plans that serve a little worse and a little better."""
-PREDICTED_SCALES = (0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
-"""Times the answer's nodes: plans tried with throughput as predicted, until one misses the SLO target too often."""
+ABOUT = (-0.05, -0.025, 0.0, 0.025, 0.05)
+"""Added to the probability that is asked, in the curve of cost against probability."""
+QUANTILES = (0.1, 0.5, 0.9)
+_RELAXED = 1.1  # times a limit, where its price is told
+_BINDS = 0.95  # share of a limit from which on it is taken to bind
+_CHEAPER = 0.9  # times a price: cost is linear in it, so one more survey gives the slope
+_HALVINGS = 6  # of the price at which a part enters the mix
+_LEAST_PRICE = 0.2  # of today's: below it none is in prospect
 
 
-class Fewer(NamedTuple):
-    """The result with one node of a purchase removed."""
+class Marginal(NamedTuple):
+    """What one node fewer of a purchase saves, and the probability then."""
 
     purchase: int
-    slo_met_fraction: float
-    """Of the replications in which it was run, those that meet the SLO target."""
-    refuted: bool
-    """Whether those are enough, but not those of all to which the answer is held."""
     saved: float
-    """What it saves."""
-    month: int | None
-    """Month that breaks first in the replication where one node decides; None where it still meets the SLO target."""
-    workload: int | None
-    attainment: float
-    """SLO attainment there."""
+    probability: float
+    month: int
+    """That decides most often whether the SLO target is met."""
 
 
-class Narrow(NamedTuple):
-    """The contribution of a narrower precision than the default to one cluster of the result."""
+class CurvePoint(NamedTuple):
+    """The cheapest plan at a probability."""
+
+    probability: float
+    cost: float
+    nodes: float
+    """Bought, orders on a signal in the mean."""
+    counts: Counts
+
+
+class LimitPrice(NamedTuple):
+    """What a tenth more of a limit would save."""
+
+    limit: str
+    value: float
+    saved: float
+
+
+class Entry(NamedTuple):
+    """The price change at which the first node of an accelerator enters the mix."""
+
+    accelerator: str
+    price_change: float | None
+    """None where none within reach does."""
+
+
+class Regret(NamedTuple):
+    """A replication of middling, low or high demand, with the plan that would have done in it alone."""
+
+    quantile: float
+    nodes: float
+    """Of the answer there, orders included."""
+    needed: float
+    """That would have done."""
+    regret: float
+    """What the answer costs more than that."""
+
+
+class Trigger(NamedTuple):
+    """One review of a rule: what is seen then, and what is ordered."""
 
     cluster: str
-    precision: str
-    rate_ratio: tuple[float, ...]
-    """Requests of a node over those in the usual precision, by workload; NaN where it serves neither way."""
-    kept: int
-    """Replications that meet the SLO target where the cluster serves in the usual precision instead."""
-
-
-class Predicted(NamedTuple):
-    """The smallest plan of the answer's mix that meets the SLO target where throughput is as predicted."""
-
-    nodes_fraction: float
-    """Its nodes over the answer's."""
-    saved: float
-    """What it would save: so much the error of the throughput model costs."""
+    date: datetime.date
+    load: float
+    forecast_months: int
+    """Months ahead to which the forecast looks."""
+    installed: float
+    """Nodes that count as installed then, in the middling replication, in nodes of the cluster."""
+    ordered: tuple[float, ...]
+    """Nodes ordered, at each of :data:`QUANTILES` of the replications."""
 
 
 class Explanation(NamedTuple):
-    """The evidence for a sizing's result."""
+    """The evidence for a sizing's result; empty until it is worked out."""
 
-    fewer: tuple[Fewer, ...]
-    frontier: tuple[Judged, ...]
-    """Plans that no other found beats in cost, service and probability, cheapest first."""
-    nines: tuple[tuple[float, Judged | None], ...]
-    """For each promised share, the cheapest plan found that keeps it in as many replications."""
-    narrow: tuple[Narrow, ...]
-    predicted: Predicted | None
-    """None where replications draw no error of throughput."""
-
-
-def explain(search: Search, plan: Judged, replications: int) -> Explanation:
-    """Return the explanation of a result, over the replications of its search.
-
-    A result that was not confirmed was enlarged, and is then held to the replications that refuted it as well. Plans
-    run in those are judged by them; plans that only seem cheaper, since they were not run there, are left out.
-    """
-    every = range(replications)
-    search.clock.say("asking why not less, and what more would cost")
-    bought = len(search.trial.choices.purchases)
-    for scale in FRONTIER_SCALES:
-        scaled = _scaled(plan.counts, bought, scale)
-        if search.trial.choices.within_limits(scaled):
-            search.outcomes(scaled, every)
-    fewer = tuple(_fewer(search, plan, place, every) for place, nodes in enumerate(plan.counts[:bought]) if nodes)
-    # The cheapest plan found for each promised share; one for a higher share than promised is searched for.
-    missed, confidence = 1.0 - search.attainment, search.trial.slo_target.confidence
-    asked = [max(1.0 - 10.0 * missed, 0.0), search.attainment, 1.0 - missed / 10.0]  # one nine fewer, and one more
-    nines: list[tuple[float, Judged | None]] = []
-    for share in dict.fromkeys(round(share, 9) for share in asked):
-        if share > search.attainment:
-            search.promising(share).run()
-        keeping = [known for known in _known(search, plan, every) if known.keeps(share, confidence)]
-        nines.append((share, min(keeping, key=lambda keeper: keeper.cost, default=None)))
-    best = frontier(_known(search, plan, every), search, plan.counts)
-    narrow, predicted = _narrow(search, plan, every), _predicted(search, plan, every)
-    return Explanation(fewer=fewer, frontier=best, nines=tuple(nines), narrow=narrow, predicted=predicted)
+    marginal: tuple[Marginal, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
+    limits: tuple[LimitPrice, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    regrets: tuple[Regret, ...] = ()
+    idle: float = 0.0
+    """Share of replications in which a quarter or more of the answer's nodes are never needed."""
+    triggers: tuple[Trigger, ...] = ()
+    last_safe: datetime.date | None = None
+    """Last day on which the first order on a signal still comes before one replication in so many is short."""
+    predicted_saves: float | None = None
+    """What would be saved if throughput were known to be as predicted; None where no error of it is drawn."""
 
 
-def _scaled(counts: Counts, bought: int, scale: float) -> Counts:
-    """Return a plan with a multiple of the nodes that it buys, and the same retirements."""
-    return (*(round(nodes * scale) for nodes in counts[:bought]), *counts[bought:])
-
-
-def _predicted(search: Search, plan: Judged, every: Sequence[int]) -> Predicted | None:
-    """Return how much smaller the answer could be if throughput were known to be as predicted."""
-    trial, least = search.trial, Predicted(nodes_fraction=1.0, saved=0.0)
-    if not any(uncertain.throughput_of for uncertain in trial.inputs.entries):
-        return None
-    for scale in PREDICTED_SCALES:
-        counts = _scaled(plan.counts, len(trial.choices.purchases), scale)
-        runs = [(counts, replication, None, True) for replication in every]
-        smaller = judged(counts, search.archive.workers.all(Evaluator.outcome, runs))
-        if not smaller.keeps(search.attainment, trial.slo_target.confidence):
-            break
-        least = Predicted(nodes_fraction=scale, saved=plan.cost - smaller.cost)
-    return least
-
-
-def _fewer(search: Search, plan: Judged, place: int, every: Sequence[int]) -> Fewer:
-    """Return the effect of removing one node: where the SLO target is then missed, and the saving."""
-    counts = moved(plan.counts, {place: -1})
-    if not any(counts):
-        return Fewer(
-            place, slo_met_fraction=0.0, refuted=False, saved=plan.cost, month=0, workload=None, attainment=0.0
-        )
-    less = judged(counts, search.outcomes(counts, every))
-    newly = np.flatnonzero(plan.kept(search.attainment) & ~less.kept(search.attainment))
-    seen = _in_all(search, less)
-    month, workload, attainment = None, None, 1.0
-    if newly.size:
-        shares = less.shares[newly[int(np.argmax(less.worst[newly]))]]  # where it breaks by least, one node decides
-        month = int(np.argmax((np.nan_to_num(shares, nan=1.0) < search.attainment).any(axis=1)))
-        worst = int(np.nanargmin(shares[month]))
-        workload, attainment = worst if search.trial.slo_target.is_per_workload else None, float(shares[month, worst])
-    met, refuted = float(seen.kept(search.attainment).mean()), _only_seems(search, seen)
-    return Fewer(place, met, refuted, plan.cost - less.cost, month, workload, attainment)
-
-
-def _known(search: Search, answer: Judged, every: Sequence[int]) -> list[Judged]:
-    """Return every candidate run in all replications of the search, except falsely cheap ones."""
-    plans = [judged(counts, search.outcomes(counts, every)) for counts in search.archive.complete(every)]
-    judged_in_all = (_in_all(search, plan) for plan in plans)
-    return [plan for plan in judged_in_all if plan.cost >= answer.cost or not _only_seems(search, plan)]
-
-
-def _only_seems(search: Search, plan: Judged) -> bool:
-    """Return whether a candidate meets the SLO target only in the fewer replications it was run in."""
-    seems = plan.worst.size < len(search.order) and plan.keeps(search.attainment, search.trial.slo_target.confidence)
-    return seems and not search.holds(plan.counts, fully=True)
-
-
-def _in_all(search: Search, plan: Judged) -> Judged:
-    """Return a candidate with its attainment over all replications of the result, if run there; costs unchanged."""
-    further = search.order if plan.worst.size < len(search.order) else ()
-    if not further or not search.archive.knows(plan.counts, further):
-        return plan
-    seen = judged(plan.counts, search.outcomes(plan.counts, further))
-    return replace(plan, worst=seen.worst, shares=seen.shares)
-
-
-def frontier(plans: Sequence[Judged], search: Search, answer: Counts) -> tuple[Judged, ...]:
-    """Return the result, and the plans not dominated in cost, attainment and probability of meeting the SLO.
-
-    A plan that was run in fewer replications may have been lucky in them, and seem to beat the answer.
-    """
-    share = search.trial.slo_target.confidence
-
-    def figures(plan: Judged) -> tuple[float, float, float]:
-        return plan.cost, -plan.service(share), -float(plan.kept(search.attainment).mean())
-
-    kept: list[Judged] = []
-    for plan in sorted(plans, key=lambda plan: (*figures(plan), plan.counts)):
-        _, service, probability = figures(plan)
-        better = all(service < figures(other)[1] - 1e-12 or probability < figures(other)[2] - 1e-12 for other in kept)
-        if better or plan.counts == answer:
-            kept.append(plan)
-    return tuple(kept)
-
-
-def _narrow(search: Search, plan: Judged, every: Sequence[int]) -> tuple[Narrow, ...]:
-    """Return the effect of serving each narrow-precision cluster in the workloads' own precision instead."""
-    choices = search.trial.choices
-    catalog = choices.scenario.load_catalog()
-    usual = catalog.precisions[catalog.precision_with("default")].weight_bytes.value
-    narrow = []
-    for purchase, nodes in zip(choices.purchases, plan.counts, strict=False):
-        precision = choices.scenario.clusters[purchase.name].precision
-        if not nodes or precision is None or catalog.precisions[precision].weight_bytes.value >= usual:
-            continue
-        runs = [(plan.counts, replication, {(purchase.name, "precision"): None}) for replication in every]
-        outcomes = search.archive.workers.all(Evaluator.outcome, runs)
-        kept, name = int(judged(plan.counts, outcomes).kept(search.attainment).sum()), purchase.name
-        clusters = choices.base.content["clusters"]
-        content = {**choices.base.content, "clusters": {**clusters, name: {**clusters[name], "precision": None}}}
-        wider = Scenario.model_validate(content)
-        wider._document = choices.scenario.document
-        place = choices.place(name)  # what a node serves on the first day, as stated and in the usual precision
-        stated = choices.plan.requests_per_node_h[place, :, 0]
-        other = build_plan(wider, Reuse(wider)).requests_per_node_h[place, :, 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = tuple((stated / other).tolist())
-        narrow.append(Narrow(cluster=name, precision=precision, rate_ratio=ratio, kept=kept))
-    return tuple(narrow)
-
-
-_ALL = frozenset({"nodes", "budget", "power"})
-
-
-def what_to_relax(trial: Trial, surveys: Sequence[Survey], prices: Prices) -> str:
-    """Return why no plan meets the SLO target, and which limits to relax, from the decisive replication.
-
-    Figures are those of the relaxation, so they are the least that would do: no node fails in them.
-    """
-    program, choose = Relaxation(trial, surveys, prices), trial.choices.choose
-    said = []
-    if choose.budget_usd is not None and (least := _least(program, _ALL - {"budget"}, "budget")) is not None:
-        said.append(f"a budget of at least {least:,.0f} USD in place of {choose.budget_usd:,.0f}")
-    if choose.it_power_cap_kw is not None and (least := _least(program, _ALL - {"power"}, "power")) is not None:
-        said.append(f"at least {least:,.0f} kW of power in place of {choose.it_power_cap_kw:,.0f}")
-    if (least := _least(program, _ALL - {"nodes"}, "nodes")) is not None:
-        said.append(f"max_nodes {least:,.2f} times as large")
-    lead = "nothing that may be chosen meets the SLO target: "
-    if said:
-        return lead + "it would take " + ", or ".join(said)
-    if _least(program, frozenset(), "nodes") is not None:
-        return lead + "budget, power and max_nodes stand in the way together; relax more than one of them"
-    return lead + _when(program)
-
-
-def nearest_miss(search: Search) -> str:
-    """Return how close the best plan within the limits comes to the SLO target, where none meets it."""
-    slo_target, choices = search.trial.slo_target, search.trial.choices
-    tried: dict[Counts, list[float]] = {}
-    for (counts, _), outcome in search.archive.known.items():
-        tried.setdefault(counts, []).append(outcome.worst)
-    nearest = max(tried, key=lambda counts: (float(np.mean(tried[counts])), -sum(counts)))
-    outcomes = search.outcomes(nearest, range(len(search.surveyed.surveys)))
-    service, worst = judged(nearest, outcomes).service(slo_target.confidence), ""
-    if slo_target.is_per_month:
-        shares = np.nan_to_num(np.mean([outcome.shares for outcome in outcomes], axis=0), nan=1.0)
-        worst = f", least in {choices.plan.months.labels[int(shares.min(axis=1).argmin())]}"
-    more = [moved(nearest, {place: 1}) for place in range(len(choices.purchases))]
-    room = "" if any(choices.within_limits(counts) for counts in more) else ", and limits allow no node more"
-    return (
-        f"nothing that may be chosen was found to meet the SLO target: {choices.words(nearest)} comes nearest, with "
-        f"{service:.2%} attained in {slo_target.confidence:.0%} of replications{worst}{room}; SLO target no "
-        "more than that, or allow more nodes, earlier dates, budget or power"
+def explain(search: Search, best: Counts) -> Explanation:
+    """Return the explanation of a result."""
+    search.clock.say("working out what limits, prices and one node fewer would change")
+    choices = search.choices
+    regrets, idle = _regrets(search, best)
+    return Explanation(
+        marginal=tuple(_marginal(search, best, place) for place, nodes in enumerate(best[choices.bought]) if nodes),
+        curve=_curve(search, best),
+        limits=_limits(search, best),
+        entries=_entries(search, best),
+        regrets=regrets,
+        idle=idle,
+        triggers=triggers(search, best),
+        last_safe=_last_safe(search, best),
+        predicted_saves=_predicted(search, best),
     )
 
 
-def _least(program: Relaxation, limits: frozenset[str], of: str) -> float | None:
-    """Return the least value of a limit at which the other limits are feasible; None where they are not."""
-    size = program.variables + 1  # the last variable is the limit
-    cost = np.zeros(size)
-    cost[-1] = 1.0
-    rows = program.constraints(limits)
-    if of == "budget":
-        rows.append(_below(program.capital(), size, 1.0, 0.0))
-    elif of == "power":
-        rows += [_below(kw, size, 1.0, existing) for kw, existing in program.power_rows()]
-    else:
-        for group, nodes in enumerate(program.choices.nodes_allowed()[1]):
-            rows.append(_below(np.where(program.choices.group_of == group, 1.0, 0.0), size, float(nodes), 0.0))
-    solved = minimised(cost, rows, np.zeros(size, dtype=np.int64), np.append(program.upper(), np.inf))
-    return None if solved is None else float(solved[0][-1])
+def _every(search: Search) -> list[bool]:
+    return [True] * len(search.choices.purchases)
 
 
-def _below(coefficients: Floats, size: int, times: float, existing: float) -> ConstraintRows:
-    """Return the row Σ coefficients·x + existing ≤ times·limit, of a program whose last variable is the limit."""
-    columns = np.append(np.arange(coefficients.size), size - 1)
-    return rows_of(0 * columns, columns, np.append(coefficients, -times), most=-existing)
+def _marginal(search: Search, best: Counts, place: int) -> Marginal:
+    surrogate, fewer = search.surrogate, moved(best, {place: -1})
+    logs, months = surrogate.log_loads(surrogate.fleet(best))
+    near = np.argsort(np.abs(logs - surrogate.threshold.log), kind="stable")[: max(1, logs.size // 4)]
+    cost, probability = search.value(fewer)
+    month = int(np.bincount(months[near]).argmax())
+    return Marginal(place, search.value(best)[0] - cost, probability, month)
 
 
-def _when(program: Relaxation) -> str:
-    """Return which SLO misses no purchase can avoid: site outages, or months before the first delivery."""
-    survey, slo_target, plan = program.survey, program.trial.slo_target, program.choices.plan
-    labels = plan.months.labels
-    asked, lit = survey.demand.sum(axis=1), survey.lit_demand.sum(axis=1)
-    share = np.divide(lit, asked, out=np.ones_like(lit), where=asked > 0)
-    if share.min() < slo_target.attainment:
-        month, load = (int(place) for place in np.unravel_index(np.argmin(share), share.shape))
-        return (
-            f"in more replications than may break it the site is dark for too long (in {labels[month]} "
-            f"{1.0 - share[month, load]:.2%} of {plan.workloads[load].name} arrives then); lower slo_target.attainment "
-            "or slo_target.confidence, or state another site.outages_per_year"
+def _curve(search: Search, best: Counts) -> tuple[CurvePoint, ...]:
+    """Return the cheapest plans at probabilities about the target's."""
+    points, most = [], float(search.surrogate.fixable.mean())
+    for about in ABOUT:
+        asked = search.confidence + about
+        counts = best if about == 0.0 else search.near(best, asked) if asked < most else None
+        if counts is not None:
+            cost, probability = search.value(counts)
+            nodes = float(search.surrogate.nodes(counts).sum(axis=1).mean())
+            points.append(CurvePoint(probability, cost, nodes, counts))
+    return tuple(points)
+
+
+def _limits(search: Search, best: Counts) -> tuple[LimitPrice, ...]:
+    """Return what a tenth more of each limit that binds would save."""
+    choices, choose = search.choices, search.choices.choose
+    nodes = search.surrogate.nodes(best).mean(axis=0)
+    relaxed: list[tuple[str, float, Sizing]] = []
+
+    def with_choice(name: str, **changes: object) -> Sizing:
+        clusters: dict[str, ClusterChoice] = {
+            **choose.clusters, name: choose.clusters[name].model_copy(update=changes)
+        }  # fmt: skip
+        return choose.model_copy(update={"clusters": clusters})
+
+    for group, name in enumerate(choices.offers):
+        limit, bought = choose.clusters[name], nodes[choices.group_of == group]
+        if bought.sum() > _BINDS * limit.max_nodes:
+            more = int(np.ceil(_RELAXED * limit.max_nodes))
+            relaxed.append((f"max_nodes of {name}", limit.max_nodes, with_choice(name, max_nodes=more)))
+        per_date = limit.max_nodes_per_date
+        if per_date is not None and bought.max() > _BINDS * per_date:
+            more = int(np.ceil(_RELAXED * per_date))
+            relaxed.append((f"max_nodes_per_date of {name}", per_date, with_choice(name, max_nodes_per_date=more)))
+    if choose.budget_usd is not None and choices.capital_usd(best) > _BINDS * choose.budget_usd:
+        more_usd = _RELAXED * choose.budget_usd
+        relaxed.append(("budget_usd", choose.budget_usd, choose.model_copy(update={"budget_usd": more_usd})))
+    cap_kw = choose.it_power_cap_kw
+    if cap_kw is not None and choices.power_kw(best).max() > _BINDS * cap_kw:
+        more_kw = choose.model_copy(update={"it_power_cap_kw": _RELAXED * cap_kw})
+        relaxed.append(("it_power_cap_kw", cap_kw, more_kw))
+    return tuple(
+        LimitPrice(limit, float(value), max(0.0, search.value(best)[0] - _cost_under(search, best, wider)))
+        for limit, value, wider in relaxed
+    )
+
+
+def _cost_under(search: Search, best: Counts, choose: Sizing) -> float:
+    """Return the cost of the best plan under other limits."""
+    other = under(search, choose)
+    found_best = other.searched(_every(search), best, reacts=any(best[search.choices.loads]))
+    return other.value(best if found_best is None else found_best)[0]
+
+
+def under(search: Search, choose: Sizing) -> Search:
+    """Return a search by the same surrogate under other limits."""
+    other = copy.copy(search)
+    other.surrogate = copy.copy(search.surrogate)
+    other.choices = other.surrogate.choices = dataclasses.replace(search.choices, choose=choose, _power={})
+    other.forget()
+    return other
+
+
+def _entries(search: Search, best: Counts) -> tuple[Entry, ...]:
+    """Return the price change at which each accelerator that the answer has none of enters the mix."""
+    choices = search.choices
+    absent = [part for part in choices.accelerators if part not in choices.parts(best)]
+    if not absent or search.trial.objective == "levelised":
+        return ()
+    slopes = price_slopes(search)
+    entries = []
+    for part in absent:
+        columns = [p for p, purchase in enumerate(choices.purchases) if purchase.accelerator == part]
+
+        def enters(factor: float, columns: Sequence[int] = columns, part: str = part) -> bool:
+            other = copy.copy(search)
+            other.surrogate = copy.copy(search.surrogate)
+            usd = search.surrogate.node_usd.copy()
+            places = search.surrogate.column[columns]
+            usd[places] += (factor - 1.0) * slopes[places]
+            other.surrogate.node_usd = usd
+            other.forget()
+            made = other.searched(_every(search), best, reacts=any(best[choices.loads]))
+            return made is not None and part in choices.parts(made)
+
+        low, high = _LEAST_PRICE, 1.0
+        if not enters(low):
+            entries.append(Entry(part, None))
+            continue
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if enters(middle) else (low, middle)
+        entries.append(Entry(part, low - 1.0))
+    return tuple(entries)
+
+
+def price_slopes(search: Search) -> Floats:
+    """Return the cost of a node that the whole of its accelerators' price makes up, shape (clusters,)."""
+    reference = search.choices.reference()
+    before, cheaper = search.archive.workers.all(_survey_at, [(reference, 1.0), (reference, _CHEAPER)])
+    return np.asarray((before - cheaper) / (1.0 - _CHEAPER)) * search.surrogate.weights[0]
+
+
+def _survey_at(evaluator: Evaluator, counts: Counts, factor: float) -> Floats:
+    """Return the cost of a node of every cluster in the first replication, accelerators at a multiple of their price.
+
+    Prices are those stated, not those that a study draws, so that two surveys differ by the factor alone.
+    """
+    choices, changes = evaluator.trial.choices, Changes()
+    catalog = choices.scenario.load_catalog()
+    for purchase in choices.purchases:
+        cluster = choices.scenario.clusters[purchase.name]
+        entry, price = catalog.accelerator(cluster.accelerator).accelerator_price_usd, cluster.accelerator_price_usd
+        price = (entry.value if entry else 0.0) if price is None else price
+        changes[purchase.name, "accelerator_price_usd"] = price * factor
+        changes[purchase.name, "quotes"] = tuple(
+            {**quote.model_dump(), "accelerator_price_usd": quote.accelerator_price_usd * factor}
+            for quote in cluster.quotes
         )
-    there = survey.present.max(axis=(0, 2)) > 0
-    if not there.all():
-        return f"nothing can be there in {labels[int(np.argmax(~there))]}; allow an earlier date"
-    rates = survey.rates.max(axis=0)
-    unserved = [load.name for load, rate in zip(plan.workloads, rates, strict=True) if not rate.all()]
-    if unserved:
-        return f"no part that may be bought serves {unserved[0]} in every month within its objective"
-    bought = {purchase.name for purchase in program.choices.purchases}
-    new = [place for place, cluster in enumerate(plan.clusters) if cluster.name in bought]
-    alone = survey.present[new].max(axis=(0, 2)) == 0
-    if alone[0]:  # with all limits lifted, only months that nothing new reaches can be in the way
-        return (
-            f"until {labels[int(np.argmin(alone))]} nothing that is bought can be there, and what is owned "
-            "cannot keep it alone; allow an earlier date or a shorter lead time, or rent until then "
-            "(a cluster on demand among those to choose)"
-        )
-    return "not even without limits; allow earlier dates or other parts"
+    return survey(evaluator, counts, 0, changes).node_usd
+
+
+def _regrets(search: Search, best: Counts) -> tuple[tuple[Regret, ...], float]:
+    """Return the regret at some quantiles of what replications need, and in how many a quarter of the nodes idles."""
+    surrogate = search.surrogate
+    nodes = surrogate.nodes(best)
+    usd = surrogate.node_usd[surrogate.column]
+    rows = []
+    for r in np.flatnonzero(~surrogate.hopeless).tolist():
+        alone = np.zeros(len(surrogate.surveys), dtype=bool)
+        alone[r] = True
+        needed = search.master(_every(search), float(np.exp(surrogate.threshold.log)), alone)
+        if needed is not None:
+            rows.append((float(nodes[r].sum()), float(needed.sum()), float((nodes[r] - needed) @ usd)))
+    if not rows:
+        return (), 0.0
+    ranked = sorted(rows, key=lambda row: row[1])
+    at = [ranked[min(int(q * len(ranked)), len(ranked) - 1)] for q in QUANTILES]
+    idle = float(np.mean([needed <= 0.75 * there for there, needed, _ in rows]))
+    return tuple(Regret(q, *row) for q, row in zip(QUANTILES, at, strict=True)), idle
+
+
+def triggers(search: Search, best: Counts) -> tuple[Trigger, ...]:
+    """Return what each rule would order at each of its reviews, over the surveyed replications."""
+    choices, surrogate = search.choices, search.surrogate
+    nodes = surrogate.nodes(best) - np.array(best[choices.bought], dtype=np.float64)
+    made = []
+    for which, load in enumerate(best[choices.loads]):
+        for place in choices.windows[which] if load else ():
+            ordered = tuple(float(np.quantile(nodes[:, place], q, method="higher")) for q in QUANTILES)
+            installed = float(np.median(surrogate.installed(best, which, place)))
+            ahead = choices.forecast_months[which]
+            date = choices.purchases[place].date
+            made.append(Trigger(choices.reactive[which], date, load / 100.0, ahead, installed, ordered))
+    return tuple(made)
+
+
+def _last_safe(search: Search, best: Counts) -> datetime.date | None:
+    """Return the last day for the first order on a signal: lead and slip before capacity is short in too many."""
+    choices, surrogate = search.choices, search.surrogate
+    loads = best[choices.loads]
+    if not any(loads):
+        return None
+    stated = tuple(0 if choices.loads.start <= at < choices.loads.stop else n for at, n in enumerate(best))
+    scales = surrogate.scales(surrogate.fleet(stated)).min(axis=0)
+    short = np.maximum.accumulate(np.log(np.maximum(scales, 1e-9)) < surrogate.threshold.log, axis=1)
+    months = np.flatnonzero(short[~surrogate.hopeless].mean(axis=0) > 1.0 - search.confidence)
+    if not months.size:
+        return None
+    which = next(at for at, load in enumerate(loads) if load)
+    order = choices.plan.clusters[choices.place(choices.purchases[choices.first_of_reactive()[which]].name)].order
+    assert order is not None
+    wait = datetime.timedelta(hours=order.lead_h + order.slip_h.base)
+    needed_h = float(choices.plan.month_edges_h[months[0]])
+    return choices.scenario.start + datetime.timedelta(days=needed_h / HOURS_PER_DAY) - wait
+
+
+def _predicted(search: Search, best: Counts) -> float | None:
+    """Return what would be saved if throughput were as predicted: the draws of its error set to their mean."""
+    errors = [i for i, uncertain in enumerate(search.trial.inputs.entries) if uncertain.throughput_of]
+    if not errors:
+        return None
+    other = copy.copy(search)
+    other.surrogate = search.surrogate.with_known(errors)
+    other.forget()
+    made = other.searched(_every(search), best, reacts=any(best[search.choices.loads]))
+    return None if made is None else max(0.0, search.value(best)[0] - other.value(made)[0])
+
+
+def nothing_mends(search: Search) -> str:
+    """Return that too many replications miss the SLO target whatever is bought, by cause and with the remedy."""
+    surrogate, target = search.surrogate, search.trial.slo_target
+    causes = past_mending(np.array([one.ceilings for one in surrogate.surveys]).T, target.attainment)
+    said = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in causes.items() if count)
+    return (
+        f"{surrogate.unfixable:.0%} of replications miss the SLO target whatever is bought ({said} of "
+        f"{len(surrogate.surveys)} surveyed), and {1.0 - target.confidence:.0%} may: a second site, an earlier date, a "
+        "lower slo_target.attainment or slo_target.confidence is the remedy, not nodes"
+    )
+
+
+def nothing(search: Search) -> str:
+    """Return why no plan meets the SLO target, and which limits to relax."""
+    choices, choose = search.choices, search.choices.choose
+    lead = "nothing that may be chosen meets the SLO target: "
+    wide = {
+        name: limit.model_copy(update={"max_nodes": 100_000, "max_nodes_per_date": None})
+        for name, limit in choose.clusters.items()
+    }
+    free = {"clusters": wide, "budget_usd": None, "it_power_cap_kw": None}
+    reacts = bool(choices.reactive)
+
+    def without(*limits: str) -> Counts | None:
+        other = under(search, choose.model_copy(update={name: free[name] for name in limits}))
+        return other.searched(_every(search), None, reacts=reacts)
+
+    said = []
+    if choose.budget_usd is not None and (made := without("budget_usd")):
+        said.append(f"a budget of about {choices.capital_usd(made):,.0f} USD in place of {choose.budget_usd:,.0f}")
+    if choose.it_power_cap_kw is not None and (made := without("it_power_cap_kw")):
+        said.append(f"about {choices.power_kw(made).max():,.0f} kW of power in place of {choose.it_power_cap_kw:,.0f}")
+    if made := without("clusters"):
+        nodes = np.bincount(choices.group_of, weights=made[choices.bought], minlength=len(choices.offers))
+        times = float((nodes / choices.nodes_allowed[1]).max())
+        said.append(f"max_nodes about {max(times, 1.0):,.2f} times as large, or more nodes on a date")
+    if said:
+        return lead + "it would take " + ", or ".join(said)
+    if without(*free):
+        return lead + "budget, power and max_nodes stand in the way together; relax more than one of them"
+    logs, months = search.surrogate.log_loads(search.surrogate.fleet(choices.reference()))
+    month = choices.plan.months.labels[int(np.bincount(months[np.argsort(logs)[: max(1, logs.size // 4)]]).argmax())]
+    return lead + f"no number of nodes does, least in {month}; allow earlier dates, other parts, or a lower SLO target"

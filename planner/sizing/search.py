@@ -1,560 +1,480 @@
-"""The search by simulation: from the relaxation's start down to a plan that cannot be reduced.
+"""The search: a start from a small linear program, then ever smaller steps, all by the surrogate.
 
-Below stand where it may go from a choice in small steps, the search itself, and choices at the limits, where nothing
-else begins it, or near its end, held against it as they are run.
-
-All choices meet the same replications. They are raced: replications come hardest first (as the relaxation ranks them),
-and a choice is dropped as soon as more of them have broken the SLO target than may. One that stands after the hard
-ones is run on the rest only once it is to be the answer.
+What it ends with is simulated where that tells most, the surrogate is calibrated by what was seen, and the search goes
+on from there until both agree. Nothing is decided by a count of misses in the replications of the search.
 """
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.optimize import linprog
 
-from planner.arrays import Bools, Floats, Ints
-from planner.plan.slo_target import LEAST_SHORTFALL
-from planner.sizing.choices import Choices, Counts, due_h
-from planner.sizing.evaluate import Archive, Clock, SizingOutcome, gap_fraction
-from planner.sizing.relaxation import margins_between
-from planner.sizing.replications import Surveyed, allowed_misses
+from planner.arrays import Bools, Floats
+from planner.sizing.choices import Counts
+from planner.sizing.evaluate import Archive, Clock, SizingOutcome
+from planner.sizing.surrogate import Surrogate
 
-_MOST_LISTED = 20_000  # choices, begun or whole, that are looked at before there are too many to try each
-_MOST_RENTING = 2_000  # the same where hours are rented, which takes milliseconds to predict
-
-
-def moved(counts: Counts, changes: dict[int, int]) -> Counts:
-    """Return a candidate with nodes added or removed at some indices."""
-    return tuple(count + changes.get(place, 0) for place, count in enumerate(counts))
-
-
-def carried_on(before: Counts, after: Counts, may: Callable[[Counts], bool]) -> Counts:
-    """Return the candidate after repeating a reducing step as often as allowed, by doubling, then halving.
-
-    Where few nodes break what many keep, that ends where single steps would. Other steps are taken once: what comes in
-    place of what is worth another look each time.
-    """
-    step = [now - earlier for earlier, now in zip(before, after, strict=True)]
-    times, is_growing = int(max(step) <= 0 > min(step)), True
-    while times:
-        further = tuple(nodes + times * change for nodes, change in zip(after, step, strict=True))
-        is_growing &= (allowed := min(further) >= 0 and may(further))
-        after = further if allowed else after
-        times = 2 * times if is_growing else times // 2
-    return after
-
-
-_BATCH = 4  # runs between two looks: fixed, so that the answer does not depend on how many workers there are
-_CALM = 4  # replications in a row that must meet the SLO target before the easier ones are taken as kept
-_MOST_MARGIN = 4.0  # on demand: what needs more than that is no matter of luck
-_MOST_STARTS = 14  # margins that are tried
-_MENDED_BY = 0.01  # of the nodes: what is added for a stretch that is short
-_MENDED_FASTER = 1.2  # by how much more at the next try
-_MOST_MENDED = 20
-_LEAP_FROM = 0.92  # of the cost: about where a leap begins, to be mended from there
-_LEAST_SAVED = 0.002  # of the cost: what a leap must save to be worth its runs
-_MOST_TRIED = 12  # choices in a row that fail at one step before the next step is taken
-_MOST_LEAST = 4  # choices that meet the SLO target and are predicted to cost less: of those the cheapest is taken
-_SAME = 1e-9  # of the cost: what is no difference
-RIVAL_TRIES = 4  # the same where only a comparison is wanted
+_ROUNDS = 4  # of search, simulation and calibration
+_MOST_RUNS = 24  # replications in which a policy is simulated to calibrate: those nearest to its threshold
+_MASTER_ROUNDS = 30  # of the linear program, each with the rows that its last answer breaks
+_BLOCKS = 6  # parts of the horizon from each of which a replication may add a row
+_SCALES = 7  # halvings of the margin on demand
+_SAME = 1e-7  # of the cost: what is no difference
+_LOADS = (50, 60, 70, 80, 90)  # percent: loads up to which orders are first tried
+_LOAD_STEPS = {8: 10, 4: 5, 2: 2, 1: 1}
+_NEAR_DATES = 2  # dates by which nodes are moved in one step
+_NEAR_DAYS = 45  # between purchases of two clusters that are exchanged, where dates are many
+_MANY = 16  # purchases
+_PROBABILITY_ERROR = 0.005  # between what the surrogate says of a policy before and after its runs
+_MOST_EXACT = 60  # cheaper policies that are simulated one by one, each until it has missed too often
+_MOST_HELD = 4  # of those, that meet the SLO target: the cheapest as simulated is taken
+_AS_CHEAP = 1.03  # times the cost of the answer, for the error of a prediction
+_MOST_LISTED = 20_000  # policies, begun or complete, that are looked at before they are too many to list
+_LOADS_BESIDE = (-10, -5, 0, 5, 10)  # percent: loads beside the answer's that are listed
+_MOST_NODES_EXACT = 48  # nodes of a policy: with more, one of them is less than a surrogate's error
+_DOUBTED = 0.3  # of log λ: by how much a cheaper policy may fall short of the threshold that is still simulated
 
 
 class Search:
-    """A search among some purchases, over the surveyed replications."""
+    """Finds the cheapest policy that is likely enough to meet the SLO target."""
 
-    def __init__(
-        self, surveyed: Surveyed, archive: Archive, clock: Clock, allowed: Sequence[bool], *,
-        tries: int = _MOST_TRIED, like: Search | None = None,
-    ) -> None:  # fmt: skip
-        """Rank the replications by their lower bounds; ``tries`` candidates in a row may fail at one step.
-
-        A search ``like`` another takes over what that one has learned of which replications are hard.
-        """
-        self.tries, self.gap = tries, 0.0
-        self.trial, self.surveyed, self.archive, self.clock = surveyed.trial, surveyed, archive, clock
-        self.choices = surveyed.choices
-        self.allowed = tuple(allowed)
-        self.attainment = self.trial.slo_target.attainment
-        self.allowed_misses = allowed_misses(len(surveyed.surveys), self.trial.slo_target.confidence)
-        least = surveyed.least_costs(allowed)
-        self.decisive = int(np.argsort(-least, kind="stable")[self.allowed_misses])
-        """The replication that decides the bound: of those that must meet the SLO target the hardest."""
-        self.bound = max(float(least[self.decisive]), surveyed.least_with_rent(allowed))
-        """No choice that meets the SLO target in enough of these replications costs less; infinity where none does."""
-        if like is None and math.isfinite(self.bound):
-            least = surveyed.least_costs(allowed, working=True)
-        self.order: list[int] = np.argsort(-least, kind="stable").tolist()
-        if like is not None:
-            self.order = [replication for replication in like.order if replication < len(least)]
-        self.design = surveyed.designed(self.order, self.allowed_misses)
-        self._broke: dict[int, list[NDArray[np.int64]]] = {}
-        """By replication: what choices that missed the SLO target in it had bought up to each date."""
+    def __init__(self, surrogate: Surrogate, archive: Archive, clock: Clock) -> None:
+        self.surrogate, self.archive, self.clock = surrogate, archive, clock
+        self.trial, self.choices = surrogate.trial, surrogate.choices
+        self.confidence = self.trial.slo_target.confidence
+        self._values: dict[Counts, tuple[float, float]] = {}
+        self._rents = False
+        self.fresh: list[int] = []
+        """Replications beyond the surveyed ones to which an answer has been held."""
         self.best: Counts | None = None
-        self.margin, self.started = np.ones(0), 0.0
-        """Margins on demand at which the search began, by stretch of months, and what that was predicted to cost."""
+        """The cheapest policy so far, if the search is stopped."""
 
-    def promising(self, attainment: float) -> Search:
-        """Return the same search for another SLO attainment, with fewer tries."""
-        slo_target = self.trial.slo_target.model_copy(update={"attainment": attainment})
-        other = copy.copy(self.surveyed)  # the surveys do not depend on what is promised
-        other.trial = dataclasses.replace(self.trial, slo_target=slo_target)
-        return Search(other, self.archive, self.clock, self.allowed, tries=RIVAL_TRIES, like=self)
+    @property
+    def replications(self) -> int:
+        """Replications that were surveyed."""
+        return len(self.surrogate.surveys)
+
+    def value(self, counts: Counts) -> tuple[float, float]:
+        """Return a policy's cost and probability by the surrogate."""
+        if counts not in self._values:
+            surrogate = self.surrogate
+            nodes = surrogate.nodes(counts)
+            fleet = surrogate.fleet(counts, nodes)
+            self._values[counts] = surrogate.cost_of(counts, fleet, nodes), surrogate.probability_of(fleet)
+        return self._values[counts]
 
     def outcomes(self, counts: Counts, replications: Sequence[int]) -> list[SizingOutcome]:
-        """Return a candidate's outcomes in some replications."""
-        return self.archive.outcomes([self.surveyed.run_of(counts, replication) for replication in replications])
+        """Return a policy's outcomes in some replications."""
+        return self.archive.outcomes([(counts, replication) for replication in replications])
 
-    def holds(self, counts: Counts, *, fully: bool = False) -> bool:
-        """Return whether a candidate meets the SLO target in enough replications, hardest first."""
-        if self.is_refuted(counts):
-            return False
-        # Harder ones than those that the best so far is the last to keep break with it, so they are not asked here.
-        last = self.order[self.allowed_misses : self.allowed_misses + _BATCH]
-        best, known, run_of = self.best, self.archive.known, self.surveyed.run_of
-        if not fully and best is not None and self.allowed_misses and all(run_of(best, at) in known for at in last):
-            self.clock.check()
-            if sum(not kept for kept in self._kept(counts, last).values()) > 1:
-                return False
-        # A start is mended by what its own runs show.
-        inferred = set() if fully or self.best is None else self._inferred(counts)
-        broken, calm = len(inferred), 0
-        for first in range(0, len(self.order), _BATCH):
-            self.clock.check()
-            batch = self.order[first : first + _BATCH]
-            kept = self._kept(counts, [replication for replication in batch if replication not in inferred])
-            for replication in batch:
-                calm = calm + 1 if kept.get(replication, False) else 0
-            broken += sum(not kept_one for kept_one in kept.values())
-            if broken > self.allowed_misses:
-                return False
-            if not fully and first + _BATCH >= 2 * self.allowed_misses + _CALM and calm >= _CALM:
-                return True
-        return True
+    def calibrate(self, near: Counts) -> None:
+        """Take up all runs so far, those of policies like ``near`` most."""
+        self.surrogate.refit(near)
+        self.surrogate.calibrate([*self.archive.known.items()], near)
+        self.forget()
 
-    def is_refuted(self, counts: Counts) -> bool:
-        """Return whether known runs already show too many missed SLO targets for a candidate."""
-        return len(self._inferred(counts)) > self.allowed_misses
+    def solve(
+        self, allowed: Sequence[bool], start: Counts | None = None, *, reacts: bool = False, rents: bool = False,
+        rounds: int = _ROUNDS,
+    ) -> Counts | None:  # fmt: skip
+        """Return the cheapest policy among some purchases; None where none meets the SLO target.
 
-    def _inferred(self, counts: Counts) -> set[int]:
-        """Return the replications known to be missed, because a candidate with no less capacity missed them."""
-        reach = self.choices.reach(counts)
-        return {
-            replication
-            for replication in self.order
-            if any((reach <= broke).all() for broke in self._broke.get(replication, ()))
-        }
-
-    def _kept(self, counts: Counts, replications: Sequence[int]) -> dict[int, bool]:
-        """Run a candidate in some replications; return in which it meets the SLO target, and record misses."""
-        outcomes = zip(replications, self.outcomes(counts, replications), strict=True)
-        kept = {replication: outcome.worst > self.attainment - LEAST_SHORTFALL for replication, outcome in outcomes}
-        for replication, kept_one in kept.items():
-            if not kept_one:
-                self._broke.setdefault(replication, []).append(self.choices.reach(counts))
-        return kept
-
-    def run(self, start: Counts | None = None) -> Counts | None:
-        """Return the cheapest candidate of the search that meets the SLO target, or None.
-
-        It begins with a choice that is known to keep it, or with one that the relaxation makes.
+        It may order on a signal where it ``reacts``, and take overflow rent where it ``rents``.
         """
-        if not math.isfinite(self.bound):
-            return None
-        self.best, held = self._start() if start is None else start, None
-        while self.best is not None and (held is None or self._cheaper(self.best, held)):
-            if self.holds(self.best, fully=True):
-                held = self.best
-                self.best = self.descend(held)
-                if self.best == held and self.tries == _MOST_TRIED:
-                    self.best = self.leap(held)
-            else:
-                self.learn(self.best)
-                self.best = self.mend(self.best)
-        self.best = held if held is None or not self.tries else self._least(held)
-        return self.best
-
-    def _least(self, held: Counts) -> Counts:
-        """Return the cheapest candidate that meets the SLO target, by trying all cheaper ones where they are few.
-
-        None costs less than the bound, which counts energy of work besides; rent is not predicted as well.
-        """
-        least = self.bound + min(0.0, self.surveyed.prices.fixed - self.surveyed.bound_prices.fixed)
-        least = -math.inf if self.surveyed.rents else least - 1e-6 * abs(least)
-        below = sorted((self.surveyed.predicted(counts), counts) for counts in self.below(held) or [])
-        kept = (counts for cost, counts in below if cost > least and self.holds(counts, fully=True))
-        return min([held, *itertools.islice(kept, _MOST_LEAST)], key=lambda counts: self.dearer_by(counts, held))
-
-    def _cheaper(self, one: Counts, other: Counts) -> bool:
-        """Return whether a candidate costs less than another, or has fewer nodes at the same cost."""
-        dearer, nodes = self.dearer_by(one, other), [sum(of[: len(self.choices.purchases)]) for of in (one, other)]
-        same = _SAME * abs(self.surveyed.predicted(other))
-        return dearer < -same or (dearer <= same and nodes[0] < nodes[1])
-
-    def dearer_by(self, one: Counts, other: Counts) -> float:
-        """Return how much more a candidate costs than another, from known runs and predictions."""
-        return self.surveyed.dearer_by(one, other, self.archive.known)
-
-    def learn(self, counts: Counts) -> None:
-        """Rank the replications by a candidate's simulated attainment in each.
-
-        Those that twice as much would not mend, such as long outages, come first: they are the ones to be spared.
-        """
-        known, run_of = self.archive.known, self.surveyed.run_of
-        runs = {replication: run_of(counts, replication) for replication in self.order}
-        worst = {replication: known[run].worst for replication, run in runs.items() if run in known}
-        broken = [replication for replication, share in worst.items() if share <= self.attainment - LEAST_SHORTFALL]
-        bought = len(self.choices.purchases)
-        twice = (*(2 * nodes for nodes in counts[:bought]), *counts[bought:])
-        hopeless = {replication for replication, kept in self._kept(twice, broken).items() if not kept}
-        self.order.sort(key=lambda replication: (replication not in hopeless, worst.get(replication, 1.0)))
-
-    def extend(self, replications: Sequence[int], counts: Counts, *, margin: bool = True) -> None:
-        """Add replications; with a margin, fewer of them may miss the SLO target, by half a standard error."""
-        self.order += [replication for replication in replications if replication not in self.order]
-        share, count = self.trial.slo_target.confidence, len(self.order)
-        fewer = math.ceil(math.sqrt(share * (1.0 - share) * count) / 2.0) if margin else 0
-        self.allowed_misses = max(0, allowed_misses(count, share) - fewer)
-        self.learn(counts)
-
-    def meet(self, other: Search) -> None:
-        """Take over the replications of another search, in its order."""
-        self.order, self.allowed_misses = list(other.order), other.allowed_misses
-
-    def _start(self) -> Counts | None:
-        """Return the relaxation's candidate at the smallest demand margins that meet the SLO target in simulation.
-
-        Each stretch of months between two deliveries has a margin of its own, halved between one at which it was short
-        and one at which nothing was: what the relaxation leaves out does not weigh alike on all.
-        """
-        stretches = self._stretches()
-        margin = np.ones(1 + stretches.max())
-        short_at, enough_at = np.zeros_like(margin), np.full_like(margin, np.inf)
-        held: Counts | None = None
-        last = made = self._relaxed(margin[stretches])
-        for _ in range(_MOST_STARTS if self.tries > RIVAL_TRIES else _MOST_STARTS // 2):
-            if made is None or margin.max() > _MOST_MARGIN:
+        best = start
+        for _ in range(rounds):
+            before = best
+            best = self.searched(allowed, before, reacts=reacts, rents=rents)
+            if best is None:  # the surrogate may be too strict: the most that limits allow tells
+                best = self._fullest(allowed)
+                if not self.holds(best):
+                    return None
+            self.best = best
+            expected = self.value(best)[1]
+            self._simulate(best)
+            self.calibrate(best)
+            cost, probability = self.value(best)
+            self.clock.say(
+                f"{self.archive.workers.runs:,} runs: {self.choices.words(best)}; about {cost / 1e6:,.2f} M, "
+                f"P(SLO met) {probability:.1%}"
+            )
+            if best == before or abs(probability - expected) < _PROBABILITY_ERROR:
                 break
-            last = made
-            if held is None:
-                self.margin, self.started = margin, self.surveyed.predicted(made)
-            if self.holds(made):
-                enough_at = np.minimum(enough_at, margin)
-                if held is None or self._cheaper(made, held):
-                    held, self.margin, self.started = made, margin, self.surveyed.predicted(made)
-            else:
-                short_at = np.where(self._short(made, stretches), np.maximum(short_at, margin), short_at)
-            margin = margins_between(margin, short_at, enough_at)
-            if np.array_equal(margin, enough_at):
-                break
-            made = self._relaxed(margin[stretches])
-        return held if held is not None or last is None else self.mend(last)  # what limits forbid is mended by nodes
+        return None if best is None else self.exact(best, allowed)
 
-    def _stretches(self) -> Ints:
-        """Return each month's period between deliveries, counted from 0."""
-        moments = np.searchsorted(self.trial.choices.moments_h(), self.trial.choices.plan.month_edges_h[1:])
-        return np.asarray(np.unique(moments, return_inverse=True)[1], dtype=np.intp)
-
-    def _short(self, counts: Counts, stretches: Ints) -> Bools:
-        """Return the periods in which a candidate misses the SLO target in replications that must meet it."""
-        runs = (self.surveyed.run_of(counts, replication) for replication in self.order[self.allowed_misses :])
-        must = [self.archive.known[run].shares for run in runs if run in self.archive.known]
-        short = np.zeros(1 + stretches.max(), dtype=np.bool_)
-        if any(len(shares) != stretches.size for shares in must):  # promised over the whole time
-            return ~short
-        for shares in must:
-            short[stretches[(shares <= self.attainment - LEAST_SHORTFALL).any(axis=1)]] = True
-        return short
-
-    def _relaxed(self, margin: Floats, allowed: Sequence[bool] | None = None) -> Counts | None:
-        """Return the relaxation's candidate for the decisive replications, with a margin on monthly demand."""
+    def _simulate(self, counts: Counts) -> None:
+        """Run a policy in the replications that tell most: those nearest to the threshold."""
+        surrogate = self.surrogate
+        logs, _ = surrogate.log_loads(surrogate.fleet(counts))
+        away = np.where(surrogate.hopeless, np.inf, np.abs(logs - surrogate.threshold.log))
+        nearest = np.argsort(away, kind="stable")[:_MOST_RUNS]
         self.clock.check()
-        relaxed = self.surveyed.relaxed(self.design, margin, self.allowed if allowed is None else allowed)
-        made = None if relaxed is None else relaxed.counts()
-        return made if made is not None and self.choices.within_limits(made) else None
+        self.outcomes(counts, [int(r) for r in nearest if np.isfinite(away[r])])
 
-    def mend(self, counts: Counts) -> Counts | None:
-        """Return a slightly larger candidate that meets the SLO target; None where limits forbid it.
+    def forget(self) -> None:
+        """Drop values that no longer hold: of another surrogate, or under other limits."""
+        self._values = {}
 
-        Where a stretch of months is short, more is bought for it: of what comes last before it, which costs least.
-        """
-        tried = itertools.islice(self._ever_wider(counts), _MOST_MENDED)
-        mended, step = next((grown for grown in tried if self.holds(grown)), None), 1
-        bundles = [bundle for bundle in self.choices.bundles() if self.allowed[bundle[0]]]
-        # Or a few more nodes of one purchase, the cheapest first.
-        while mended is None and step < 4 * (sum(counts) + 8):
-            every = [moved(counts, dict.fromkeys(bundle, step)) for bundle in bundles]
-            grown = [candidate for candidate in every if self.choices.within_limits(candidate)]
-            mended = next((more for more in sorted(grown, key=self.surveyed.predicted) if self.holds(more)), None)
-            if not grown:
-                break
-            step = step + 1 if step < 4 else 2 * step
-        return mended
-
-    def _ever_wider(self, counts: Counts) -> Iterator[Counts]:
-        """Yield a candidate, then larger ones for the periods in which the last was short, within limits."""
-        stretches, share = self._stretches(), _MENDED_BY
-        while True:
-            yield counts
-            wider = self._widened(counts, self._short(counts, stretches), share)
-            if wider == counts or not self.choices.within_limits(wider):
-                return
-            counts, share = wider, share * _MENDED_FASTER
-
-    def _widened(self, counts: Counts, short: Bools, share: float) -> Counts:
-        """Return a candidate with a share more nodes for each short period, by the cheapest suitable purchase.
-
-        Of a part that is there, and one that limits allow: what a vendor allots no more of, the next best part serves.
-        """
-        bundles = [one for one in self.choices.bundles() if self.allowed[one[0]] and self.worth(one) > 0]
-        price = {bundle: self.price(bundle) / self.worth(bundle) for bundle in bundles}
-        parts = [purchase.accelerator for purchase in self.choices.purchases]
-        used = {part for part, nodes in zip(parts, counts, strict=False) if nodes}
-        plan, stretches = self.trial.choices.plan, self._stretches()
-        serves = {}  # the stretches of months that a purchase serves, in part or whole
-        for bundle in bundles:
-            cluster = plan.clusters[self.choices.place(self.choices.purchases[bundle[0]].name)]
-            begin = int(np.searchsorted(plan.month_edges_h[1:], max(due_h(cluster), 0.0), side="right"))
-            end = int(np.searchsorted(plan.month_edges_h[1:-1], cluster.retire_h))
-            serves[bundle] = range(stretches[min(begin, stretches.size - 1)], 1 + stretches[end])
-        more = max(1, round(share * sum(counts[: len(self.choices.purchases)])))
-        for stretch in np.flatnonzero(short):
-            wider = {one: moved(counts, dict.fromkeys(one, more)) for one in bundles if stretch in serves[one]}
-            able = [bundle for bundle, grown in wider.items() if self.choices.within_limits(grown)]
-            last = [bundle for bundle in able if serves[bundle][0] == max(serves[other][0] for other in able)]
-            if last:
-                counts = wider[min(last, key=lambda bundle: (parts[bundle[0]] not in used, price[bundle]))]
-        return counts
-
-    def descend(self, counts: Counts) -> Counts:
-        """Return a cheaper candidate: remove, delay and exchange nodes in ever smaller steps."""
-        step = max(1, 2 ** int(math.log2(max(1, sum(counts[: len(self.choices.purchases)]) // 64))))
-        while step:
-            tried, moves = 0, self.near(counts, step)
-            while (move := next(moves, None)) is not None and tried < self.tries:
-                if self._improves(counts, move):
-                    self.best = move
-                    counts, tried = carried_on(counts, move, functools.partial(self._improves, counts)), 0
-                    self.best = counts
-                    if self._tell() <= self.gap:
-                        return counts
-                    moves = self.near(counts, step)
-                else:
-                    tried += 1
-            step //= 2
-        return counts
-
-    def _improves(self, counts: Counts, other: Counts) -> bool:
-        """Return whether another candidate is within limits, meets the SLO target and costs less.
-
-        What a prediction leaves out may turn it: a plan of which one more engineer has to be paid, say.
-        """
-        return self.choices.within_limits(other) and self.holds(other) and self._cheaper(other, counts)
-
-    def leap(self, counts: Counts) -> Counts:
-        """Return a cheaper candidate that drops one purchase entirely; the same where none meets the SLO target.
-
-        The relaxation says what stands in for it, at margins lower than the search has come to; what is short then is
-        mended as long as that costs less. No small step leads from a part that stays to one that is sold after a year
-        and another that comes then.
-        """
-        if not self.started:
-            return counts
-        low = self.margin * _LEAP_FROM * self.surveyed.predicted(counts) / self.started
-        most, stretches = self.surveyed.predicted(counts) * (1.0 - _LEAST_SAVED), self._stretches()
-        used = [place for place, nodes in enumerate(counts[: len(self.choices.purchases)]) if nodes]
-        without = [tuple(may and at != place for at, may in enumerate(self.allowed)) for place in used]
-        starts = {made for allowed in without if (made := self._relaxed(low[stretches], allowed)) is not None}
-        for start in sorted(starts, key=self.surveyed.predicted):
-            cheaper = itertools.takewhile(lambda grown: self.surveyed.predicted(grown) < most, self._ever_wider(start))
-            leapt = next((grown for grown in cheaper if self.holds(grown)), None)
-            if leapt is not None:
-                return leapt
-        return counts
-
-    def _tell(self) -> float:
-        """Report the best candidate's approximate cost; return its gap to the bound."""
-        assert self.best is not None
-        cost = self.surveyed.predicted(self.best)
-        gap = gap_fraction(cost, self.bound)
-        self.clock.say(
-            f"{self.archive.workers.runs:,} runs: {self.choices.words(self.best)}; about {cost / 1e6:,.2f} M, "
-            f"bound {self.bound / 1e6:,.2f} M, gap {gap:.1%}"
+    def searched(
+        self, allowed: Sequence[bool], start: Counts | None, *, reacts: bool = False, rents: bool = False
+    ) -> Counts | None:
+        """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""
+        self._rents = rents
+        starts = [made for made in (start, self._started(allowed)) if made is not None]
+        starts = [made for made in (self._mended(made, allowed) for made in starts) if made is not None]
+        if not starts:
+            return None
+        best = min(
+            (self.descend(made, allowed) for made in dict.fromkeys(starts)), key=lambda made: self.value(made)[0]
         )
-        return gap
+        if reacts:
+            for made in self._reactive(best, allowed):
+                best = min(best, self.descend(made, allowed), key=lambda made: self.value(made)[0])
+        return best
 
-    def price(self, bundle: Sequence[int]) -> float:
-        """Return the cost of one node of each of some purchases."""
-        none = (0,) * (len(self.choices.purchases) + len(self.choices.retirements))
-        return self.surveyed.predicted(moved(none, dict.fromkeys(bundle, 1))) - self.surveyed.predicted(none)
-
-    def worth(self, bundle: Sequence[int]) -> float:
-        """Return the worth of a node of some purchases in the decisive replication (:meth:`Surveyed.worth`)."""
-        return self.surveyed.worth(bundle[0], self.decisive)
-
-    def near(self, counts: Counts, step: int) -> Iterator[Counts]:
-        """Yield cheaper candidates nearby: fewer nodes, other accelerators or dates; largest saving first."""
-        bundles, before = self.choices.bundles(), self.surveyed.predicted(counts)
-        slack = 1e-9 * abs(before)
-        most = {bundle: min(counts[place] for place in bundle) for bundle in bundles}
-        less = {moved(counts, dict.fromkeys(bundle, -min(step, most[bundle]))) for bundle in bundles if most[bundle]}
-        near = {*self.retired(counts), *self.up_to_a_discount(counts)}
-        worth = {bundle: self.worth(bundle) for bundle in bundles}
-        exchanges = [
-            (out, into)
-            for out, into in itertools.permutations(bundles, 2)
-            if most[out] and self.allowed[into[0]] and self.choices.exchangeable(out, into)
-        ]
-        for (out, into), times in itertools.product(exchanges, (1, 2, 3)):
-            taken = min(times * step, most[out])  # several of a part may be worth one of another
-            alike = taken * worth[out] / max(worth[into], 1e-12)
-            for given in {taken, math.ceil(alike), math.floor(alike), math.ceil(alike) + 1}:
-                if given > 0:
-                    near.add(moved(counts, dict.fromkeys(out, -taken) | dict.fromkeys(into, given)))
-        for group in (less, near - less):
-            for cost, other in sorted((self.surveyed.predicted(other), other) for other in group):
-                # Less at the same cost is a move too: nodes paid by the hour cost nothing until they work.
-                saves = cost <= before + slack if group is less else cost < before - slack
-                if saves and self.choices.within_limits(other):
-                    yield other
-
-    def below(self, counts: Counts) -> list[Counts] | None:
-        """Return every allowed candidate that costs less than one; None where there are many."""
-        bought, most = len(self.choices.purchases), self.surveyed.predicted(counts) * (1.0 - 1e-9)
-        standing = self.surveyed.standing  # which never falls with more nodes, as rent of hours at work may
-        open_to = self.trial.choices.choose.clusters
-        days = itertools.product(*(range(1 + len(retirement.dates)) for retirement in self.choices.retirements))
-        below, begun = list[Counts](), [((0,) * bought + days_of, 0) for days_of in days]
-        for _ in range(_MOST_RENTING if self.surveyed.rents else _MOST_LISTED):
-            if not begun:
-                return below
-            chosen, place = begun.pop()
-            if standing(chosen) >= most:
+    def _reactive(self, fixed: Counts, allowed: Sequence[bool]) -> Iterator[Counts]:
+        """Yield policies that order one cluster on a signal in place of its later purchases, the cheapest load each."""
+        choices = self.choices
+        for which, windows in enumerate(choices.windows):
+            if not windows or not allowed[windows[0]]:
                 continue
-            if place < bought:
-                begun.append((chosen, place + 1))
-                if self.allowed[place] and chosen[place] < open_to[self.choices.purchases[place].cluster].max_nodes:
-                    begun.append((moved(chosen, {place: 1}), place))
-            elif self.surveyed.predicted(chosen) < most and self.choices.within_limits(chosen):
-                below.append(chosen)
-        return None
+            first = choices.plan.months.edges[1]
+            kept = [n if choices.purchases[p].date < first else 0 for p, n in enumerate(fixed[choices.bought])]
+            tried = []
+            for load in _LOADS:
+                loads = [load if at == which else 0 for at in range(len(choices.reactive))]
+                tried.append((*kept, *loads, *fixed[choices.rent.start :]))
+            made = [
+                counts for counts in tried if choices.within_limits(counts) and self.value(counts)[1] >= self.confidence
+            ]
+            if not made and (mended := self._mended(tried[0], allowed)) is not None:
+                made = [mended]
+            if made:
+                yield min(made, key=lambda counts: self.value(counts)[0])
 
-    def up_to_a_discount(self, counts: Counts) -> Iterator[Counts]:
-        """Yield candidates with enough more nodes of one purchase to reach its next volume discount."""
-        for place in range(len(self.choices.purchases)):
-            for nodes in self.choices.tiers(place) if counts[place] else ():
+    # The start
+
+    def _started(self, allowed: Sequence[bool]) -> Counts | None:
+        """Return the answer of the linear program at the least margin on demand that makes it likely enough."""
+        low, high, best = -0.6, 0.6, None
+        keep = self._spared(None)
+        for number in range(_SCALES):
+            middle = 0.5 * (low + high) if number else self.surrogate.threshold.log + 0.02
+            nodes = self.master(allowed, math.exp(middle), keep)
+            if nodes is None:
+                high = middle
+                continue
+            counts = self._rounded(nodes)
+            keep = self._spared(counts)
+            if self.value(counts)[1] >= self.confidence:
+                high, best = middle, counts
+            else:
+                low = middle
+        if best is None:
+            nodes = self.master(allowed, math.exp(low), keep)
+            best = None if nodes is None else self._rounded(nodes)
+        return best
+
+    def _rounded(self, nodes: Floats) -> Counts:
+        bought = tuple(math.ceil(count - 1e-6) for count in nodes.tolist())
+        counts = (*bought, *self.choices.nothing()[len(bought) :])
+        if not self.choices.within_limits(counts):
+            bought = tuple(math.floor(count + 1e-6) for count in nodes.tolist())
+            counts = (*bought, *self.choices.nothing()[len(bought) :])
+        return counts
+
+    def _spared(self, counts: Counts | None) -> Bools:
+        """Return the replications that the start is to serve: all but as many of the hardest as may be missed."""
+        surrogate = self.surrogate
+        counts = counts or self.choices.reference()
+        logs, _ = surrogate.log_loads(surrogate.fleet(counts))
+        fixable = np.flatnonzero(~surrogate.hopeless)
+        share = min(1.0, self.confidence / max(1.0 - surrogate.unfixable, 1e-9))
+        must = fixable[np.argsort(-logs[fixable], kind="stable")][: max(1, math.ceil(share * fixable.size))]
+        keep = np.zeros(logs.size, dtype=bool)
+        keep[must] = True
+        return keep
+
+    def master(self, allowed: Sequence[bool], scale: float, keep: Bools) -> Floats | None:
+        """Return the cheapest nodes, in parts, that serve a multiple of demand in some replications, or None."""
+        surrogate, choices = self.surrogate, self.choices
+        none = choices.nothing()
+        standing = surrogate.fleet(none)
+        present = surrogate.present[:, surrogate.column]  # replications, columns, months
+        limits, most = self._limits()
+        upper = np.where(allowed, choices.most_at_once, 0.0)
+        usd = np.maximum(surrogate.node_usd[surrogate.column], 1e-9)
+        rows, least = [], []
+        months = standing.shape[1]
+        blocks = np.array_split(np.arange(months), min(_BLOCKS, months))
+        nodes = np.zeros(upper.size)
+        for _ in range(_MASTER_ROUNDS):
+            fleet = standing.copy()
+            for column, group in enumerate(surrogate.group_of.tolist()):
+                fleet[:, :, group] += nodes[column] * present[:, column]
+            served = surrogate.scales(fleet)  # prices, replications, months
+            lowest, which = served.min(axis=0), served.argmin(axis=0)
+            fresh = 0
+            for r in np.flatnonzero(keep).tolist():
+                for block in blocks:
+                    month = block[int(lowest[r, block].argmin())]
+                    if lowest[r, month] < scale * (1.0 - 1e-4):
+                        per_node = surrogate.bounds[which[r, month], r, month]
+                        rows.append(per_node[surrogate.group_of] * present[r, :, month])
+                        least.append(scale - float(per_node @ standing[r, month]))
+                        fresh += 1
+            if not fresh:
+                return nodes
+            matrix = np.concatenate([-np.array(rows), limits]) if len(limits) else -np.array(rows)
+            bound = np.concatenate([-np.array(least), most])
+            size = np.maximum(np.abs(matrix).max(axis=1), 1e-12)
+            solution = linprog(
+                usd / usd.max(), A_ub=matrix / size[:, None], b_ub=bound / size,
+                bounds=[*zip(np.zeros(upper.size), upper, strict=True)], method="highs",
+            )  # fmt: skip
+            if solution.status != 0:
+                return None
+            nodes = np.asarray(solution.x)
+        return nodes
+
+    def near(self, counts: Counts, probability: float) -> Counts | None:
+        """Return the cheapest policy near one whose probability is another; None where there is none."""
+        most = float(self.surrogate.fixable.mean()) - 1e-4
+        asked, self.confidence = self.confidence, min(max(probability, 0.01), most)
+        try:
+            every = [True] * len(self.choices.purchases)
+            mended = self._mended(counts, every)
+            return None if mended is None else self.descend(mended, every)
+        finally:
+            self.confidence = asked
+
+    def _limits(self) -> tuple[Floats, Floats]:
+        """Return rows Σ a·nodes ≤ b of the limits on nodes, budget and power."""
+        choices, rows, most = self.choices, list[Floats](), list[float]()
+        least, top = choices.nodes_allowed
+        for group in range(len(choices.offers)):
+            row = (choices.group_of == group).astype(np.float64)
+            rows += [row, -row]
+            most += [float(top[group]), -float(least[group])]
+        if choices.choose.budget_usd is not None:
+            rows.append(np.array([sum(choices.node_prices_usd(p, 1)) for p in range(len(choices.purchases))]))
+            most.append(choices.choose.budget_usd)
+        if (cap_kw := choices.choose.it_power_cap_kw) is not None:
+            fixed = choices.power_kw(choices.nothing())
+            unit = np.eye(len(choices.purchases), dtype=int)
+            kw = np.array([choices.power_kw((*one.tolist(), *choices.nothing()[len(one) :])) - fixed for one in unit])
+            rows += list(kw.T)
+            most += (cap_kw - fixed).tolist()
+        return np.array(rows).reshape(len(rows), len(choices.purchases)), np.array(most)
+
+    def _mended(self, counts: Counts, allowed: Sequence[bool]) -> Counts | None:
+        """Return a policy enlarged until it is likely enough to meet the SLO target, or None within limits."""
+        choices, share = self.choices, 0.02
+        while self.value(counts)[1] < self.confidence:
+            # The one more purchase that raises the probability most per dollar.
+            more = max(1, round(share * sum(counts[choices.bought])))
+            wider = [
+                moved(counts, {place: int(step)})
+                for place in range(len(choices.purchases))
+                if allowed[place]
+                for step in (min(more, choices.most_at_once[place] - counts[place]),)
+                if step > 0
+            ]
+            wider = [made for made in wider if choices.within_limits(made)]
+            if not wider:
+                return None
+            cost = self.value(counts)[0]
+            gains = [
+                (self.service(made) - self.service(counts)) / max(self.value(made)[0] - cost, 1e-9) for made in wider
+            ]
+            best = int(np.argmax(gains))
+            if gains[best] <= 0:
+                return None
+            counts, share = wider[best], share * 1.1
+        return counts
+
+    def _fullest(self, allowed: Sequence[bool]) -> Counts:
+        """Return the policy of most service within limits, purchase by purchase."""
+        choices, counts = self.choices, self._least_allowed(allowed)
+        step = max(1, int(choices.nodes_allowed[1].max(initial=1)) // 4)
+        while step:
+            wider = [moved(counts, {place: step}) for place in range(len(choices.purchases)) if allowed[place]]
+            able = [made for made in wider if choices.within_limits(made)]
+            best = max(able, key=self.service, default=None)
+            if best is None or self.service(best) <= self.service(counts):
+                step //= 2
+            else:
+                counts = best
+        return counts
+
+    def _least_allowed(self, allowed: Sequence[bool]) -> Counts:
+        """Return the policy that buys no more than it must, each offer on its first date."""
+        choices, counts = self.choices, self.choices.nothing()
+        for group, least in enumerate(choices.nodes_allowed[0].tolist()):
+            places = [place for place in np.flatnonzero(choices.group_of == group).tolist() if allowed[place]]
+            if least and places:
+                counts = moved(counts, {places[0]: int(least)})
+        return counts
+
+    def service(self, counts: Counts) -> float:
+        """Return the mean of log λ in the hard half of the replications: what rises before the probability does."""
+        surrogate = self.surrogate
+        logs = np.sort(surrogate.log_loads(surrogate.fleet(counts))[0][~surrogate.hopeless])
+        return float(logs[: max(1, logs.size // 2)].mean()) if logs.size else 0.0
+
+    # The steps
+
+    def descend(self, counts: Counts, allowed: Sequence[bool]) -> Counts:
+        """Return a cheaper policy: nodes removed, delayed, exchanged, loads raised, in ever smaller steps."""
+        total = sum(counts[self.choices.bought])
+        step = max(1, 2 ** int(math.log2(max(1, total // 16))))
+        while step:
+            cost = self.value(counts)[0]
+            better = next(
+                (
+                    made
+                    for made in self._near(counts, step, allowed)
+                    if self.choices.within_limits(made)
+                    and self.value(made)[1] >= self.confidence
+                    and self.value(made)[0] < cost * (1.0 - _SAME)
+                ),
+                None,
+            )
+            if better is None:
+                step //= 2
+            else:
+                counts = better
+        return counts
+
+    def _near(self, counts: Counts, step: int, allowed: Sequence[bool]) -> Iterator[Counts]:
+        """Yield policies nearby, by what the change saves in nodes, largest first; then those of other levers."""
+        choices, surrogate = self.choices, self.surrogate
+        used = [place for place, nodes in enumerate(counts[choices.bought]) if nodes]
+        usd, worth = surrogate.node_usd[surrogate.column], surrogate.worth
+        changes = [{place: -min(step, counts[place])} for place in used]
+        for out, into in itertools.product(used, range(len(choices.purchases))):
+            if allowed[into] and self._exchangeable(out, into):
+                taken = min(step, counts[out])
+                alike = taken * worth[surrogate.group_of[out]] / max(worth[surrogate.group_of[into]], 1e-12)
+                wanted = {math.ceil(alike), math.floor(alike)} - {0}
+                changes += [{out: -taken, into: given} for given in wanted if given <= choices.most_at_once[into]]
+        loads = range(choices.loads.start, choices.loads.stop)
+        load_step = next((move for size, move in _LOAD_STEPS.items() if step >= size), 1)
+        for at in loads:
+            if counts[at]:
+                changes += [{at: load_step}]
+                changes += [{at: load_step, place: step} for place in range(len(choices.purchases)) if allowed[place]]
+                changes += [{at: -load_step, place: -min(step, counts[place])} for place in used]
+        for at in range(choices.rent.start, choices.rent.stop) if self._rents else ():
+            changes += [{at: move} for move in (-step, step)]
+            changes += [{at: step, place: -min(step, counts[place])} for place in used]
+        saved = [
+            sum(-by * usd[place] for place, by in change.items() if place < usd.size)
+            + sum(abs(by) * 1e-9 for place, by in change.items() if place >= usd.size)
+            for change in changes
+        ]
+        for place in np.argsort(-np.array(saved), kind="stable").tolist() if changes else ():
+            made = moved(counts, changes[place])
+            is_other = any(at >= usd.size for at in changes[place])
+            if (saved[place] > 0 or is_other) and self._allowed(made):
+                yield made
+        for at, retirement in zip(range(choices.days.start, choices.days.stop), choices.retirements, strict=True):
+            for day in range(1 + len(retirement.dates)):
+                if day != counts[at]:
+                    yield (*counts[:at], day, *counts[at + 1 :])
+        for place in used:
+            for nodes in choices.tiers(place):
                 if nodes > counts[place]:
                     yield moved(counts, {place: nodes - counts[place]})
 
-    def retired(self, counts: Counts) -> Iterator[Counts]:
-        """Yield candidates with one retirement on another date."""
-        bought = len(self.choices.purchases)
-        for place, retirement in enumerate(self.choices.retirements):
-            for day in range(1 + len(retirement.dates)):
-                yield tuple(day if at == bought + place else count for at, count in enumerate(counts))
+    def _exchangeable(self, out: int, into: int) -> bool:
+        """Return whether nodes of one purchase may be exchanged for another's: of another cluster, or soon after."""
+        one, other = self.choices.purchases[out], self.choices.purchases[into]
+        if one.cluster == other.cluster:
+            dates = sorted(p.date for p in self.choices.purchases if p.cluster == one.cluster)
+            return 0 < abs(dates.index(one.date) - dates.index(other.date)) <= _NEAR_DATES
+        return abs((one.date - other.date).days) <= _NEAR_DAYS or len(self.choices.purchases) <= _MANY
+
+    def _allowed(self, counts: Counts) -> bool:
+        choices = self.choices
+        return (
+            min(counts) >= 0
+            and all(load <= 100 for load in counts[choices.loads])
+            and all(instances <= choices.most_instances for instances in counts[choices.rent])
+        )
+
+    # What is simulated
+
+    def exact(self, counts: Counts, allowed: Sequence[bool]) -> Counts:
+        """Return the cheapest policy that the simulation finds as good, of all that are predicted to cost less.
+
+        It matters where a node is much of the total, and there are few policies: a surrogate is off by some hundredths.
+        """
+        if self.surrogate.nodes(counts).sum(axis=1).mean() > _MOST_NODES_EXACT:
+            return counts
+        least, held = self.surrogate.threshold.log - _DOUBTED, [counts] if self.holds(counts) else []
+        cheaper = sorted((self.value(made)[0], made) for made in self._below(counts, allowed) if made != counts)
+        likely = (made for _, made in cheaper if self.service(made) > least and self.choices.within_limits(made))
+        for made in itertools.islice(likely, _MOST_EXACT):
+            self.clock.check()
+            if self.holds(made):
+                held.append(made)
+            if len(held) > _MOST_HELD:
+                break
+        return min(held, key=self._seen_cost, default=counts)
+
+    def _seen_cost(self, counts: Counts) -> float:
+        """Return the mean cost of a policy as it is simulated."""
+        return float(np.mean([outcome.cost for outcome in self.outcomes(counts, range(self.replications))]))
+
+    def _below(self, counts: Counts, allowed: Sequence[bool]) -> list[Counts]:
+        """Return all policies that may cost less than one by what is predicted; its neighbours where they are many."""
+        choices, most = self.choices, self.value(counts)[0] * _AS_CHEAP
+        usd = np.maximum(self.surrogate.node_usd[self.surrogate.column], 0.0)
+        loads = [
+            sorted({0, *(min(max(load + by, 1), 100) for by in _LOADS_BESIDE)} if load else {0})
+            for load in counts[choices.loads]
+        ]
+        days = [range(1 + len(retirement.dates)) for retirement in choices.retirements]
+        below, begun = list[Counts](), [((0,) * len(choices.purchases), 0)]
+        others = [*itertools.product(*loads, *([rent] for rent in counts[choices.rent]), *days)]
+        floor = min(self.value((*begun[0][0], *other))[0] for other in others)
+        for _ in range(_MOST_LISTED):
+            if not begun:
+                return [made for made in below if self.value(made)[0] < most]
+            bought, place = begun.pop()
+            if floor + float(usd @ np.array(bought)) >= most:
+                continue
+            if place < len(bought):
+                begun.append((bought, place + 1))
+                if allowed[place] and bought[place] < choices.most_at_once[place]:
+                    begun.append((moved(bought, {place: 1}), place))
+            else:
+                below += [(*bought, *other) for other in others]
+        near = (made for made in self._near(counts, 1, allowed) if choices.within_limits(made))
+        return [made for made in near if self.value(made)[0] < most]
+
+    def holds(self, counts: Counts) -> bool:
+        """Return whether a policy meets the SLO target in enough of the replications so far, hardest first."""
+        surrogate = self.surrogate
+        if not self.choices.within_limits(counts):
+            return False
+        logs, _ = surrogate.log_loads(surrogate.fleet(counts))
+        order = [*np.argsort(logs, kind="stable").tolist(), *self.fresh]
+        spare = len(order) - math.ceil(self.confidence * len(order) - 1e-9)
+        attainment = self.trial.slo_target.attainment
+        for first in range(0, len(order), 4):
+            part = order[first : first + 4]
+            spare -= sum(not outcome.meets(attainment) for outcome in self.outcomes(counts, part))
+            if spare < 0:
+                return False
+        return True
 
 
-_COMPARED = 4  # replications in which two choices' costs are held against each other: they meet the same chance
-_NEAR = 1.1  # times what the best is predicted to cost: further off, no error of a prediction makes up for it
-_MOST_ALIKE = 8  # times the nodes: where a part serves next to nothing, no number of it stands in for another
-_MOST_NEAR = 12  # choices that are run beside it
-_MOST_ROUNDS = 4
-_SHARES = (1.0, 0.5, 0.75, 0.25)  # of the most of one purchase
-_LEAST_AS_RUN = 1e-6  # of the cost: less is no difference
-
-
-def searched(search: Search, tries: int) -> Counts | None:
-    """Return a search's best candidate; start from the largest allowed one where the relaxation has no margin.
-
-    That is far from its best, so that as many tries are taken from there, at least.
-    """
-    if search.run() is None and math.isfinite(search.bound):
-        start = next((counts for counts in fullest(search.trial.choices, search.allowed) if search.holds(counts)), None)
-        if start is not None:
-            search.tries = max(search.tries, tries)
-            search.run(start)
-    return search.best
-
-
-def fullest(choices: Choices, allowed: Sequence[bool]) -> Iterator[Counts]:
-    """Yield the candidates with the most of one purchase within limits, then of the others, without retirements.
-
-    Then those that have a part of that of the one, and as much of the others: where a budget allows much of a part that
-    serves little, or little of one that serves much, what does may lie between.
-    """
-    groups, (least, most) = choices.group_of, choices.nodes_allowed()
-    places = [place for place in range(len(choices.purchases)) if allowed[place]]
-    first_of = [next((place for place in places if groups[place] == group), None) for group in range(len(least))]
-    fewest = {place: int(nodes) for place, nodes in zip(first_of, least, strict=True) if nodes}
-    if None in fewest:  # something has to be bought that is not allowed
-        return
-    for share, first in itertools.product(_SHARES, places):
-        nodes = [fewest.get(place, 0) for place in range(len(choices.purchases))]
-        for turn, place in enumerate((*sorted(places, key=lambda at: at != first), first)):
-            taken = sum(nodes[at] for at in places if groups[at] == groups[place])
-            low, high = 0, int(most[groups[place]]) - taken
-            while low < high:  # limits that forbid some nodes forbid more of them
-                middle = (low + high + 1) // 2
-                if choices.within_limits(_with(choices, nodes, place, middle)):
-                    low = middle
-                else:
-                    high = middle - 1
-            nodes[place] += low if turn else int(share * low)
-        if choices.within_limits(made := _with(choices, nodes, first, 0)):
-            yield made
-
-
-def _with(choices: Choices, nodes: list[int], place: int, more: int) -> Counts:
-    """Return a candidate with a few more nodes of one purchase."""
-    return moved((*nodes, *(0 for _ in choices.retirements)), {place: more})
-
-
-def cheaper_as_run(search: Search, counts: Counts) -> Counts:
-    """Return a nearby candidate that meets the SLO target and costs less in simulation, or the same one.
-
-    A search goes by predictions. These leave out what is no figure of a node, such as energy of work and people who
-    come whole; and where hours at work are rented they are off by some hundredths, since who works when is a matter of
-    each hour.
-    """
-    few = range(min(_COMPARED, len(search.surveyed.surveys)))
-    for _ in range(_MOST_ROUNDS):
-        before, limit = counts, _NEAR * search.surveyed.predicted(counts)
-        near = sorted((search.surveyed.predicted(other), other) for other in _neighbours(search, counts))
-        tried = [other for predicted, other in near[:_MOST_NEAR] if predicted <= limit]
-        search.archive.outcomes([search.surveyed.run_of(run, at) for run in (counts, *tried) for at in few])
-        ranked = sorted((search.dearer_by(other, before), other) for other in tried)
-        least = -_LEAST_AS_RUN * abs(search.surveyed.predicted(counts))
-        better = (other for dearer, other in ranked if dearer < least and search.holds(other, fully=True))
-        counts = next(better, counts)
-        if counts == before:
-            break
-    return counts
-
-
-def _neighbours(search: Search, counts: Counts) -> set[Counts]:
-    """Return the nearby candidates that are within limits and not refuted by a known run.
-
-    They have one node more or less, or one exchanged; all of a purchase left out, or as much of another in its place;
-    nodes up to a discount; or a retirement on another day.
-    """
-    places = range(len(search.choices.purchases))
-    changes = [{place: step} for place in places for step in (1, -1, -counts[place])]
-    for out, into in itertools.permutations(places, 2):
-        alike = counts[out] * search.worth((out,)) / max(search.worth((into,)), 1e-12)
-        changes += [{out: -1, into: 1}, {out: -counts[out], into: min(math.ceil(alike), _MOST_ALIKE * sum(counts))}]
-    near = {*search.up_to_a_discount(counts), *search.retired(counts)}
-    for change in changes:
-        if all(step < 0 or search.allowed[place] for place, step in change.items()):
-            near.add(moved(counts, change))
-    return {
-        other
-        for other in near - {counts}
-        if min(other) >= 0 and search.choices.within_limits(other) and not search.is_refuted(other)
-    }
+def moved(counts: Counts, changes: dict[int, int]) -> Counts:
+    """Return a policy with some of its numbers changed."""
+    return tuple(count + changes.get(place, 0) for place, count in enumerate(counts))

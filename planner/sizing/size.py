@@ -1,98 +1,40 @@
-"""A sizing from its scenario to its result: survey, bound, search, families, confirmation."""
+"""A sizing from its scenario to its result: survey, search, finalists on fresh replications, explanation."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from planner.errors import CapacityError
-from planner.plan.slo_target import Verdict
+from planner.plan.slo_target import Verdict, past_mending
 from planner.run.simulate import RunResult
 from planner.scenario.scenario import Scenario, SloTarget
 from planner.scenario.study import load_study
-from planner.sizing import evaluate
-from planner.sizing.choices import MIXED, Choices, Counts, choices_of
-from planner.sizing.confirm import FEWER_TRIES, Confirmation, Effort, answered, confirmed
-from planner.sizing.evaluate import Archive, Clock, Evaluator, Judged, Objective, SizeWork, TimeUp, Trial, judged
-from planner.sizing.explain import Explanation, explain, nearest_miss, what_to_relax
-from planner.sizing.replications import Surveyed
-from planner.sizing.review import PurchaseReview, review_of
-from planner.sizing.search import RIVAL_TRIES, Search, cheaper_as_run, moved, searched
+from planner.sizing.choices import Choices, Counts, choices_of
+from planner.sizing.evaluate import (
+    Archive,
+    Clock,
+    Evaluator,
+    Judged,
+    Objective,
+    SizeWork,
+    TimeUp,
+    Trial,
+    Workers,
+    judged,
+)
+from planner.sizing.explain import Explanation, explain, nothing, nothing_mends
+from planner.sizing.search import Search
+from planner.sizing.surrogate import Surrogate
+from planner.sizing.survey import survey
+from planner.studies.decision import IntervalEstimate, half_width
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
-
-_MOST_CHANGE = 4.0  # of a price, as a share of it: beyond it none is in prospect
-
-
-class Family(NamedTuple):
-    """The best plan of one kind: all of one accelerator, or mixed."""
-
-    name: str
-    plan: Judged | None
-    """None where no plan of the kind meets the SLO target."""
-    bound: float
-    price_changes: Mapping[str, float]
-    """By part: the change of its accelerators' price at which this plan costs as much as the answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sized:
-    """The result of a finished sizing."""
-
-    scenario: Scenario
-    """As stated."""
-    trial: Trial
-    plan: Judged
-    """The answer over the replications of the search."""
-    bound: float
-    """No plan that meets the SLO target in enough of those replications costs less."""
-    confirmation: Confirmation
-    families: tuple[Family, ...]
-    explanation: Explanation
-    review: PurchaseReview | None
-    """What a review is worth; None where the scenario states none."""
-    runs: int
-    stopped: str
-    """Why the search ended before its end; empty where it did not."""
-
-    @property
-    def choices(self) -> Choices:
-        """The allowed purchases and retirements."""
-        return self.trial.choices
-
-    @property
-    def slo_target(self) -> SloTarget:
-        """The SLO target of the sizing."""
-        return self.trial.slo_target
-
-    @property
-    def verdict(self) -> Verdict:
-        """Of the fresh replications."""
-        return Verdict(self.confirmation.kept, self.confirmation.replications, self.slo_target.confidence)
-
-    def as_stated(self) -> RunResult:
-        """Return one run of the result with all inputs as stated, as ``planner run plan.yaml`` gives."""
-        stated = dataclasses.replace(
-            self.trial, inputs=UncertainInputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
-        )
-        return Evaluator(stated).simulate(self.plan.counts, 0)
-
-    @property
-    def gap(self) -> float:
-        """Optimality gap: how far the lower bound is below the result's cost, as a share of the cost."""
-        return evaluate.gap_fraction(self.plan.cost, self.bound)
-
-    @property
-    def family(self) -> str:
-        """Kind of the result: all of one accelerator, or mixed."""
-        return self.choices.family(self.plan.counts)
 
 
 def trial_of(
@@ -107,7 +49,7 @@ def trial_of(
         return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, slo_target=slo_target)
     written, scenarios = load_study(study)
     # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
-    bases = {"": choices_of(scenario).base}  # no scenario is called so
+    bases = {"": (choices_of(scenario) if parts else choices).base}  # no scenario is called so
     bases |= {name: stated(name, scenario) for name, scenario in scenarios.items()}
     inputs = resolve_inputs(written, bases)
     used = written.seed if seed is None else seed
@@ -116,155 +58,248 @@ def trial_of(
     return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, slo_target=slo_target)
 
 
-def size(scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: SizeWork | None = None) -> Sized:
-    """Return the cheapest plan that meets the SLO target, confirmed; raise CapacityError where there is none.
+_LEAVING = 4  # replications in which the cost of a retirement is measured
 
-    ``work`` keeps runs as they come: with those of a sizing that was stopped, the search is soon where it was.
+
+def surveyed(trial: Trial, workers: Workers, replications: int) -> Surrogate:
+    """Survey the replications, and the first few with every retirement on each of its days."""
+    choices = trial.choices
+    reference = choices.reference()
+    surveys = workers.all(survey, [(reference, replication) for replication in range(replications)])
+    few = range(min(_LEAVING, replications))
+    leaving = []
+    for at, retirement in zip(range(choices.days.start, choices.days.stop), choices.retirements, strict=True):
+        days = [(*reference[:at], day, *reference[at + 1 :]) for day in range(1, 1 + len(retirement.dates))]
+        made = workers.all(survey, [(day, replication) for day in days for replication in few])
+        leaving.append([made[first : first + len(few)] for first in range(0, len(made), len(few))])
+    return Surrogate(trial, surveys, leaving)
+
+
+class Effort(NamedTuple):
+    """Numbers of replications of a sizing, and who works on it."""
+
+    replications: int = 64
+    """Replications that are surveyed."""
+    confirmations: int = 200
+    """Fresh replications on which an answer is confirmed, at a time."""
+    blocks: int = 3
+    """Most times that fresh replications are added, as long as the interval on cost is wide."""
+    rivals: bool = True
+    """Whether rivals and limits are worked out after the answer."""
+    workers: int = 1
+    scheduler: str | None = None
+    """Of a Dask cluster that does the work."""
+
+
+class Way(NamedTuple):
+    """A way to decide, and its best policy over the fresh replications."""
+
+    name: str
+    outcome: Judged | None
+    """None where nothing of the kind meets the SLO target."""
+    saved: IntervalEstimate | None
+    """What the answer saves against it, replication by replication; None for the answer itself."""
+
+
+class Rival(NamedTuple):
+    """The best policy of one accelerator alone, by the surrogate, calibrated on runs of its like."""
+
+    name: str
+    counts: Counts | None
+    """None where no plan of the kind meets the SLO target."""
+    cost: float
+    probability: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """The result of a sizing."""
+
+    scenario: Scenario
+    """As stated."""
+    trial: Trial
+    plan: Judged
+    """The answer over the fresh replications."""
+    probability: IntervalEstimate
+    """That the answer meets the SLO target: expected over many draws, and what fresh replications show beyond that."""
+    cost_range: tuple[float, float]
+    """What plans cost whose probability is at either end of that interval."""
+    unfixable: float
+    """Share of replications that miss the SLO target whatever is bought."""
+    causes: Mapping[str, int]
+    """Of the fresh replications, those that do, by cause."""
+    ways: tuple[Way, ...]
+    explanation: Explanation
+    rivals: tuple[Rival, ...]
+    runs: int
+    stopped: str
+    """Why the search ended before its end; empty where it did not."""
+
+    @property
+    def choices(self) -> Choices:
+        """What may be bought, ordered, rented and retired."""
+        return self.trial.choices
+
+    @property
+    def slo_target(self) -> SloTarget:
+        """The SLO target of the sizing."""
+        return self.trial.slo_target
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the fresh replications."""
+        kept = int(self.plan.kept(self.slo_target.attainment).sum())
+        return Verdict(kept, self.plan.worst.size, self.slo_target.confidence)
+
+    def as_stated(self) -> RunResult:
+        """Return one run of the result with all inputs as stated, as ``planner run policy.yaml`` gives."""
+        stated = dataclasses.replace(
+            self.trial, inputs=UncertainInputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
+        )
+        return Evaluator(stated).simulate(self.plan.counts, 0)
+
+
+FIXED, REACTIVE, RENTED = "fixed on the first day", "ordered on a signal", "with overflow rent"
+_TOO_LOW, _TOO_HIGH = 0.01, 0.025  # probability below and above what is asked at which an answer is searched anew
+_NARROW = 0.04  # of the cost: half its interval at which no more replications are run
+
+
+def size(
+    scenario: Scenario, trial: Trial, effort: Effort, clock: Clock, work: SizeWork | None = None,
+    write: Callable[[Sized], None] = lambda _: None,
+) -> Sized:  # fmt: skip
+    """Return the cheapest policy that meets the SLO target, confirmed; raise CapacityError where there is none.
+
+    ``write`` is given the answer as soon as it is confirmed, and again with its rivals. ``work`` keeps runs as they
+    come: with those of a sizing that was stopped, the search is soon where it was.
     """
-    with contextlib.closing(evaluate.Workers(trial, effort.workers, effort.scheduler)) as workers:
+    with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
         clock.say(f"surveying {effort.replications} replications")
-        surveyed = Surveyed(trial, workers, effort.replications)
-        archive, stopped = Archive(workers, work), ""
-        main = Search(surveyed, archive, clock, [True] * len(trial.choices.purchases))
-        main.gap = effort.gap
-        if not math.isfinite(main.bound):
-            raise CapacityError(what_to_relax(trial, surveyed.surveys[main.decisive], surveyed.bound_prices))
-        rivals: dict[str, Search] = {}
+        search = Search(surveyed(trial, workers, effort.replications), Archive(workers, work), clock)
+        if search.surrogate.fixable.mean() < trial.slo_target.confidence:
+            raise CapacityError(nothing_mends(search))
+        every, stopped = [True] * len(trial.choices.purchases), ""
+        ways: dict[str, Counts | None] = {}
         try:
-            _search(main, rivals)
+            best = ways[FIXED] = search.solve(every)
+            if trial.choices.reactive:
+                best = ways[REACTIVE] = search.solve(every, best, reacts=True)
+            if trial.choices.most_instances:
+                best = ways[RENTED] = search.solve(every, best, reacts=bool(trial.choices.reactive), rents=True)
         except (TimeUp, KeyboardInterrupt) as reason:
-            stopped = "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
-        clock.minutes = math.inf  # what was found is confirmed and explained whatever time that takes
-        main.best = main.best or _cheapest(rivals, main)
-        if main.best is None:
-            answer = f"no plan that meets the SLO target was found before {stopped}"
-            raise CapacityError(answer if stopped else nearest_miss(main))
-        confirmation = answered(main, rivals, effort)
-        assert main.best is not None
-        plan = judged(main.best, main.outcomes(main.best, range(effort.replications)))
-        _mixed(main, rivals)
-        families = tuple(_family(name, rival, plan, main) for name, rival in rivals.items())
-        explanation = explain(main, plan, effort.replications)
-        review = None
-        for date in trial.choices.choose.decision_dates:
-            fresh = range(confirmation.first, confirmation.first + confirmation.replications)
-            review = review_of(main, date, lambda search: confirmed(search, effort).first, fresh)
-        return Sized(
-            scenario=scenario,
-            trial=trial,
-            plan=plan,
-            bound=min(main.bound, plan.cost),
-            confirmation=confirmation,
-            families=families,
-            explanation=explanation,
-            review=review,
-            runs=workers.runs,
-            stopped=stopped,
-        )
+            stopped, best = _why(reason), search.best
+            effort, clock.minutes = effort._replace(blocks=1), math.inf
+        if best is None:
+            late = f"no plan that meets the SLO target was found before {stopped}"
+            raise CapacityError(late if stopped else nothing(search))
+        last = [*ways][-1] if ways else FIXED
+        sized: Sized | None = None
+
+        def say_so(counts: Counts, fresh: range) -> None:
+            nonlocal sized
+            sized = _sized(scenario, search, fresh, {last: counts}, stopped)
+            write(sized)
+
+        try:
+            best, fresh = confirmed(search, best, effort, say_so)
+            sized = _sized(scenario, search, fresh, {**ways, last: best}, stopped)
+            if effort.rivals and not stopped and not clock.is_over:
+                sized = dataclasses.replace(sized, explanation=explain(search, best))
+                sized = dataclasses.replace(sized, rivals=_rivals(search, best), runs=workers.runs)
+        except (TimeUp, KeyboardInterrupt) as reason:
+            if sized is None:
+                raise
+            sized = dataclasses.replace(sized, stopped=_why(reason))
+        return sized
 
 
-def _search(main: Search, rivals: dict[str, Search]) -> None:
-    """Search among all plans, and among those of each accelerator alone, and take the cheapest."""
-    searched(main, main.tries)
-    _families(main, rivals)
-    cheapest = _cheapest({"": main, **rivals}, main)
-    if cheapest != main.best:
-        main.run(cheapest)
-    if main.best is not None:
-        main.best = cheaper_as_run(main, main.best)
+def _why(reason: BaseException) -> str:
+    """Return why a search ended before its end."""
+    return "the time was over" if isinstance(reason, TimeUp) else "it was interrupted"
 
 
-def _families(main: Search, rivals: dict[str, Search]) -> None:
-    """Search for the best plan of each accelerator alone; results are added to ``rivals`` as they appear.
+def confirmed(
+    search: Search, best: Counts, effort: Effort, say_so: Callable[[Counts, range], None]
+) -> tuple[Counts, range]:
+    """Return the policy and the fresh replications that it is held to, searched on with what they show.
 
-    One that its bound keeps from being the answer is told by the start of a search, which is near its best.
+    Each block of them narrows what is known of the surrogate's error. It ends where the interval on cost is narrow.
     """
-    choices = main.trial.choices
+    first, every = effort.replications, [True] * len(search.choices.purchases)
+    held_to: dict[Counts, range] = {}
+    for block in range(effort.blocks):
+        fresh = held_to[best] = range(first, first + effort.confirmations)
+        search.clock.say(f"confirming on {len(fresh)} fresh replications")
+        search.outcomes(best, fresh)
+        search.fresh += fresh
+        search.calibrate(best)
+        say_so(best, fresh)
+        cost, probability = search.value(best)
+        low, high = cost_range(search, best)
+        is_narrow, off = high - low <= 2.0 * _NARROW * abs(cost), probability - search.confidence
+        search.clock.say(f"P(SLO met) about {probability:.1%}, cost {low / 1e6:,.1f} to {high / 1e6:,.1f} M")
+        if block == effort.blocks - 1 or (is_narrow and -_TOO_LOW <= off <= _TOO_HIGH) or search.clock.is_over:
+            break
+        reacts, rents = any(best[search.choices.loads]), any(best[search.choices.rent])
+        best = search.solve(every, best, reacts=reacts, rents=rents, rounds=1) or best
+        first = fresh.stop
+    enough = [made for made in held_to if search.value(made)[1] >= search.confidence - _TOO_LOW]
+    best = min(
+        enough, key=lambda made: search.value(made)[0], default=max(held_to, key=lambda made: search.value(made)[1])
+    )
+    return best, held_to[best]
+
+
+def cost_range(search: Search, counts: Counts) -> tuple[float, float]:
+    """Return what policies like one cost whose probabilities are off by the error of the surrogate's."""
+    error = search.surrogate.bias.half_width
+    ends = (search.near(counts, search.confidence + side * error) for side in (-1.0, 1.0))
+    costs = [search.value(counts)[0], *(search.value(made)[0] for made in ends if made is not None)]
+    return min(costs), max(costs)
+
+
+def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, Counts | None], stopped: str) -> Sized:
+    """Return the result as far as it is known: the last of the ways is the answer."""
+    trial, best = search.trial, [*ways.values()][-1]
+    assert best is not None
+    plan = judged(best, search.outcomes(best, fresh))
+    made = []
+    for name, counts in ways.items():
+        outcome = None if counts is None else judged(counts, search.outcomes(counts, fresh))
+        saved = None
+        if outcome is not None and counts != best:
+            less = outcome.costs - plan.costs
+            saved = IntervalEstimate(value=float(less.mean()), half_width=half_width(less), completed=less.size)
+        made.append(Way(name, outcome, saved))
+    low, high = cost_range(search, best)
+    cost, probability = search.value(best)
+    return Sized(
+        scenario=scenario,
+        trial=trial,
+        plan=plan,
+        probability=dataclasses.replace(search.surrogate.bias, value=probability),
+        cost_range=(low - cost + plan.cost, high - cost + plan.cost),
+        unfixable=search.surrogate.unfixable,
+        causes=past_mending(plan.ceilings.T, trial.slo_target.attainment),
+        ways=tuple(made),
+        explanation=Explanation(),
+        rivals=(),
+        runs=search.archive.workers.runs,
+        stopped=stopped,
+    )
+
+
+def _rivals(search: Search, best: Counts) -> tuple[Rival, ...]:
+    """Return the best plan of each accelerator alone, at the same probability."""
+    choices, rivals = search.choices, []
     for part in choices.accelerators if len(choices.accelerators) > 1 else ():
-        rival = Search(main.surveyed, main.archive, main.clock, choices.of_part(part), tries=FEWER_TRIES, like=main)
-        rivals[f"all-{part}"] = rival
-        if main.best is not None and choices.family(main.best) == f"all-{part}":
-            rival.best = main.best
+        if choices.family(best) == f"all-{part}":
+            rivals.append(Rival(part, best, *search.value(best)))
             continue
-        main.clock.say(f"searching among plans of {part} alone")
-        if main.best is not None and rival.bound > main.surveyed.predicted(main.best):
-            rival.tries = 0
-        searched(rival, FEWER_TRIES)
-
-
-def _mixed(main: Search, rivals: dict[str, Search]) -> None:
-    """Search for the best mixed plan where the result has one accelerator, starting from it plus one other node."""
-    choices = main.trial.choices
-    if main.best is None or len(choices.accelerators) < 2 or choices.family(main.best) == MIXED:
-        return
-    main.clock.say("searching among plans of several parts")
-    search = Search(main.surveyed, main.archive, main.clock, main.allowed, tries=RIVAL_TRIES, like=main)
-    search.meet(main)
-    search.choices = dataclasses.replace(choices, mixed=True)
-    more = [moved(main.best, {place: 1}) for place in range(len(choices.purchases))]
-    allowed = [counts for counts in more if search.choices.within_limits(counts)]
-    held = (counts for counts in sorted(allowed, key=main.surveyed.predicted) if search.holds(counts))
-    if (start := next(held, None)) is not None:
-        search.best = start
-        rivals[MIXED] = search
-        search.best = search.descend(start)
-
-
-def _cheapest(rivals: Mapping[str, Search], main: Search) -> Counts | None:
-    """Return the cheapest best candidate of some searches, by simulated cost."""
-    every = range(len(main.surveyed.surveys))
-    plans = [rival.best for rival in rivals.values() if rival.best is not None]
-    return min(plans, key=lambda counts: judged(counts, main.outcomes(counts, every)).cost, default=None)
-
-
-def _family(name: str, rival: Search, plan: Judged, main: Search) -> Family:
-    """Return the best plan of a kind, and the price changes at which it would be the cheapest."""
-    if rival.best is None:
-        return Family(name=name, plan=None, bound=rival.bound, price_changes={})
-    outcome = judged(rival.best, main.outcomes(rival.best, range(len(main.surveyed.surveys))))
-    answer = {part: price_change(main, outcome, plan, part) for part in main.trial.choices.accelerators}
-    changes = {part: change for part, change in answer.items() if change is not None}
-    return Family(name=name, plan=outcome, bound=rival.bound, price_changes=changes)
-
-
-def price_change(main: Search, rival: Judged, plan: Judged, part: str) -> float | None:
-    """Return the price change of an accelerator at which a rival costs the same as the result, or None.
-
-    Cost is linear in the price of accelerators, so one run of each at another price gives the slope.
-    """
-    its, answers = (_slope(main, counts, part) for counts in (rival.counts, plan.counts))
-    change = (plan.cost - rival.cost) / (its - answers) if its != answers else _MOST_CHANGE
-    return change if -1.0 < change < _MOST_CHANGE else None
-
-
-_NEARBY = 0.9  # of the price: any other would give the same slope
-
-
-def _slope(main: Search, counts: Counts, part: str) -> float:
-    """Return the cost that doubling an accelerator's price adds to a candidate, over the first replications."""
-    choices, few = main.trial.choices, range(min(4, len(main.surveyed.surveys)))
-    taken = [one for one, nodes in zip(choices.purchases, counts, strict=False) if nodes and one.accelerator == part]
-    names = [one.name for one in taken if choices.plan.clusters[choices.place(one.name)].rent is None]
-    if not names:
-        return 0.0
-    cheaper = main.archive.workers.all(cost_at_price, [(counts, replication, names, _NEARBY) for replication in few])
-    before = [outcome.cost for outcome in main.outcomes(counts, few)]
-    return float(np.mean([(a - b) / (1.0 - _NEARBY) for a, b in zip(before, cheaper, strict=True)]))
-
-
-def cost_at_price(evaluator: Evaluator, counts: Counts, replication: int, names: Sequence[str], factor: float) -> float:
-    """Return a candidate's cost in a replication where some clusters' accelerator prices are multiplied."""
-    clusters = evaluator.simulate(counts, replication).scenario.clusters
-    changes: evaluate.Changes = {}
-    catalog = evaluator.trial.choices.scenario.load_catalog()
-    for name in names:
-        cluster = clusters[name]
-        entry, price = catalog.accelerator(cluster.accelerator).accelerator_price_usd, cluster.accelerator_price_usd
-        if price is None:
-            price = entry.value if entry else 0.0
-        changes[name, "accelerator_price_usd"] = price * factor
-        changes[name, "quotes"] = tuple(
-            {**quote.model_dump(), "accelerator_price_usd": quote.accelerator_price_usd * factor}
-            for quote in cluster.quotes
+        search.clock.say(f"searching among plans of {part} alone")
+        counts = search.solve(choices.of_part(part), reacts=any(best[choices.loads]), rounds=2)
+        rivals.append(
+            Rival(part, None, math.inf, 0.0) if counts is None else Rival(part, counts, *search.value(counts))
         )
-    return evaluator.outcome(counts, replication, changes).cost
+    search.calibrate(best)
+    return tuple(rivals)

@@ -132,12 +132,16 @@ def new_value(uncertain: UncertainInput, before: Any, drawn: float) -> Any:
 def reach(pattern: str, stated: dict[str, Any]) -> list[KeyPath]:
     """Return the fields of a dumped scenario that match a dotted path, in which ``*`` matches any part of a name.
 
-    ``{a,b}`` stands for either name.
+    ``{a,b}`` stands for either name, and what is stated by year for all its years.
     """
     if (choice := re.search(r"\{([^{}]*)\}", pattern)) is not None:
         before, after = pattern[: choice.start()], pattern[choice.end() :]
         return [path for name in choice[1].split(",") for path in reach(f"{before}{name.strip()}{after}", stated)]
-    return [path for path, _ in _walk(tuple(pattern.split(".")), stated, ())]
+    paths: list[KeyPath] = []
+    for path, held in _walk(tuple(pattern.split(".")), stated, ()):
+        by_year = isinstance(held, dict) and held and all(str(key).isdecimal() for key in held)
+        paths += [(*path, year) for year in held] if by_year else [path]
+    return paths
 
 
 def _walk(rest: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:

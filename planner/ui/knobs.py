@@ -16,7 +16,7 @@ from planner.errors import Problem, ScenarioError
 from planner.scenario.cluster import Cluster
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import Site
-from planner.scenario.workload import Workload
+from planner.scenario.workload import GrowthByYear, Workload
 from planner.validation import field_docstring
 
 MOST_TURNS = 400
@@ -160,6 +160,8 @@ def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...],
                 matters = not holder.electricity.windows
             case Workload() if field == "growth":
                 matters = holder.growth.kind == "flat"
+            case GrowthByYear():  # has no one rate
+                matters = False
             case _:
                 matters = True
         if matters:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.demand.plan import (
+    ChangingGrowth,
     CompoundGrowth,
     Growth,
     SCurveGrowth,
@@ -78,6 +79,20 @@ def test_table_joins_its_points_and_is_level_outside() -> None:
     np.testing.assert_allclose(growth_multiplier(growth, [0, 10, 15, 20, 99]), [1, 1, 2, 3, 3])
 
 
+def test_changing_growth_multiplies_the_spans_at_their_own_rates() -> None:
+    growth = ChangingGrowth(per_year=(0.6, -0.5, 1.0), begins_h=(HOURS_PER_YEAR / 2, HOURS_PER_YEAR))
+    multiplier = growth_multiplier(growth, np.array([0.0, 0.25, 0.5, 1.0, 1.5, 40.0]) * HOURS_PER_YEAR)
+    np.testing.assert_allclose(multiplier, [1, 1.6**0.25, 1.6**0.5, 0.8**0.5, 1.6**0.5, 0.8**0.5 * 2.0**39])
+
+
+@given(st.floats(-0.9, 10.0), st.lists(st.floats(1.0, 90_000.0), max_size=5, unique=True))
+def test_rates_that_do_not_change_are_compound_growth(rate: float, begins_h: list[float]) -> None:
+    begins = tuple(sorted(begins_h))
+    same = ChangingGrowth(per_year=(rate,) * (len(begins) + 1), begins_h=begins)
+    expected = hourly_growth(CompoundGrowth(per_year=rate), 87_672)
+    np.testing.assert_allclose(hourly_growth(same, 87_672), expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -86,6 +101,9 @@ def test_table_joins_its_points_and_is_level_outside() -> None:
         (lambda: SCurveGrowth(ceiling_multiple=-1, midpoint_years=1, steepness_per_year=0), "(?s)ceiling.*steepness"),
         (lambda: SCurveGrowth(ceiling_multiple=2, midpoint_years=0, steepness_per_year=1), "midpoint_years must be ab"),
         (lambda: StepGrowth(steps=((1.0, -2.0), (5.0, 1.0), (5.0, 2.0))), "(?s)at least 0.*two steps at hour 5"),
+        (lambda: ChangingGrowth(per_year=(0.1, -1.0), begins_h=(5.0,)), "above -1"),
+        (lambda: ChangingGrowth(per_year=(0.1, 0.2), begins_h=()), "an hour above 0 for each further rate"),
+        (lambda: ChangingGrowth(per_year=(0.1, 0.2, 0.3), begins_h=(9.0, 9.0)), "rising"),
         (lambda: TableGrowth(hours_h=(1.0, 1.0), factors=(1.0, -1.0)), "(?s)row 2.*row 2: factor"),
         (lambda: TableGrowth(hours_h=(), factors=()), "at least one"),
         (lambda: TableGrowth(hours_h=(1.0,), factors=(1.0, 2.0)), "as many factors"),
@@ -113,6 +131,7 @@ def test_growth_keeps_the_shape_of_its_hours(growth: Growth) -> None:
         CompoundGrowth(per_year=-0.4),
         SCurveGrowth(ceiling_multiple=5.0, midpoint_years=1.0, steepness_per_year=3.0),
         StepGrowth(steps=((12.0, 2.0),)),
+        ChangingGrowth(per_year=(0.5, -0.3), begins_h=(13.0,)),
     ],
 )
 def test_hours_grow_as_their_middles_do(growth: Growth, hours: int) -> None:

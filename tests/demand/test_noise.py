@@ -12,8 +12,8 @@ from planner.demand.plan import (
     LognormalNoise,
     TenantStream,
     log2_noise,
+    on_off_fraction,
     spike_factor,
-    tenant_on_fraction,
 )
 from planner.errors import ScenarioError
 
@@ -100,13 +100,18 @@ def test_on_fraction_is_that_of_a_walk_through_the_same_switches(
             edges = np.arange(hours)
             expected += np.clip(np.minimum(end, edges + 1) - np.maximum(now, edges), 0, None)
         now, on = end, not on
-    got = tenant_on_fraction(_tenant(on_h, off_h), hours, np.random.default_rng(seed))
+    got = on_off_fraction(on_h, off_h, hours, np.random.default_rng(seed))
     np.testing.assert_allclose(got, expected, atol=1e-9)
 
 
 def test_long_run_on_fraction_and_number_of_switches_follow_renewal_theory() -> None:
     tenant = _tenant(6.0, 2.0)
-    runs = np.array([tenant_on_fraction(tenant, 2000, np.random.default_rng([3, run])) for run in range(300)])
+    runs = np.array(
+        [
+            on_off_fraction(tenant.mean_on_h, tenant.mean_off_h, 2000, np.random.default_rng([3, run]))
+            for run in range(300)
+        ]
+    )
     per_run = runs.mean(axis=1)
     assert abs(per_run.mean() - 0.75) / (per_run.std(ddof=1) / np.sqrt(300)) < 4
     # the variance of the time average of an alternating exponential process: 2 p q τ / T, τ = on·off / (on + off)
@@ -116,7 +121,7 @@ def test_long_run_on_fraction_and_number_of_switches_follow_renewal_theory() -> 
 
 
 def test_tenant_never_off_is_always_on() -> None:
-    np.testing.assert_array_equal(tenant_on_fraction(_tenant(5.0, 0.0), 10, np.random.default_rng(0)), 1.0)
+    np.testing.assert_array_equal(on_off_fraction(5.0, 0.0, 10, np.random.default_rng(0)), 1.0)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner.engine.driver import Simulation, run_plan
-from planner.engine.log import streams
+from planner.engine.log import ChangeLog, streams
 from planner.engine.supply import MonthFigures, Review
 from planner.plan.build import build_plan
 from planner.plan.parts import RentPlan
@@ -19,6 +19,8 @@ from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, expansion_plan, make_plan, workload_plan
 from tests.engine.worlds import SHARED, plan_of
 
+NO_DEMAND = np.zeros((1, 0))
+
 
 class Recorder:
     """Stands in for supply: notes what is bought or retired."""
@@ -26,6 +28,7 @@ class Recorder:
     def __init__(self) -> None:
         self.bought: list[tuple[int, int, float, float]] = []
         self.retired = [0]
+        self.streams, self.log = streams(1), ChangeLog()
 
     def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: tuple[float, ...]) -> None:
         self.bought.append((index, nodes, arrival_h, prices_usd[0]))
@@ -38,14 +41,15 @@ class Recorder:
 def rule(**changes: Any) -> RulePlan:
     plain = RulePlan(
         when="utilisation_above", threshold=0.7, months=2, watched=0, cluster=0, nodes=2, max_nodes=np.inf,
-        lead_h=100.0, cooldown_months=3,
+        lead_h=100.0, cooldown_months=3, target=0.7, max_nodes_per_order=np.inf, windows=tuple(range(1, 121)),
+        slip_h=None, forecast_months=3, growth_per_year=0.0,
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)
 
 
 def reviewed(plan: Plan, months: list[float], **figures: Any) -> Recorder:
     supply = Recorder()
-    review = Review(plan, supply)  # type: ignore[arg-type]
+    review = Review(plan, supply, NO_DEMAND)  # type: ignore[arg-type]
     for utilisation in months:
         plain = MonthFigures(utilisation={plan.clusters[0].name: utilisation}, shed_fraction=0.0, missed_fraction=0.0)
         review.close_month(dataclasses.replace(plain, **figures))
@@ -215,7 +219,7 @@ def test_no_review_moves_anything_before_its_months_its_rest_and_its_lead(
     months: list[float], rules: list[RulePlan], until: str
 ) -> None:
     plan = plan_with(*rules)
-    review = Review(plan, Recorder())  # type: ignore[arg-type]
+    review = Review(plan, Recorder(), NO_DEMAND)  # type: ignore[arg-type]
     for utilisation in months:
         review.close_month(
             MonthFigures(utilisation={plan.clusters[0].name: utilisation}, shed_fraction=0.0, missed_fraction=0.0)
@@ -229,7 +233,7 @@ def test_a_rule_that_there_is_no_power_for_moves_nothing() -> None:
     """Ten nodes and two more are 12 of what each may draw; a second two are not."""
     cluster = make_plan(months=12).clusters[0]
     plan = plan_with(rule(), it_power_cap_kw=13 * cluster.nameplate_kw)
-    review = Review(plan, Recorder())  # type: ignore[arg-type]
+    review = Review(plan, Recorder(), NO_DEMAND)  # type: ignore[arg-type]
     assert review.unmoved_until_h() == float(plan.month_edges_h[2]) + 100.0
     for _ in range(2):
         review.close_month(MonthFigures(utilisation={cluster.name: 0.9}, shed_fraction=0.0, missed_fraction=0.0))

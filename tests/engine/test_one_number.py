@@ -37,7 +37,7 @@ BUSY = [
     "reliability.failure_multiplier=30",
     "software.incident_multiplier=9",
     SOLD,
-    "finance.burst_rental={usd_per_accelerator_h: 3, most_accelerators: 6}",
+    "finance.burst_rental={usd_per_accelerator_h: 3, most_accelerators: 6, accelerators_per_instance: 2, gap_days: 1}",
     "finance.sla_credit_usd_per_million_tokens=1",
     "finance.tax={rate_fraction: 0.25}",
     "expansion.rules=[{when: slo_miss_above, threshold_fraction: 0.99, cluster: h200, nodes: 1}]",

@@ -1,11 +1,10 @@
-"""Machines rented by the hour, and burst rental."""
+"""Machines rented by the hour."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from planner.engine.allocation import _rents
-from planner.engine.hourly import WindowInput, WindowResult, rent_by_hour
+from planner.engine.hourly import WindowInput, WindowResult
 from planner.engine.window import evaluate_window
 from planner.plan.parts import RentPlan
 from planner.plan.plan import Plan
@@ -23,17 +22,6 @@ from tests.engine.test_window import Recipe, built, scale
 
 _BY_THE_HOUR = RentPlan(usd_per_accelerator_h=np.full(1, 3.0), when_used=True, is_hosted=True)
 _NODE_REQUESTS = 3600.0  # of a node in an hour
-
-
-def test_what_no_accelerator_serves_is_not_rented_for() -> None:
-    """A workload that has outgrown its objective: nothing is served of it, whether or not something is shed."""
-    burst = SimpleNamespace(accelerator_h_per_request=np.array([[np.inf], [0.5]]), most_accelerators=8)
-    months = SimpleNamespace(hour_periods=np.zeros(2, dtype=int))
-    plan: Any = SimpleNamespace(money=SimpleNamespace(market=SimpleNamespace(burst=burst)), months=months)
-    window = SimpleNamespace(first_hour=0, shed_requests=np.array([[0.0, 5.0], [4.0, 32.0]]))
-    served, accelerators = rent_by_hour(plan, cast("Any", window))
-    assert served.tolist() == [[0.0, 0.0], [4.0, 16.0]]
-    assert accelerators.tolist() == [2.0, 8.0]
 
 
 def test_only_rent_that_is_paid_by_the_hour_makes_work_dearer_on_a_cluster() -> None:

@@ -290,13 +290,21 @@ class Oracle(Machines):
                 {
                     "when": rule["when"],
                     "threshold": rule["threshold_fraction"],
-                    "months": rule["months"],
+                    "target": rule.get("target_fraction", rule["threshold_fraction"]),
+                    "months": rule.get("months", 1),
                     "watched": self.names.index(rule.get("watch", rule["cluster"])),
                     "cluster": self.names.index(rule["cluster"]),
                     "nodes": rule["nodes"],
                     "max_nodes": rule.get("max_nodes", math.inf),
+                    "max_nodes_per_order": rule.get("max_nodes_per_order", math.inf),
+                    "windows": {"monthly": [*range(1, 16)], "quarterly": [3, 6, 9, 12, 15]}.get(
+                        str(rule.get("windows", "monthly")), [1, 6, 7]
+                    ),
                     "lead_h": rule["lead_weeks"] * 168,
-                    "cooldown_months": rule["cooldown_months"],
+                    "slip_h": {key: weeks * 168 for key, weeks in of(rule, "slip_weeks", {}).items()} or None,
+                    "forecast_months": rule.get("forecast_months", math.ceil(rule["lead_weeks"] * 168 / 730.5) + 3),
+                    "growth_per_year": rule.get("growth_per_year", 0.0),
+                    "cooldown_months": rule.get("cooldown_months", 0),
                 }
                 for rule in stated.get("rules", [])
             ],
@@ -424,6 +432,11 @@ class Oracle(Machines):
                 and {
                     "usd_per_accelerator_h": burst["usd_per_accelerator_h"],
                     "most_accelerators": burst["most_accelerators"],
+                    "accelerators_per_instance": burst["accelerators_per_instance"],
+                    "startup_h": burst["startup_h"],
+                    "hold_h": burst.get("hold_h", 24),
+                    "available_fraction": burst.get("available_fraction", 0.21),
+                    "gap_days": burst["gap_days"],
                     "accelerator_h_per_request": request_h,
                 },
                 "sla_objective_fraction": stated("sla_objective_fraction", 0.99),

@@ -330,6 +330,7 @@ def test_a_full_cluster_places_as_many_replicas_for_a_small_model_as_keep_it_in_
         ({}, 10.0 * 1.67),
         ({"growth": {"kind": "compound", "per_year": 1.0}}, 10.0 * 1.67 * 4.0),
         ({"growth": {"kind": "compound", "per_year": -0.5}}, 10.0 * 1.67),
+        ({"growth": {"kind": "by-year", "per_year": {"2026": 0.2, "2028": 1.0}}}, 10.0 * 1.67 * 4.0),
         ({"growth": {"kind": "s-curve", "ceiling_multiplier": 3.0, "midpoint_years": 1.0}}, 10.0 * 1.67 * 3.0),
         ({"growth": {"kind": "steps", "steps": [{"date": "2026-03-01", "multiplier": 2.5}]}}, 10.0 * 1.67 * 2.5),
         ({"spikes": [{"date": "2026-03-01", "multiplier": 3.0}]}, 10.0 * 1.67 * 3.0),

@@ -16,7 +16,6 @@ from planner.plan.plan import LOAD_CELLS, MOST_LOAD, load_grid
 from planner.plan.reuse import Reuse
 from planner.plan.sizes import _most_load
 from planner.run.simulate import simulate
-from planner.sizing.lp_data import slo_capacity
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 from tests.plan.burst_rates import at_rate
 
@@ -67,7 +66,6 @@ def test_tables_are_longer_only_where_work_is_offered_beyond() -> None:
     far = plan_of(long_prompts(0.1))
     assert far.late_tables.shape[2] > 2 * LOAD_CELLS
     assert load_grid(far.late_tables.shape[2] - 1)[-1] >= far.most_loads.item() > MOST_LOAD
-    assert slo_capacity(far).item() > MOST_LOAD  # which the bound of a sizing must know
 
 
 def test_bursts_make_more_late_than_calm_traffic() -> None:
@@ -126,13 +124,6 @@ def test_grown_traffic_misses_what_minutes_of_its_own_rate_do(times: float) -> N
 def test_the_same_hour_misses_the_same_whatever_traffic_was_on_day_one() -> None:
     shares = [missed_when_grown(grown(times))[0] for times in (0.5, 1.0, 3.0, 10.0)]
     assert shares == pytest.approx([shares[0]] * 4, abs=1e-4)
-
-
-def test_a_bound_grants_every_hour_what_the_busiest_has_in_time() -> None:
-    """No hour has more in time at a load than one at the highest rate; a plan of its own, at that rate, has as much."""
-    least, own = slo_capacity(plan_of(grown(10.0))).item(), slo_capacity(plan_of(grown(1.0))).item()
-    assert least >= own - 1e-9
-    assert least > slo_capacity(plan_of(grown(10.0, "proportional"))).item() + 0.005
 
 
 def test_waits_allow_the_more_the_more_requests_even_out() -> None:

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from planner.plan.build import build_plan
+from planner.plan.capacity import build_services
 from planner.plan.reuse import Reuse, _place
+from planner.scenario.cluster import Cluster
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 
@@ -81,6 +84,35 @@ def test_throughput_factors_multiply_what_a_node_sustains(write: Any) -> None:
     ratio = shared.requests_per_node_h / plain.requests_per_node_h
     assert ratio[0] == pytest.approx(1.25 * 0.8)
     assert ratio[1] == pytest.approx(0.8)
+
+
+SETTINGS = (
+    "nodes=30",
+    "engine=vllm",
+    "engine_date=2025-01-01",
+    "precision=bf16",
+    "tensor_parallel=4",
+    "prefill_decode=disaggregated",
+    "max_sequences=16",
+    "chunk_tokens=512",
+    "speculation={drafted_tokens: 3, mean_acceptance_length: 2.5}",
+    "throughput_multiplier=0.9",
+    "{throughput_tokens_per_s_per_accelerator: 900, throughput_measured_at: {input_tokens: 500, output_tokens: 200}}",
+)
+
+
+def test_only_clusters_that_are_alike_share_what_they_serve(scenario: Scenario, write: Any) -> None:
+    """Clusters that differ in one setting serve beside each other as the first would with that setting, alone."""
+    pairs = [setting.partition("=") for setting in SETTINGS[:-1]]
+    changes = [{key: yaml.safe_load(value)} for key, _, value in pairs] + [yaml.safe_load(SETTINGS[-1])]
+    first = scenario.clusters["h200"].model_dump(by_alias=True, exclude_unset=True)
+    stated = [Cluster.model_validate({**first, **change}) for change in ({}, *changes)]
+    together = scenario.model_copy(update={"clusters": {f"number-{n}": of for n, of in enumerate(stated)}})
+    services, _ = build_services(together, Reuse(scenario), {})
+    for n, of in enumerate(stated):
+        alone = scenario.model_copy(update={"clusters": {"h200": of}})
+        assert services[f"number-{n}", "chat"] == build_services(alone, Reuse(scenario), {})[0]["h200", "chat"]
+    assert len({service.requests_per_s for service in services.values()}) > len(stated) // 2
 
 
 def test_a_scenario_compiled_again_works_nothing_out_again(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,10 +85,13 @@ def test_what_a_provider_serves_what_waits_and_what_is_rented_is_not_lost_to_the
     assert dark > 0.0
     assert ceilings(HOSTED)[0] == 1.0
     assert ceilings("workloads.chat.priority=deferrable")[0] == 1.0
-    burst = "finance.burst_rental={usd_per_accelerator_h: 4, most_accelerators: %g}"
+    at_once = "accelerators_per_instance: 1, available_fraction: 1, startup_h: 0"
+    burst = f"finance.burst_rental={{usd_per_accelerator_h: 4, most_accelerators: %g, {at_once}}}"
     assert ceilings(burst % 1000)[0] == pytest.approx(1.0, abs=1e-12)
     few = "workloads.chat.requests_per_s=500"
     assert 1.0 - dark / JANUARY_H < ceilings(burst % 4, few)[0] < 1.0
+    started = (burst % 1000).replace("startup_h: 0", "startup_h: 3")
+    assert ceilings(started)[0] == pytest.approx(1.0 - 2.75 / JANUARY_H)  # from 100.25 until 103
 
 
 def test_of_all_workloads_together_a_site_takes_the_share_of_those_that_cannot_wait(dark: float) -> None:
@@ -194,8 +197,8 @@ def test_a_sizing_says_on_how_many_fresh_replications_nothing_helps(tmp_path: Pa
     record = answer.summary()["verdict"]
     past = record["past_mending"]["site_outages"]
     assert 0 < past <= 19 - record["met_replications"]
-    assert f"{past} of 19 replications miss" in answer.summary()["sentences"][1]
-    assert f"whatever is bought: site outages {past}." in " ".join(str(answer).split())
+    assert f"whatever is bought (site outages {past} of 19)" in answer.summary()["sentences"][2]
+    assert f"whatever is bought (site outages {past} of 19)" in " ".join(str(answer).split())
 
 
 def test_a_provider_that_may_be_chosen_mends_what_a_plan_without_it_misses() -> None:

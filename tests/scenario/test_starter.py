@@ -51,4 +51,4 @@ def test_what_the_starter_lets_be_chosen_is_allowed(write: Write) -> None:
     scenario = load_scenario(write(text))
     assert scenario.sizing is not None
     assert set(scenario.sizing.clusters) == set(scenario.clusters)
-    assert scenario.sizing.decision_dates is not None
+    assert scenario.sizing.it_power_cap_kw is not None

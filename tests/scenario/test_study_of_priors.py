@@ -53,6 +53,13 @@ def test_a_factor_moves_what_is_stated(tiny_file: Path) -> None:
     assert len(level.targets[0]) == len(base.scenario.workloads)  # one draw for all
 
 
+def test_a_factor_on_growth_moves_every_year_of_growth_by_year(tiny_file: Path) -> None:
+    by_year = "workloads.chat.growth={kind: by-year, per_year: {2026: 0.6, 2027: 0.4}}"
+    prepared = prepare(tiny_file, overrides=(by_year,))
+    growth = next(entry for entry in prepared.inputs.entries if entry.name == "workloads.chat.growth.per_year")
+    assert growth.targets[0] == tuple(("workloads", "chat", "growth", "per_year", year) for year in ("2026", "2027"))
+
+
 def test_names_in_braces_reach_each_of_them(tiny_file: Path) -> None:
     _, scenarios = load_study(tiny_file)
     dump = stated("tiny", next(iter(scenarios.values()))).dump

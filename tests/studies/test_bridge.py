@@ -63,7 +63,7 @@ def test_the_factors_multiply_to_the_runs_own_cost(write: Write) -> None:
         "reliability.failure_multiplier=5",
         "software.incident_multiplier=9",
     ]
-    result = run(write(), *busy, "finance.burst_rental={usd_per_accelerator_h: 3, most_accelerators: 5}")
+    result = run(write(), *busy, "finance.burst_rental={usd_per_accelerator_h: 3, most_accelerators: 8}")
     figures = measures(result)
     assert own(result).usd_per_million_tokens() == pytest.approx(figures["cost_per_million_tokens_usd"])
     assert own(result).usd_per_million_tokens(output_only=True) == pytest.approx(

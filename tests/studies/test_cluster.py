@@ -15,13 +15,12 @@ import pytest
 
 from planner.errors import ScenarioError
 from planner.scenario.loading import load_scenario
-from planner.sizing.confirm import Effort
 from planner.sizing.evaluate import Clock
-from planner.sizing.size import size, trial_of
+from planner.sizing.size import Effort, size, trial_of
 from planner.studies import engines
 from planner.studies.engines import run_batches
 from planner.studies.prepare import prepare
-from tests.sizing.test_size import toy
+from tests.sizing.toys import toy
 from tests.studies.processes import LIMIT_S, Process, end, files, finish, start, start_study, wait_for
 
 distributed = pytest.importorskip("distributed", reason="Dask is an extra: pip install 'datacenter-planner[dask]'")
@@ -148,5 +147,5 @@ def test_a_sizing_on_a_cluster_finds_the_same(cluster: Callable[[int], Cluster])
     )
     assert here.plan.counts == there.plan.counts
     assert here.plan.cost == there.plan.cost
-    assert (here.confirmation.outcome.worst == there.confirmation.outcome.worst).all()
+    assert (here.plan.worst == there.plan.worst).all()
     assert here.runs == there.runs

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from planner.errors import ScenarioError
+from planner.scenario.workload import GrowthByYear
 from planner.studies.inputs import changed
 from planner.studies.prepare import prepare
 from tests.conftest import Planner
@@ -179,6 +180,29 @@ def test_whole_numbers_stay_whole_and_lists_are_reached(study_file: Write) -> No
     prepared = prepare(study_file(text))
     scenario, _ = changed(prepared.scenarios[0], 0, prepared.inputs, np.array([1.2, 1, 30000, 0.1, 1, 1]))
     assert (scenario.clusters["h200"].nodes, scenario.clusters["mi325x"].nodes) == (5, 4)
+
+
+BY_YEAR = "{extends: tiny.yaml, set: {workloads: {chat: {growth: {kind: by-year, per_year: {2026: 0.6, 2027: 0.4}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("path", "rates"), [("per_year.2027", [0.6, 0.8]), ("per_year", [1.2, 0.8]), ("per_year.*", [1.2, 0.8])]
+)
+def test_growth_of_one_year_or_of_all_is_drawn(study_file: Write, path: str, rates: list[float]) -> None:
+    line = f"workloads.*.growth.{path}: {{kind: pert, low: 0.4, mode: 1.0, high: 2.5, times_stated: true}}"
+    text = with_input(line).replace("{extends: tiny.yaml}", BY_YEAR)
+    prepared = prepare(study_file(text))
+    scenario, _ = changed(prepared.scenarios[0], 0, prepared.inputs, np.array([2.0, 1, 30000, 0.1, 1, 1]))
+    growth = scenario.workloads["chat"].growth
+    assert isinstance(growth, GrowthByYear)
+    assert list(growth.per_year.values()) == pytest.approx(rates)
+
+
+def test_a_year_that_is_not_stated_cannot_be_drawn(study_file: Write) -> None:
+    text = with_input("workloads.*.growth.per_year.2028: {kind: uniform, low: 0.1, high: 0.2}")
+    message = refusal(study_file(text.replace("{extends: tiny.yaml}", BY_YEAR)))
+    assert "no scenario of the study has this field" in message
+    assert "202" in message.partition("has this field")[2]
 
 
 def test_a_prior_takes_its_field_range_and_its_percentiles(study_file: Write) -> None:

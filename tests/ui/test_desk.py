@@ -34,6 +34,8 @@ workloads:
     growth: {kind: compound, per_year: 0.3}}
   curved: {model: llama-3.1-8b, requests_per_s: 1, lengths: {input: {mean: 100}, output: {mean: 20}},
     growth: {kind: s-curve, ceiling_multiplier: 3, midpoint_years: 1}}
+  yearly: {model: llama-3.1-8b, requests_per_s: 1, lengths: {input: {mean: 100}, output: {mean: 20}},
+    growth: {kind: by-year, per_year: {2026: 0.3}}}
 clusters:
   ordered: {accelerator: H200, nodes: 1, order: {placed: 2025-10-01}}
   rented: {accelerator: H200, nodes: 1, contract: {kind: operating-lease, usd_per_accelerator_h: 3}}
@@ -99,6 +101,8 @@ def test_a_knob_that_would_do_nothing_is_not_there(every: Desk) -> None:
         "clusters.quoted.discount_fraction",
         "clusters.rented.accelerator_price_usd",
         "workloads.grown.growth",
+        "workloads.yearly.growth",
+        "workloads.yearly.growth.per_year",
         "workloads.chat.growth.per_year",
     ):
         assert absent not in paths

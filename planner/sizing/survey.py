@@ -1,0 +1,266 @@
+"""The survey of a replication: its demand by month, and what a node of every purchase serves and costs in it.
+
+It is read off one run with some nodes of every purchase. Demand, deliveries, software releases and prices do not depend
+on what is bought, so one survey tells what any policy meets in the replication, but for routing and whole replicas.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.arrays import Bools, Floats
+from planner.engine.log import streams
+from planner.engine.orders import peak_needs, worths
+from planner.finance.financing import yearly_cost_usd
+from planner.finance.ledger import Account
+from planner.plan.parts import Headcount
+from planner.plan.plan import Plan
+from planner.plan.slo_target import LEAST_SHORTFALL
+from planner.run.measures import present_cost_usd, running_factors
+from planner.run.simulate import RunResult
+from planner.run.slo_misses import lit_share, slo_ceilings
+from planner.sizing.choices import Counts
+from planner.sizing.evaluate import Changes, Evaluator, Trial
+from planner.units import HOURS_PER_YEAR
+
+WITH_LOAD = (
+    Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
+    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.SPACE,
+)  # fmt: skip
+"""Accounts that depend on load, chance or the other nodes, so that they are no figure of a node."""
+WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)
+"""Accounts that are paid for hours at work, where the machines are."""
+PEOPLE = (Account.SOFTWARE_ENGINEERS, Account.OPERATIONS_STAFF)
+"""Accounts of people, who come whole."""
+_BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
+"""Shares of a month's hours, busiest first: narrow where an SLO target of one or two nines is decided."""
+BINS = len(_BIN_EDGES) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """One replication's figures; clusters are those of the scenario with every purchase."""
+
+    hours: Floats
+    """In each bin of each month, shape (months, bins)."""
+    urgent: Floats
+    """Requests an hour that cannot wait and that the SLO target needs served, shape (months, bins, workloads)."""
+    waiting: Floats
+    """Requests of each month that can wait, shape (months, workloads)."""
+    rates: Floats
+    """Requests that a node serves in an hour, failures and incidents counted, shape (clusters, workloads, months)."""
+    present: Floats
+    """Share of a cluster's nodes in service as each month begins, shape (clusters, months).
+
+    What comes within a month is late for it, but for as much of it as the SLO target lets go."""
+    node_usd: Floats
+    """Present cost of one node without load and people, shape (clusters,)."""
+    capital_usd: Floats
+    """Price of one node, shape (clusters,)."""
+    busy_usd: Floats
+    """Present cost of an hour at work, shape (clusters, months)."""
+    tokens: float
+    """Discounted tokens asked for, in millions."""
+    ceilings: Floats
+    """SLO attainment that no purchase raises, by the names of :data:`~planner.plan.slo_target.CEILINGS`."""
+    peaks: Floats
+    """Peak need by month in nodes of each cluster that is ordered on a signal, shape (clusters, months)."""
+    worths: Floats
+    """What a node of every cluster is worth in nodes of that one, shape (clusters ordered, clusters)."""
+    rent_rates: Floats
+    """Requests that a rented accelerator serves in an hour, shape (workloads, months); 0 where none is rented."""
+    on_offer: Floats
+    """Share of each month in which there is anything to rent, shape (months,)."""
+
+
+def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Changes | None = None) -> Survey:
+    """Return the figures of one replication, from one run with some nodes of every purchase."""
+    result = evaluator.unrouted(counts, replication, changes)
+    plan, choices, attainment = result.plan, evaluator.trial.choices, evaluator.trial.slo_target.attainment
+    demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
+    edges, months = plan.month_edges_h, len(plan.month_edges_h) - 1
+    rates = np.nan_to_num(plan.requests_per_node_h)
+    waits = np.array([load.deadline_h > 0 for load in plan.workloads])
+    nodes = np.array([cluster.nodes for cluster in plan.clusters], dtype=np.float64)
+    starts_h = np.full(len(plan.clusters), np.inf)  # when first nodes are delivered, before any of them serves
+    for purchase in result.run.log.purchases:
+        starts_h[purchase.cluster] = min(starts_h[purchase.cluster], purchase.time_h)
+    ends_h = np.array([cluster.retire_h for cluster in plan.clusters])
+    there_h = np.clip(np.minimum(edges[1:], ends_h[:, None]) - np.maximum(edges[:-1], starts_h[:, None]), 0.0, None)
+    lit = demand * lit_share(result) if plan.money.market.burst is None else demand
+    # Of what cannot wait, as much is clipped off the busiest hours of a month as the SLO target lets go.
+    clipped = np.where(waits[:, None], 0.0, lit)
+    load = np.where(waits, 0.0, 1.0 / np.maximum(rates.max(axis=(0, 2)), 1e-9)) @ demand
+    hours, urgent = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
+    for month, (first, last) in enumerate(itertools.pairwise(edges)):
+        part = clipped[:, first:last]
+        part = np.minimum(part, _clip_level(part, attainment)[:, None])
+        order = np.argsort(-load[first:last], kind="stable")
+        cuts = [round(edge * order.size) for edge in _BIN_EDGES[1:-1]]
+        for place, chosen in enumerate(np.split(order, cuts)):
+            hours[month, place] = chosen.size
+            urgent[month, place] = part[:, chosen].mean(axis=1) if chosen.size else 0.0
+    monthly = result.monthly
+    gone, failed = monthly.present_node_h.sum(axis=0), monthly.failed_node_h.sum(axis=0)
+    available = 1.0 - np.divide(failed, gone, out=np.zeros_like(failed), where=gone > 0)
+    speed = np.add.reduceat(_speeds(result), edges[:-1], axis=2) / np.diff(edges)
+    running = running_factors(plan)
+    ordered = [choices.place(choices.purchases[place].name) for place in choices.first_of_reactive()]
+    rent_rates, on_offer = np.zeros((len(plan.workloads), months)), np.zeros(months)
+    if (burst := plan.money.market.burst) is not None:
+        per_request = np.broadcast_to(burst.accelerator_h_per_request, rent_rates.shape)
+        rent_rates = np.divide(1.0, per_request, out=rent_rates, where=np.isfinite(per_request) & (per_request > 0))
+        offered = np.ones(plan.hours) if result.run.on_offer is None else result.run.on_offer.astype(np.float64)
+        on_offer = np.add.reduceat(offered, edges[:-1]) / np.diff(edges)
+    return Survey(
+        hours=hours,
+        urgent=urgent,
+        waiting=np.add.reduceat(np.where(waits[:, None], lit, 0.0), edges[:-1], axis=1).T * attainment,
+        rates=rates * speed * available[:, None, None],
+        present=_in_service(result, nodes, attainment),
+        node_usd=_standing_usd(result) / np.maximum(nodes, 1.0) + _idle_usd(plan, there_h, running),
+        capital_usd=np.array([0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]),
+        busy_usd=_busy_usd(plan, running),
+        tokens=float((result.tokens(monthly.demand_requests).sum(axis=1) * running).sum() / 1e6),
+        ceilings=np.array([*slo_ceilings(result).values()]),
+        peaks=np.array([peak_needs(plan, c, demand) for c in ordered]).reshape(len(ordered), months),
+        worths=np.array([worths(plan, c, demand) for c in ordered]).reshape(len(ordered), len(plan.clusters)),
+        rent_rates=rent_rates,
+        on_offer=on_offer,
+    )
+
+
+def _clip_level(requests: Floats, share: float) -> Floats:
+    """Return the level at which each row is clipped so that a share of its sum remains, shape (rows,)."""
+    ranked = np.sort(requests, axis=1)
+    below, above = np.cumsum(ranked, axis=1), np.arange(requests.shape[1] - 1, -1, -1)
+    kept = below + ranked * above  # of the sum, where everything above each value is clipped to it
+    levels = [
+        np.interp(share * total, row, level) for total, row, level in zip(below[:, -1], kept, ranked, strict=True)
+    ]
+    return np.array(levels)
+
+
+def _in_service(result: RunResult, nodes: Floats, attainment: float) -> Floats:
+    """Return the share of each cluster's nodes that serve from near the beginning of a month to near its end."""
+    plan, edges = result.plan, result.plan.month_edges_h
+    spared_h = (1.0 - attainment) * np.diff(edges)
+    serving = np.zeros((len(plan.clusters), edges.size - 1))
+    for change in result.run.log.changes:
+        if change.accelerators > 0:
+            is_there = change.time_h <= edges[:-1] + spared_h
+            serving[change.cluster] += is_there * change.accelerators / plan.accelerators_per_node[change.cluster]
+    stays = np.array([cluster.retire_h for cluster in plan.clusters])[:, None] >= edges[1:] - spared_h
+    return np.asarray(serving * stays / np.maximum(nodes, 1.0)[:, None])
+
+
+def _standing_usd(result: RunResult) -> Floats:
+    """Return the present cost of each cluster that depends neither on load nor on people."""
+    fixed, unrented = (present_cost_usd(result, (*WITH_LOAD, *PEOPLE, *more))[:-1] for more in ((), WITH_HOURS))
+    return np.where([cluster.is_paid_by_the_hour for cluster in result.plan.clusters], unrented, fixed)
+
+
+def _speeds(result: RunResult) -> Floats:
+    """Return each cluster's speed on each workload as this run had it, shape (clusters, workloads, hours)."""
+    plan = result.plan
+    level = np.zeros((len(plan.clusters), len(plan.workloads), plan.hours + 1))
+    for change in result.run.log.speeds():
+        level[change.cluster, change.workload, min(int(change.time_h + 0.5), plan.hours)] += change.log_factor
+    return np.asarray(np.exp(np.cumsum(level, axis=2)[:, :, :-1]))
+
+
+def _energy_usd(plan: Plan, running: Floats) -> Floats:
+    """Return the present cost of a kilowatt of IT power for an hour in each month, shape (months,)."""
+    power, site, edges = plan.money.power, plan.site, plan.month_edges_h
+    price = power.monthly_usd_per_kwh
+    if power.hourly_usd_per_kwh is not None:
+        price = np.add.reduceat(power.hourly_usd_per_kwh, edges[:-1]) / np.diff(edges)
+    overhead = np.add.reduceat(site.overhead_ratio, edges[:-1]) / np.diff(edges)
+    return np.asarray(price * (1.0 + overhead) * running)
+
+
+def _idle_usd(plan: Plan, there_h: Floats, running: Floats) -> Floats:
+    """Return the present cost of a node's energy without load, shape (clusters,)."""
+    idle_kw = np.array([cluster.node_power.idle_kw for cluster in plan.clusters])
+    return np.asarray(idle_kw * plan.on_site * (there_h @ _energy_usd(plan, running)))
+
+
+def _busy_usd(plan: Plan, running: Floats) -> Floats:
+    """Return the present cost of what an hour at work adds: energy, and rent paid for such hours alone."""
+    more_kw = np.array([cluster.node_power.full_kw - cluster.node_power.idle_kw for cluster in plan.clusters])
+    busy_usd = (more_kw * plan.on_site)[:, None] * _energy_usd(plan, running)
+    upkeep = plan.money.upkeep
+    yearly = upkeep.support_usd_per_accelerator_year + upkeep.licence_usd_per_accelerator_year
+    month = yearly_cost_usd(np.ones((len(running), 1)), yearly, plan.months, upkeep.escalator_per_year)[:, 0]
+    for place, cluster in enumerate(plan.clusters):
+        if cluster.rent is not None and cluster.is_paid_by_the_hour:
+            usd_per_h = cluster.rent.usd_per_accelerator_h + month / plan.months.period_hours
+            busy_usd[place] += cluster.accelerators_per_node * usd_per_h * running
+    return np.asarray(busy_usd)
+
+
+def staffed_usd(plan: Plan, there: Floats) -> float:
+    """Return the present cost of people for the given nodes of each cluster, shape (clusters, months).
+
+    They are as many as the accelerators there in each month need, whole people.
+    """
+    upkeep, accelerators = plan.money.upkeep, there * plan.accelerators_per_node[:, None]
+    bought, paid = there.max(axis=1) > 0, np.zeros(there.shape[1])
+    for team in plan.software.teams:
+        if bought[list(team.clusters)].any():
+            paid += upkeep.engineer_usd_per_year * _numbers(team.engineers, accelerators[list(team.clusters)])
+    here = np.flatnonzero(plan.on_site)
+    if bought[here].any():
+        paid += upkeep.crew_usd_per_year * _numbers(plan.reliability.crews, accelerators[here])
+        paid += upkeep.staff_usd_per_year * upkeep.staff_per_accelerator * accelerators[here].sum(axis=0)
+    usd = yearly_cost_usd(paid[:, None], 1.0, plan.months, upkeep.escalator_per_year)[:, 0]
+    return float(usd @ running_factors(plan))
+
+
+def _numbers(headcount: Headcount, accelerators: Floats) -> Floats:
+    """Return the headcount in each month, shape (months,)."""
+    return np.array([headcount.number(count) for count in accelerators.sum(axis=0).tolist()], dtype=np.float64)
+
+
+def outage_misses(trial: Trial, replications: int) -> Bools | None:
+    """Return in which replications outages of the site alone miss the SLO target; None where that is not known.
+
+    They are those that runs of these replications draw, held against the expected demand of their hours.
+    """
+    plan, target = trial.choices.plan, trial.slo_target
+    paths = [path for uncertain in trial.inputs.entries for targets in uncertain.targets for path in targets]
+    here = [all(plan.on_site[c] for c in load.cluster_order) for load in plan.workloads]
+    urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
+    is_told = target.is_per_month and target.is_per_workload and plan.money.market.burst is None
+    if not is_told or any(path[:2] in (("site", "outages_per_year"), ("site", "outage_h")) for path in paths):
+        return None
+    misses = np.zeros(replications, dtype=bool)
+    if plan.site.outages_per_year <= 0 or not urgent:
+        return misses
+    requests = np.cumsum(plan.demand.expected_requests_per_s[urgent], axis=1)
+    edges = plan.month_edges_h
+    until = np.concatenate([np.zeros((len(urgent), 1)), requests], axis=1)
+    monthly = np.diff(until[:, edges], axis=1)
+    for replication in range(replications):
+        draw, now_h, lost = streams(trial.seed, replication)("site/outages"), 0.0, np.zeros_like(monthly)
+        while True:
+            now_h += draw.exponential(HOURS_PER_YEAR / plan.site.outages_per_year)
+            if now_h >= plan.hours:
+                break
+            end_h = now_h + draw.exponential(plan.site.outage_h)
+            cuts = np.clip(edges, now_h, min(end_h, plan.hours))
+            hour = np.minimum(cuts.astype(np.intp), plan.hours - 1)
+            at = until[:, hour] + (until[:, hour + 1] - until[:, hour]) * (cuts - hour)
+            lost += np.diff(at, axis=1)
+            now_h = end_h
+        misses[replication] = (lost > (1.0 - target.attainment + LEAST_SHORTFALL) * monthly).any()
+    return misses
+
+
+def mean_of(surveys: Sequence[Survey], weights: Sequence[float], name: str) -> Floats:
+    """Return the weighted mean of a figure over replications."""
+    return np.asarray(np.mean([w * getattr(s, name) for w, s in zip(weights, surveys, strict=True)], axis=0))

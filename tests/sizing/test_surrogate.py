@@ -1,0 +1,95 @@
+"""The surrogate against the linear program it bounds, closed forms and the simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from planner.run.simulate import simulate
+from planner.run.slo_misses import slo_ceilings
+from planner.scenario.loading import load_scenario
+from planner.sizing.size import trial_of
+from planner.sizing.survey import _clip_level, outage_misses
+from tests.sizing.toys import CALM, problem, toy, whole
+
+
+def test_a_clip_leaves_the_share_that_is_asked() -> None:
+    rng = np.random.default_rng(3)
+    requests = rng.lognormal(0.0, 0.6, (3, 700))
+    for share in (0.9, 0.98, 1.0):
+        level = _clip_level(requests, share)
+        left = np.minimum(requests, level[:, None]).sum(axis=1) / requests.sum(axis=1)
+        assert left == pytest.approx(share, abs=1e-9)
+
+
+def test_pooled_prices_bound_the_program_and_learnt_ones_meet_it() -> None:
+    content = toy()
+    chat = content["workloads"]["chat"]
+    content["workloads"]["code"] = chat | {
+        "model": "qwen3-32b",
+        "requests_per_s": 30,
+        "slo": {"ttft_s": 1.0, "tpot_s": 0.04},
+    }
+    with problem(content) as search:
+        surrogate = search.surrogate
+        counts = (2, 1, 1, 2)
+        fleet = surrogate.fleet(counts)
+        exact = np.array([[surrogate._solve(r, m, fleet[r, m])[0] for m in range(2)] for r in range(4)])  # type: ignore[index]
+        assert (surrogate.scales(fleet).min(axis=0) >= exact - 1e-6).all()
+        surrogate.learn(counts)
+        logs, months = surrogate.log_loads(fleet)
+        assert np.exp(logs) == pytest.approx(exact[np.arange(4), months], rel=0.01)
+        assert np.exp(logs) == pytest.approx(exact.min(axis=1), rel=0.01)
+
+
+def test_lambda_of_one_part_is_capacity_over_demand() -> None:
+    """One part, one workload: the factor is nodes times rate over the clipped demand of the busiest hours."""
+    content = toy(("2026-01-01",), 6, horizon_months=1)
+    with problem(content) as search:
+        surrogate = search.surrogate
+        logs, _ = surrogate.log_loads(surrogate.fleet((4, 0)))
+        group = len(surrogate.standing)
+        rate = surrogate.rates[:, group, 0, 0]
+        busiest = surrogate.urgent[:, 0].max(axis=1)[:, 0]
+        assert np.exp(logs) == pytest.approx(4 * rate / busiest, rel=1e-6)
+
+
+def test_the_smoothed_probability_is_the_integral_of_a_normal() -> None:
+    """With log λ linear in one normal input the probability is Φ in closed form."""
+    with problem(toy(("2026-01-01",), 6)) as search:
+        surrogate = search.surrogate
+        logs = np.linspace(-0.1, 0.3, len(surrogate.surveys))
+        drawn = norm.ppf((np.arange(4096) + 0.5) / 4096)
+        surrogate.regression = surrogate.regression.__class__(
+            np.linalg.pinv(np.stack([np.ones(4), logs], axis=1)),
+            np.stack([np.ones(4), logs], axis=1),
+            np.stack([np.ones(4096), 0.1 + 0.2 * drawn], axis=1),
+            ((0, -1),),
+        )
+        surrogate.log_loads = lambda _: (logs, np.zeros(4, dtype=np.intp))  # type: ignore[method-assign,assignment]
+        surrogate.threshold = surrogate.threshold._replace(log=0.0, spread=0.05)
+        surrogate.fixable = np.full(4096, 0.95)
+        expected = 0.95 * norm.cdf(0.1 / np.hypot(0.2, 0.05))
+        assert surrogate.probability_of(surrogate.fleet((1, 1))) == pytest.approx(expected, abs=2e-3)
+
+
+def test_outages_alone_are_those_of_the_runs() -> None:
+    content = toy(("2026-01-01",), 6, horizon_months=12, site={"outages_per_year": 3, "outage_h": 6})
+    trial = trial_of(load_scenario(content), (), None, "net-present-cost", None)
+    misses = outage_misses(trial, 24)
+    assert misses is not None
+    stated = load_scenario({**content, "sizing": None})
+    seen = [slo_ceilings(simulate(stated, replication=r))["slo_ceiling_outages_fraction"] < 0.99 for r in range(24)]
+    assert (misses == seen).mean() >= 0.9  # the demand of an hour is expected here, and drawn there
+    assert 0 < misses.sum() < 24
+
+
+@pytest.mark.parametrize("calm", [True, False])
+def test_cost_is_predicted_within_some_hundredths(calm: bool) -> None:
+    content = toy(("2026-01-01", "2026-02-01"), 6)
+    for key in () if calm else CALM:
+        del content[key]
+    with problem(content) as search:
+        for counts in ((3, 0, 2, 0), (1, 2, 3, 0), (5, 0, 0, 0)):
+            assert search.value(counts)[0] == pytest.approx(whole(search, counts).cost, rel=0.04)
