@@ -248,6 +248,16 @@ def _check_choices(scenario: Scenario, choose: Sizing, end: datetime.date, repor
     if choose.orders == "reactive" and not ordered:
         hint = "give a cluster its order: {placed: <day>, lead_weeks: <weeks>}"
         report(("sizing", "orders"), "reactive needs a cluster with an order, and so a lead time", hint)
+    opened = [
+        cluster
+        for name in choose.clusters
+        if (cluster := scenario.clusters.get(name)) and not choose.clusters[name].dates
+    ]
+    first = scenario.start if any(cluster.order is None for cluster in opened) else datetime.date.min
+    for index, day in enumerate(choose.windows if isinstance(choose.windows, tuple) else ()):
+        if not first <= day < end:
+            side = "before the start" if day < first else "after the end"
+            report(("sizing", "windows", index), f"{day} is {side} of the horizon, {scenario.start} to {end}")
     for name, choice in choose.clusters.items():
         if (cluster := scenario.clusters.get(name)) is None:
             continue  # reported with the references

@@ -236,16 +236,20 @@ class Choices:
     def kw_at(self, counts: Counts, at_h: float) -> dict[str, float]:
         """Return nameplate IT power on site at a time, by cluster, without hosted clusters."""
         bought = {purchase.name: count for purchase, count in zip(self.purchases, counts, strict=False)}
-        leaves_h = {
-            name: (retirement.dates[place - 1] - self.scenario.start).days * float(HOURS_PER_DAY)
-            for retirement, place in zip(self.retirements, counts[self.days], strict=True)
-            for name in self.names(retirement.cluster)
-            if place
-        }
+        leaves_h = self.leaves_h(counts)
         return {
             cluster.name: bought.get(cluster.name, cluster.nodes) * cluster.nameplate_kw
             for cluster in self.plan.clusters
             if max(due_h(cluster), 0.0) <= at_h < leaves_h.get(cluster.name, cluster.retire_h) and not cluster.is_hosted
+        }
+
+    def leaves_h(self, counts: Counts) -> dict[str, float]:
+        """Return the hour at which each cluster leaves that a policy retires."""
+        return {
+            name: (retirement.dates[place - 1] - self.scenario.start).days * float(HOURS_PER_DAY)
+            for retirement, place in zip(self.retirements, counts[self.days], strict=True)
+            for name in self.names(retirement.cluster)
+            if place
         }
 
     def names(self, cluster: str) -> list[str]:

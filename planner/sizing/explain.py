@@ -130,10 +130,6 @@ def explain(search: Search, best: Counts) -> Explanation:
     )
 
 
-def _every(search: Search) -> list[bool]:
-    return [True] * len(search.choices.purchases)
-
-
 def _marginal(search: Search, best: Counts, place: int) -> Marginal:
     surrogate, fewer = search.surrogate, moved(best, {place: -1})
     logs, months = surrogate.log_loads(surrogate.fleet(best))
@@ -193,17 +189,15 @@ def _limits(search: Search, best: Counts) -> tuple[LimitPrice, ...]:
 def _cost_under(search: Search, best: Counts, choose: Sizing) -> float:
     """Return the cost of the best plan under other limits."""
     other = under(search, choose)
-    found_best = other.searched(_every(search), best, reacts=any(best[search.choices.loads]))
+    found_best = other.searched(search.every, best, reacts=any(best[search.choices.loads]))
     return other.value(best if found_best is None else found_best)[0]
 
 
 def under(search: Search, choose: Sizing) -> Search:
     """Return a search by the same surrogate under other limits."""
-    other = copy.copy(search)
-    other.surrogate = copy.copy(search.surrogate)
-    other.choices = other.surrogate.choices = dataclasses.replace(search.choices, choose=choose, _power={})
-    other.forget()
-    return other
+    surrogate = copy.copy(search.surrogate)
+    surrogate.choices = dataclasses.replace(search.choices, choose=choose, _power={})
+    return search.by(surrogate)
 
 
 def _entries(search: Search, best: Counts) -> tuple[Entry, ...]:
@@ -218,14 +212,10 @@ def _entries(search: Search, best: Counts) -> tuple[Entry, ...]:
         columns = [p for p, purchase in enumerate(choices.purchases) if purchase.accelerator == part]
 
         def enters(factor: float, columns: Sequence[int] = columns, part: str = part) -> bool:
-            other = copy.copy(search)
-            other.surrogate = copy.copy(search.surrogate)
-            usd = search.surrogate.node_usd.copy()
-            places = search.surrogate.column[columns]
-            usd[places] += (factor - 1.0) * slopes[places]
-            other.surrogate.node_usd = usd
-            other.forget()
-            made = other.searched(_every(search), best, reacts=any(best[choices.loads]))
+            surrogate, places = copy.copy(search.surrogate), search.surrogate.column[columns]
+            surrogate.node_usd = surrogate.node_usd.copy()
+            surrogate.node_usd[places] += (factor - 1.0) * slopes[places]
+            made = search.by(surrogate).searched(search.every, best, reacts=any(best[choices.loads]))
             return made is not None and part in choices.parts(made)
 
         low, high = _LEAST_PRICE, 1.0
@@ -274,7 +264,7 @@ def _regrets(search: Search, best: Counts) -> tuple[tuple[Regret, ...], float]:
     for r in np.flatnonzero(~surrogate.hopeless).tolist():
         alone = np.zeros(len(surrogate.surveys), dtype=bool)
         alone[r] = True
-        needed = search.master(_every(search), float(np.exp(surrogate.threshold.log)), alone)
+        needed = search.master(search.every, float(np.exp(surrogate.threshold.log)), alone)
         if needed is not None:
             rows.append((float(nodes[r].sum()), float(needed.sum()), float((nodes[r] - needed) @ usd)))
     if not rows:
@@ -325,10 +315,8 @@ def _predicted(search: Search, best: Counts) -> float | None:
     errors = [i for i, uncertain in enumerate(search.trial.inputs.entries) if uncertain.throughput_of]
     if not errors:
         return None
-    other = copy.copy(search)
-    other.surrogate = search.surrogate.with_known(errors)
-    other.forget()
-    made = other.searched(_every(search), best, reacts=any(best[search.choices.loads]))
+    other = search.by(search.surrogate.with_known(errors))
+    made = other.searched(search.every, best, reacts=any(best[search.choices.loads]))
     return None if made is None else max(0.0, search.value(best)[0] - other.value(made)[0])
 
 
@@ -357,7 +345,7 @@ def nothing(search: Search) -> str:
 
     def without(*limits: str) -> Counts | None:
         other = under(search, choose.model_copy(update={name: free[name] for name in limits}))
-        return other.searched(_every(search), None, reacts=reacts)
+        return other.searched(search.every, None, reacts=reacts)
 
     said = []
     if choose.budget_usd is not None and (made := without("budget_usd")):

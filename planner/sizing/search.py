@@ -1,11 +1,13 @@
 """The search: a start from a small linear program, then ever smaller steps, all by the surrogate.
 
 What it ends with is simulated where that tells most, the surrogate is calibrated by what was seen, and the search goes
-on from there until both agree. Nothing is decided by a count of misses in the replications of the search.
+on from there until both agree. A count of misses decides only where nodes are so few that all cheaper policies can be
+simulated.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -52,6 +54,18 @@ class Search:
         """Replications beyond the surveyed ones to which an answer has been held."""
         self.best: Counts | None = None
         """The cheapest policy so far, if the search is stopped."""
+
+    @property
+    def every(self) -> list[bool]:
+        """All purchases, where none is excluded."""
+        return [True] * len(self.choices.purchases)
+
+    def by(self, surrogate: Surrogate) -> Search:
+        """Return the same search by another surrogate, with its limits."""
+        other = copy.copy(self)
+        other.surrogate, other.choices = surrogate, surrogate.choices
+        other.forget()
+        return other
 
     @property
     def replications(self) -> int:
@@ -125,7 +139,7 @@ class Search:
         """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""
         self._rents = rents
         starts = [made for made in (start, self._started(allowed)) if made is not None]
-        starts = [made for made in (self._mended(made, allowed) for made in starts) if made is not None]
+        starts = [made for made in (self._enlarged(made, allowed) for made in starts) if made is not None]
         if not starts:
             return None
         best = min(
@@ -151,8 +165,8 @@ class Search:
             made = [
                 counts for counts in tried if choices.within_limits(counts) and self.value(counts)[1] >= self.confidence
             ]
-            if not made and (mended := self._mended(tried[0], allowed)) is not None:
-                made = [mended]
+            if not made and (enlarged := self._enlarged(tried[0], allowed)) is not None:
+                made = [enlarged]
             if made:
                 yield min(made, key=lambda counts: self.value(counts)[0])
 
@@ -246,9 +260,8 @@ class Search:
         most = float(self.surrogate.fixable.mean()) - 1e-4
         asked, self.confidence = self.confidence, min(max(probability, 0.01), most)
         try:
-            every = [True] * len(self.choices.purchases)
-            mended = self._mended(counts, every)
-            return None if mended is None else self.descend(mended, every)
+            enlarged = self._enlarged(counts, self.every)
+            return None if enlarged is None else self.descend(enlarged, self.every)
         finally:
             self.confidence = asked
 
@@ -271,7 +284,7 @@ class Search:
             most += (cap_kw - fixed).tolist()
         return np.array(rows).reshape(len(rows), len(choices.purchases)), np.array(most)
 
-    def _mended(self, counts: Counts, allowed: Sequence[bool]) -> Counts | None:
+    def _enlarged(self, counts: Counts, allowed: Sequence[bool]) -> Counts | None:
         """Return a policy enlarged until it is likely enough to meet the SLO target, or None within limits."""
         choices, share = self.choices, 0.02
         while self.value(counts)[1] < self.confidence:
@@ -287,10 +300,8 @@ class Search:
             wider = [made for made in wider if choices.within_limits(made)]
             if not wider:
                 return None
-            cost = self.value(counts)[0]
-            gains = [
-                (self.service(made) - self.service(counts)) / max(self.value(made)[0] - cost, 1e-9) for made in wider
-            ]
+            cost, service = self.value(counts)[0], self.service(counts)
+            gains = [(self.service(made) - service) / max(self.value(made)[0] - cost, 1e-9) for made in wider]
             best = int(np.argmax(gains))
             if gains[best] <= 0:
                 return None

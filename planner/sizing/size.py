@@ -178,7 +178,7 @@ def size(
         search = Search(surveyed(trial, workers, effort.replications), Archive(workers, work), clock)
         if search.surrogate.fixable.mean() < trial.slo_target.confidence:
             raise CapacityError(nothing_mends(search))
-        every, stopped = [True] * len(trial.choices.purchases), ""
+        every, stopped = search.every, ""
         ways: dict[str, Counts | None] = {}
         try:
             best = ways[FIXED] = search.solve(every)
@@ -225,7 +225,7 @@ def confirmed(
 
     Each block of them narrows what is known of the surrogate's error. It ends where the interval on cost is narrow.
     """
-    first, every = effort.replications, [True] * len(search.choices.purchases)
+    first, every = effort.replications, search.every
     held_to: dict[Counts, range] = {}
     for block in range(effort.blocks):
         fresh = held_to[best] = range(first, first + effort.confirmations)

@@ -109,6 +109,9 @@ class Surrogate:
         self._staying: dict[Counts, Floats] = {}
         self._forecasts: dict[tuple[int, int], Floats] = {}
         self._due_h = np.array([due_h(cluster) for cluster in plan.clusters])
+        self._of_rule = [np.array([one.cluster == name for one in purchases]) for name in choices.reactive]
+        """By rule, which purchases are of the cluster that it orders, shape (purchases,) each."""
+        self._tiered = [place for place in range(len(purchases)) if choices.tiers(place)]
         self.hopeless: Bools = self._past_mending(np.array([s.ceilings for s in surveys]))
         self.bounds = np.zeros((0, *self.hours.shape[:2], self.groups))
         """Of each set of prices: λ per node there, shape (prices, replications, months, groups)."""
@@ -147,7 +150,7 @@ class Surrogate:
         """Add what one cluster's rule orders at each of its windows, as :mod:`planner.engine.orders` has it."""
         choices = self.choices
         limit, ahead = choices.choose.clusters[choices.reactive[which]], choices.forecast_months[which]
-        same = self._of_rule(which)
+        same = self._of_rule[which]
         for place in choices.windows[which]:
             month = self._month(place)
             if (which, month) not in self._forecasts:
@@ -157,11 +160,6 @@ class Surrogate:
             room = np.minimum(limit.max_nodes_per_date or np.inf, limit.max_nodes - nodes[:, same].sum(axis=1))
             forecast, most = self._forecasts[which, month], np.maximum(room, 0.0)
             nodes[:, place] += order_up_to(forecast, installed, load, load, limit.step_nodes, most)
-
-    def _of_rule(self, which: int) -> Bools:
-        """Return which purchases are of the cluster that a rule orders, shape (purchases,)."""
-        choices = self.choices
-        return np.array([purchase.cluster == choices.reactive[which] for purchase in choices.purchases])
 
     def _month(self, place: int) -> int:
         """Return the months that have ended on the day of a purchase."""
@@ -173,14 +171,14 @@ class Surrogate:
         Purchases count that are due as far ahead as the rule looks; what a rule has ordered counts from its order.
         """
         choices, plan, worth = self.choices, self.choices.plan, self.worths[:, which]
-        leaves = self._leaves_h(counts)
-        leaves_h = np.array([leaves.get(c, cluster.retire_h) for c, cluster in enumerate(plan.clusters)])
+        leaves = choices.leaves_h(counts)
+        leaves_h = np.array([leaves.get(cluster.name, cluster.retire_h) for cluster in plan.clusters])
         until_h = looks_to_h(plan, self._month(place), choices.forecast_months[which])
         counted = (self._due_h <= until_h) * (until_h < leaves_h) * worth  # replications, clusters
         installed = counted[:, self.standing] @ self._standing_nodes[self.standing]
         installed += (nodes * counted[:, self.column]).sum(axis=1)
         stated = np.array(counts[choices.bought], dtype=np.float64)
-        ordered = (nodes - stated) * self._of_rule(which) * worth[:, self.column]
+        ordered = (nodes - stated) * self._of_rule[which] * worth[:, self.column]
         return np.asarray(installed + (ordered * (counted[:, self.column] == 0)).sum(axis=1))
 
     def installed(self, counts: Counts, which: int, place: int) -> Floats:
@@ -190,23 +188,13 @@ class Surrogate:
         nodes[:, later] = np.array(counts)[later]
         return self._installed(nodes, counts, which, place)
 
-    def _leaves_h(self, counts: Counts) -> dict[int, float]:
-        """Return when clusters leave that a policy retires, by their index."""
-        choices, start = self.choices, self.choices.scenario.start
-        return {
-            choices.place(name): (retirement.dates[day - 1] - start).days * 24.0
-            for retirement, day in zip(choices.retirements, counts[choices.days], strict=True)
-            for name in choices.names(retirement.cluster)
-            if day
-        }
-
     def _stays(self, counts: Counts) -> Floats:
         """Return whether each cluster stays through each month in a policy, shape (clusters, months)."""
         plan, days = self.choices.plan, counts[self.choices.days]
         if days not in self._staying:
             edges, stays = plan.month_edges_h, np.ones((len(plan.clusters), self.hours.shape[1]))
-            for c, leaves_h in self._leaves_h(counts).items():
-                stays[c] = leaves_h >= edges[1:]
+            for name, leaves_h in self.choices.leaves_h(counts).items():
+                stays[self.choices.place(name)] = leaves_h >= edges[1:]
             self._staying[days] = stays
         return self._staying[days]
 
@@ -486,8 +474,8 @@ class Surrogate:
         """Return what volume discounts that a purchase does not reach add to its cost."""
         choices, more = self.choices, 0.0
         reference = choices.reference()
-        for place in range(len(choices.purchases)):
-            if nodes[place] > 0 and choices.tiers(place):
+        for place in self._tiered:
+            if nodes[place] > 0:
                 paid, of_reference = (
                     choices.accelerators_usd(place, n) for n in (int(np.ceil(nodes[place])), reference[place])
                 )

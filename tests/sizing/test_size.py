@@ -137,6 +137,8 @@ def test_outages_that_no_purchase_mends_stand_first() -> None:
         ({"sizing": {"clusters": {"h300": {}}}}, "no cluster is called 'h300'"),
         ({"sizing": {"clusters": {"h200": {"dates": ["2025-12-31"]}}}}, "before the start"),
         ({"sizing": {"clusters": {"h200": {"dates": ["2026-03-01"]}}}}, "after the end"),
+        ({"sizing": {"clusters": {"h200": {}}, "windows": ["2025-12-31"]}}, "before the start"),
+        ({"sizing": {"clusters": {"h200": {}}, "windows": ["2031-01-01"]}}, "after the end"),
         ({"sizing": {"clusters": {"h200": {"min_nodes": 5, "max_nodes": 4}}}}, "min_nodes, 5, is more than"),
         ({"sizing": {"retire": {"h200": ["2026-09-01"]}}}, "not within the horizon"),
         ({"sizing": {"clusters": {"h200": {}}, "orders": "reactive"}}, "needs a cluster with an order"),
