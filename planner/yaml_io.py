@@ -219,7 +219,6 @@ class _Builder:
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.nodes = 0
         self.events: Iterator[Any] = iter(())
-        self._places: dict[int, Location] = {}
 
     def build(self, text: str) -> Document:
         if bad := _FORBIDDEN.search(text):
@@ -249,12 +248,8 @@ class _Builder:
         return Document(content, self.locations)
 
     def _place(self, event: Any) -> Location:
-        """Return the location of an event; events of one line share it."""
-        line = event.start_mark.line + 1
-        place = self._places.get(line)
-        if place is None:
-            place = self._places[line] = Location(self.name, line)
-        return place
+        """Return the location of an event."""
+        return Location(self.name, event.start_mark.line + 1)
 
     def _fail(self, message: str, event: Any) -> ScenarioError:
         return ScenarioError(Problem(file=self.name, line=event.start_mark.line + 1, message=message))

@@ -170,7 +170,7 @@ def serving_board_w(row: PowerMeasurement, calibration: Calibration) -> float:
     spec = ReplicaSpec(part=part, shape=shape, precision=row.precision, accelerators=boards, engine=row.engine)
     replicas, work = price_replicas([spec], calibration), describe([spec])
     if row.scenario == "prefill":
-        compute = float(work.flops_s_per_token[0] / replicas.prefill_s_per_token[0])
+        compute = float(work["flops_s_per_token"][0] / replicas["prefill_s_per_token"][0])
         return float(board_power_w(rating, PREFILL_MEMORY_FRACTION, compute))
     traffic = Traffic(input_tokens=n["input_tokens"], output_tokens=n["output_tokens"])
     point = at_concurrency(replicas, np.zeros(1, dtype=int), traffic, np.array([n["batch"]]))
@@ -178,9 +178,9 @@ def serving_board_w(row: PowerMeasurement, calibration: Calibration) -> float:
     context = n["input_tokens"] + n["output_tokens"] / 2
     cache_s = memory_fit(part, shape, row.precision, boards).kv_bytes_per_token * context
     cache_s /= boards * part.hbm_bytes_per_s
-    touched = -np.expm1(batch * float(work.log_expert_missed[0]))
-    moved_s = float(work.shared_stream_s[0]) + float(work.routed_stream_s[0]) * touched + batch * cache_s
-    return float(board_power_w(rating, moved_s / step_s, batch * float(work.flops_s_per_token[0]) / step_s))
+    touched = -np.expm1(batch * float(work["log_expert_missed"][0]))
+    moved_s = float(work["shared_stream_s"][0]) + float(work["routed_stream_s"][0]) * touched + batch * cache_s
+    return float(board_power_w(rating, moved_s / step_s, batch * float(work["flops_s_per_token"][0]) / step_s))
 
 
 def validation_picture(checked: pd.DataFrame) -> Picture:

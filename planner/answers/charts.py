@@ -9,16 +9,15 @@ from pathlib import Path
 from planner.answers import run_report
 from planner.answers.comparison_report import frontier_picture
 from planner.answers.run_report import LOSSES, account_sums, account_totals, largest_first, layers_of, node_hours
-from planner.answers.study_report import TORNADOES, fan_charts, objective_of, panels, rows_of
+from planner.answers.study_report import TORNADOES, fan_charts, histogram, objective_of, panels, rows_of
 from planner.answers.timelines import by_name, colours, demand_chart, line_chart, power_chart
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.output.blocks import Area, Axis, Box, Figure, Line, Mark, Panel, Picture, VerticalRule
+from planner.output.blocks import Area, Figure, Line, Mark, Panel, Picture, VerticalRule
 from planner.output.folder import CHARTS as FOLDER
 from planner.output.folder import Contents, fitting, read_contents
-from planner.output.scales import Scale
 from planner.output.svg import FORMATS, bars, even_axis, files_of, panel_of, picture_of, ratio_axis, swings
-from planner.output.words import measured, unit_price
+from planner.output.words import unit_price
 from planner.units import MILLION
 
 _BARS = 12
@@ -71,32 +70,6 @@ def fan(contents: Contents) -> Figure | None:
         return None
     title, drawn = "By month: median, P10 to P90, P5 to P95", [panel_of(one, one.title, height=230.0) for one in charts]
     return Picture(title=title, panels=drawn, keys={series.name: series.colour for series in charts[0].series})
-
-
-def histogram(contents: Contents) -> Figure | None:
-    """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
-    distribution, percentiles = contents.table("distribution"), contents.table("percentiles")
-    if not distribution:
-        return None
-    output = objective_of(contents)
-    ends = [*distribution.totals("bin_low"), *distribution.totals("bin_high")]
-    x = even_axis(min(ends), max(ends), _words(output))
-    unlabelled = replace(x, label="", ticks=[(tick, "") for tick, _ in x.ticks])
-    top = 1.3 * max(distribution.totals("replications")) or 1.0  # room for the marks' names
-    y, palette, strips = Axis(scale=Scale(low=0.0, high=top)), colours(distribution.texts("scenario")), []
-    for scenario in dict.fromkeys(distribution.texts("scenario")):
-        bins = distribution.where("scenario", scenario).rows(totals=("bin_low", "bin_high", "replications"))
-        marks: list[Mark] = [Box(x=(a, b), y=(0.0, number), colour=palette[scenario]) for a, b, number in bins]
-        known = percentiles.where("output", output).where("scenario", scenario) if percentiles is not None else None
-        values = dict(known.rows("statistic", numbers=["value"])) if known is not None else {}
-        marks += [
-            VerticalRule(x=value, note=f"{name.upper()} {measured(value, output)}")
-            for name in ("p10", "p50", "p90")
-            if (value := values.get(name)) is not None
-        ]
-        strips.append(Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
-    strips[-1] = replace(strips[-1], x=x)
-    return Picture(title="How the replications are spread", panels=strips)
 
 
 def tornado(contents: Contents) -> Figure | None:

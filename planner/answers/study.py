@@ -335,7 +335,7 @@ def write_study(
         cells = zip(edges[:-1].tolist(), edges[1:].tolist(), np.histogram(runs, edges)[0].tolist(), strict=True)
         bins += [(name, *cell, runs.size) for cell in cells]
     more = {
-        "monthly_bands": ((*of_month, *percentiles, number) for *of_month, percentiles, number in finished.bands()),
+        "monthly_bands": finished.bands(),
         "distribution": bins,
         "convergence": ((name, end, *_ends(mean), mean.completed) for name, end, mean in finished.convergence()),
     }

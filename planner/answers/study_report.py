@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from planner.answers import comparison_report, judgement, run_report, timelines
@@ -12,7 +13,8 @@ from planner.answers.timelines import Calendar, by_name, colours
 from planner.output import blocks
 from planner.output.blocks import Bar, BarPart, Block, Cell, Folded, Grid, Section, Sentence, bar_grid, sentences
 from planner.output.folder import Contents
-from planner.output.scales import colour_class
+from planner.output.scales import Scale, colour_class
+from planner.output.svg import even_axis
 from planner.output.tables import Table
 from planner.output.words import NOTHING, dollars, figure, input_words, measured, percent, spoken
 from planner.run.measure_names import FLEET
@@ -124,7 +126,7 @@ def answer_section(contents: Contents) -> Section | None:
         *_slo_grid(verdicts, choice),
         _percentile_grid({plan.name: statistics[plan.name] for plan in choice.ranked}, output, colours(statistics)),
         *_decision_grids(contents, output),
-        *_histogram(contents, output),
+        *([spread] if (spread := histogram(contents)) else ()),
     ]
     if len(percentiles) > len(statistics):
         columns = ("scenario", "output", "statistic")
@@ -250,23 +252,29 @@ def _decision_grids(contents: Contents, output: str) -> list[Block]:
     ]
 
 
-def _histogram(contents: Contents, output: str) -> list[Block]:
-    """Return how the headline is spread, one strip of bars for each scenario on one scale."""
-    if not (bins := contents.table("distribution")):
-        return []
-    by_scenario: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-    for scenario, *row in bins.rows("scenario", totals=("bin_low", "bin_high", "replications")):
-        by_scenario[scenario].append(tuple(row))
-    palette, most = colours(by_scenario), max(bins.totals("replications")) or 1.0
-    strips = []
-    for scenario, row in by_scenario.items():
-        bars = [(count / most, f"{measured(a, output)} to {measured(b, output)}: {count:,.0f}") for a, b, count in row]
-        strips.append((scenario, palette[scenario], bars))
-    first = next(iter(by_scenario.values()))
-    edges = [low for low, _, _ in first] + [first[-1][1]]
-    ticks = [measured(edges[round(place * (len(edges) - 1) / 4)], output) for place in range(5)]
-    said = f"How {spoken(output)} is spread over the replications, on one scale; at the left the highest bar."
-    return [blocks.Strips(summary=said, strips=strips, highest=f"{most:,.0f}", ticks=ticks)]
+def histogram(contents: Contents) -> blocks.Picture | None:
+    """Draw the headline's distribution for each scenario on one scale, with P10, P50 and P90."""
+    distribution, percentiles = contents.table("distribution"), contents.table("percentiles")
+    if not distribution:
+        return None
+    output = objective_of(contents)
+    edges = [*distribution.totals("bin_low"), *distribution.totals("bin_high")]
+    x = even_axis(min(edges), max(edges), output.replace("_", " ").replace("usd", "USD"))
+    unlabelled = replace(x, label="", ticks=[(tick, "") for tick, _ in x.ticks])
+    top = 1.3 * max(distribution.totals("replications")) or 1.0  # room for the marks' names
+    y, palette, strips = blocks.Axis(scale=Scale(low=0.0, high=top)), colours(distribution.texts("scenario")), []
+    for scenario in dict.fromkeys(distribution.texts("scenario")):
+        bins = distribution.where("scenario", scenario).rows(totals=("bin_low", "bin_high", "replications"))
+        marks: list[blocks.Mark] = [
+            blocks.Box((low, high), (0.0, number), palette[scenario]) for low, high, number in bins
+        ]
+        known = percentiles.where("output", output).where("scenario", scenario) if percentiles is not None else None
+        values = dict(known.rows("statistic", numbers=["value"])) if known is not None else {}
+        ends = {name: value for name in ("p10", "p50", "p90") if (value := values.get(name)) is not None}
+        marks += [blocks.VerticalRule(end, f"{name.upper()} {measured(end, output)}") for name, end in ends.items()]
+        strips.append(blocks.Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
+    strips[-1] = replace(strips[-1], x=x)
+    return blocks.Picture(title="How the replications are spread", panels=strips)
 
 
 def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str) -> list[blocks.TimeChart]:

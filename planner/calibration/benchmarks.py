@@ -5,8 +5,6 @@ The last part turns results as the InferenceX project publishes them into such a
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -368,11 +366,7 @@ def read_inferencex(path: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
 
 def csv_of(rows: list[dict[str, str]]) -> str:
     """Return rows as the text of a CSV file."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _IMPORTED_COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return pd.DataFrame(rows, columns=[*_IMPORTED_COLUMNS]).to_csv(index=False, lineterminator="\n")
 
 
 def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from planner.arrays import Floats
 from planner.calibration.benchmarks import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
-from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, row_doubts
+from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, priced_rows
 from planner.catalog.calibration import CalibrationFile, OwnRows
 from planner.catalog.load import Catalog
 from planner.physics import coefficients
@@ -49,7 +49,9 @@ def check_benchmarks(
         points = predict(rows, calibration)
         predicted[:, 0], predicted[:, 1] = points["ttft_s"] / MILLISECOND, points["tpot_s"] / MILLISECOND
         predicted[:, 2] = points["tokens_per_s_per_accelerator"]
-        doubts = row_doubts(rows, calibration)
+        priced = priced_rows(rows, calibration)
+        for row, spec, kind in zip(np.flatnonzero(rows.deployment >= 0), priced.specs, priced.kinds, strict=True):
+            doubts[row] = spec.doubt(calibration, kind)
     is_there = ~np.isnan(measured)
     is_there[:, -1] = ~is_there.any(axis=1)
     column, position = np.nonzero(is_there.T)

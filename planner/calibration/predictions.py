@@ -39,7 +39,7 @@ from planner.arrays import Bools, Floats, Ints
 from planner.calibration import benchmarks
 from planner.catalog.load import Catalog
 from planner.errors import PlannerError
-from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, UNSTATED, Calibration, Doubt, Groups
+from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, UNSTATED, Calibration, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
 from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
 from planner.physics.slo_model import late_curve
@@ -338,15 +338,6 @@ def drafting(rows: BenchmarkRows) -> BenchmarkRows:
     return replace(rows, deployments=drafted)
 
 
-def row_doubts(rows: BenchmarkRows, calibration: Calibration) -> list[Doubt | None]:
-    """Return the uncertainty of each row's prediction; None where not predictable or without a stated spread."""
-    doubts: list[Doubt | None] = [None] * rows.deployment.size
-    priced = priced_rows(rows, calibration)
-    for row, spec, kind in zip(np.flatnonzero(rows.deployment >= 0), priced.specs, priced.kinds, strict=True):
-        doubts[row] = spec.doubt(calibration, kind)
-    return doubts
-
-
 Labels = tuple[str, ...]
 """A row's groups, one for each level; empty where its first token follows no recipe."""
 FORMULA, REQUESTS = "formula", "requests"
@@ -450,10 +441,10 @@ def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[st
         prompt, output = round(float(rows.input_tokens[row])), round(float(rows.output_tokens[row]))
         times = StepTimes.of(priced.replicas, replica)
         ttft_s, tpot_s = closed_loop(times, clients, prompt, output, float(rows.cached_fraction[row]))
-        ttft_s += float(priced.replicas.ttft_burst_steps[replica]) * tpot_s
+        ttft_s += float(priced.replicas["ttft_burst_steps"][replica]) * tpot_s
         result["ttft_s"][row], result["tpot_s"][row] = ttft_s, tpot_s
         rate = clients * output / (ttft_s + tpot_s * (output - 1))  # Little's law
-        result["tokens_per_s_per_accelerator"][row] = rate / float(priced.replicas.accelerators[replica])
+        result["tokens_per_s_per_accelerator"][row] = rate / float(priced.replicas["accelerators"][replica])
     shown = calibration.first_token_log_effect.get(REQUESTS, {})
     result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
     targeted = usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
@@ -530,7 +521,7 @@ def slo_tokens_per_s(
         terms = ServiceTerms(ttft_s=ttft_s, tpot_s=tpot_s, percentile=_PROMISED, pooled_replicas=count)
         curves.append(late_curve(ReplicaTimes(replicas, place, 1.0, alike), terms))
     rates = [curve.capacity_requests_per_s for curve in curves]
-    best = int(np.argmax(np.array(rates) / replicas.accelerators))
+    best = int(np.argmax(np.array(rates) / replicas["accelerators"]))
     if rates[best] <= 0.0:
         return 0.0
     batch, token_s = curves[best].at(rates[best])
@@ -543,7 +534,7 @@ def slo_tokens_per_s(
         first_s, next_s = open_loop(times, count, math.exp(middle), arrivals, round(prompt), round(output))
         attainment = float(((first_s <= ttft_s) & (next_s <= tpot_s)).mean())
         low, high = (middle, high) if attainment >= _PROMISED else (low, middle)
-    return math.exp(low) * output / float(replicas.accelerators[best])
+    return math.exp(low) * output / float(replicas["accelerators"][best])
 
 
 def open_loop(

@@ -226,7 +226,7 @@ class Model(Entry):
     """Width of the key that the indexer keeps of every cached token; absent: none."""
     released: Sourced[datetime.date] | None = None
     """When its weights were published; absent: before 2025-12, longer ago than any engine takes to run it well."""
-    cache_fraction: Sourced[Fraction] | None = None
+    cache_fraction: Sourced[Annotated[float, Field(gt=0, le=1)]] | None = None
     """Cache entries kept per token, where attention compresses several tokens into one; absent: 1."""
 
 

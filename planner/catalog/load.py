@@ -233,6 +233,12 @@ def _contradictions(catalog: Catalog) -> Iterator[tuple[KeyPath, str]]:
     for name, part in catalog.accelerators.items():
         if always not in part.dense_tflops:
             yield ("accelerators", name, "dense_tflops"), f"needs {always}, in which activations are stored"
+        if part.idle_w.value >= part.tdp_w.value:
+            yield ("accelerators", name, "idle_w"), f"must be below tdp_w, {part.tdp_w.value:g}"
+    for name, model in catalog.models.items():
+        visited = model.experts_per_token.value if model.experts_per_token else 0
+        if model.experts and not 1 <= visited <= model.experts.value:
+            yield ("models", name, "experts_per_token"), f"must lie between 1 and {model.experts.value}, its experts"
     for name, stack in catalog.stacks.items():
         for kind, told in catalog.incidents.items():
             figures = catalog.incident(stack, kind)
@@ -273,7 +279,7 @@ def formats_of(catalog: Catalog) -> Formats:
         stated: dict[str, Any] = {key: fact.value for key, fact, _ in entry.facts() if isinstance(fact, Sourced)}
         stated["falls_back_for_all"] = stated.pop("falls_back_for", "published") == "all"
         stated.setdefault("published_weight_bytes", entry.weight_bytes.value)
-        formats[name] = NumberFormat(name=name, **stated)
+        formats[name] = NumberFormat(**stated)
     return formats
 
 
@@ -301,24 +307,10 @@ def part_of(name: str, catalog: Catalog) -> AcceleratorSpec:
     )
 
 
-_NAMES = {
-    "hidden_size": "hidden",
-    "intermediate_size": "intermediate",
-    "expert_intermediate_size": "moe_intermediate",
-    "vocabulary": "vocab",
-    "sliding_window_tokens": "sliding_window",
-    "max_context_tokens": "max_context",
-    "attention_parameters_per_layer": "attention_parameters",
-}
-"""Facts of a model that the formula knows by a shorter name."""
-
-
 def shape_of(name: str, catalog: Catalog) -> ModelShape:
     """Return a catalogue model as the throughput formula needs it, with the formula's defaults where not stated."""
     taken = {field.name for field in dataclasses.fields(ModelShape)}
-    facts = ((_NAMES.get(key, key), fact) for key, fact, _ in catalog.model(name).facts() if isinstance(fact, Sourced))
-    stated: dict[str, Any] = {key: fact.value for key, fact in facts if key in taken}
+    facts = catalog.model(name).facts()
+    stated: dict[str, Any] = {key: fact.value for key, fact, _ in facts if key in taken and isinstance(fact, Sourced)}
     stated.setdefault("native_precision", catalog.precision_with("activations"))
-    if stated["architecture_class"] == "mixture-of-experts":
-        stated["architecture_class"] = "moe"
     return ModelShape(name=name, **stated)

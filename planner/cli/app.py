@@ -49,7 +49,6 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         throughput.check_benchmarks: "Hold the throughput model against measurements.",
         throughput.calibrate: "Fit the throughput model to measurements.",
         throughput.imports: "Read results that others published.",
-        throughput.probe: "Measure this machine.",
         catalog.app: "Show what the catalogue holds, with sources.",
     },
 }

@@ -1,9 +1,7 @@
-"""The throughput of replicas: ``planner throughput``, ``check-benchmarks``, ``calibrate``, ``import`` and ``probe``."""
+"""The throughput of replicas: ``planner throughput``, ``check-benchmarks``, ``calibrate`` and ``import``."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import math
 from pathlib import Path
@@ -13,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from planner.cli.terminal import AsJson, Overrides, Quiet
-from planner.errors import PlannerError, Problem, ScenarioError
+from planner.errors import Problem, ScenarioError
 from planner.files import json_text, write_file
 
 _BY_REQUEST = (
@@ -226,26 +224,3 @@ def inferencex(
         typer.echo(f"{len(rows)} rows written to {out}")
         for reason, count in left_out.items():
             typer.echo(f"left out {count}: {reason}", err=True)
-
-
-def probe(
-    out: Annotated[Path, Option(help="CSV to write.")],
-    device: Annotated[str, Option(help="auto, cuda, cuda:<index> (AMD parts too) or cpu.")] = "auto",
-    quick: Annotated[bool, Option("--quick", help="Fewer points and shorter runs.")] = False,
-    seconds: Annotated[float | None, Option(help="Seconds each point runs.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
-) -> None:
-    """Measure this machine: bandwidth, matrix rates by precision, decode and prefill steps, board power."""
-    from planner.calibration.probe import ProbeOptions, measure_machine, write_rows
-
-    try:
-        options = ProbeOptions(device=device, quick=quick, seconds=seconds)
-        rows = measure_machine(options, progress=functools.partial(typer.echo, err=True))
-        write_rows(rows, out)
-    except PlannerError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(error.exit_code) from error
-    if as_json:
-        typer.echo(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}, indent=2))
-    else:
-        typer.echo(f"{len(rows)} rows written to {out}")

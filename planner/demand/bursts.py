@@ -24,7 +24,6 @@ from typing import Literal
 import numpy as np
 
 from planner.arrays import Floats
-from planner.errors import raise_wrong
 
 DEFAULT_INDEX_OF_DISPERSION = 12.0
 """One-minute index of dispersion at 28–45 requests/s: 11–13 in the public Azure week of 2024 (as published)."""
@@ -92,13 +91,6 @@ class Bursts:
     """Variance ÷ mean of requests per minute at that rate."""
     scaling: Literal["pooled", "proportional"] = "pooled"
     """What stays at another rate: variance ÷ mean, as of many users, or the size beside the mean, as of one client."""
-
-    def __post_init__(self) -> None:
-        rate, index = self.requests_per_s, self.index_of_dispersion
-        raise_wrong(
-            (not 0.0 < rate < np.inf, "requests_per_s", f"must be above 0, not {rate}"),
-            (not 1.0 <= index < np.inf, "burst_index_of_dispersion", f"must be at least 1 (Poisson), not {index}"),
-        )
 
     def at(self, requests_per_s: float) -> Bursts:
         """Return the bursts of an hour with another mean rate."""

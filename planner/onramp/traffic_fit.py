@@ -45,10 +45,6 @@ class LengthFit:
     """Tokens by share of requests not longer."""
     mean_tokens: float
     """The log's mean."""
-    log_mu: float
-    """Maximum likelihood: mean of ln L over non-empty requests."""
-    log_sigma: float
-    """Maximum likelihood: standard deviation of ln L over non-empty requests."""
     largest_distribution_error: float
     """The largest gap between the two cumulative fractions (Kolmogorov and Smirnov)."""
 
@@ -69,8 +65,6 @@ class ShapeFit:
 
     peak_to_mean: float
     """Busiest hour of the (mean) week or day ÷ mean."""
-    trough_to_mean: float
-    """Quietest hour ÷ mean."""
     weekend_fraction: float | None
     """Mean weekend hour ÷ mean weekday hour; None where the log is shorter than a week or has no dates."""
     weekly_profile: tuple[float, ...] | None
@@ -161,7 +155,6 @@ def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
     if not np.any(tokens > 0.0):
         raise ScenarioError(f"all {which} lengths are zero, so no distribution can be fitted")
     lengths = np.sort(np.maximum(tokens, 1.0))
-    logs = np.log(tokens[tokens > 0.0])
     points = min(lengths.size, _MOST_POINTS)
     shares = (np.arange(points) + 0.5) / points
     scores = np.array([NormalDist().inv_cdf(share) for share in shares.tolist()])
@@ -184,8 +177,6 @@ def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
     return LengthFit(
         quantiles=quantiles,
         mean_tokens=float(tokens.mean()),
-        log_mu=float(logs.mean()),
-        log_sigma=float(logs.std()),
         largest_distribution_error=float(gaps.max()),
     )
 
@@ -246,7 +237,6 @@ def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit 
         profile = _relative(rates, np.arange(rates.size) % 24, 24)
     return ShapeFit(
         peak_to_mean=float(profile.max()),
-        trough_to_mean=float(profile.min()),
         weekend_fraction=float(profile[120:].mean() / profile[:120].mean()) if has_week else None,
         weekly_profile=tuple(profile.tolist()) if has_week else None,
         noise_sigma=sigma,
@@ -371,12 +361,7 @@ class Fitted:
             fitted = figure.fitted
             return {f"{share:g}": tokens for share, tokens in fitted.items()} if isinstance(fitted, Mapping) else fitted
 
-        reported: dict[str, object] = {}
-        if (fit := self.log) is not None:
-            reported = {name: getattr(fit, name) for name in (*_REPORTED, "clients")}
-            for side in ("input", "output"):
-                lengths: LengthFit = getattr(fit, side)
-                reported[f"{side}_log_mu_sigma"] = [lengths.log_mu, lengths.log_sigma]
+        reported = {name: getattr(self.log, name) for name in (*_REPORTED, "clients")} if self.log is not None else {}
         return {
             "name": self.asked.name,
             "model": self.asked.model,

@@ -143,18 +143,6 @@ class Links(NamedTuple):
     names: Sequence[str]
 
 
-class Strips(NamedTuple):
-    """Histograms on one scale, one strip for each name."""
-
-    summary: str
-    strips: Sequence[tuple[str, int, Sequence[tuple[float, str]]]]
-    """Name, colour and bars: the height of each as a share of the highest, and what a pointer is told of it."""
-    highest: str
-    """The highest bar in words."""
-    ticks: Sequence[str]
-    """Labels along the scale, evenly spaced."""
-
-
 class Folded(NamedTuple):
     """Blocks that are folded until opened."""
 
@@ -300,7 +288,7 @@ class Picture:
 
 
 Figure = TimeChart | Picture
-Block = Sentence | Grid | Facts | Bullets | Command | Links | Strips | Folded | TimeChart | Picture
+Block = Sentence | Grid | Facts | Bullets | Command | Links | Folded | TimeChart | Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,11 +102,6 @@ class Doubt:
         return float(np.sqrt(self.pair**2 + self.model**2 + self.part**2))
 
     @property
-    def slow_sigma(self) -> float:
-        """The same towards the slow side."""
-        return float(np.hypot(self.sigma, self.lag))
-
-    @property
     def half_width_fraction(self) -> float:
         """Half the 90% interval over the prediction: sinh(1.645·σ) where both sides are alike."""
         low, high = self.interval(1.0)
@@ -114,7 +109,7 @@ class Doubt:
 
     def interval(self, tokens_per_s: float) -> tuple[float, float]:
         """Return the ends of a throughput's 90% interval: predicted·exp(−1.645·σ_slow), predicted·exp(1.645·σ)."""
-        slow, fast = np.exp(NORMAL_90 * np.array([-self.slow_sigma, self.sigma])).tolist()
+        slow, fast = np.exp(NORMAL_90 * np.array([-np.hypot(self.sigma, self.lag), self.sigma])).tolist()
         return tokens_per_s * slow, tokens_per_s * fast
 
     def in_words(self) -> str:

@@ -18,7 +18,6 @@ Role = Literal["", "activations", "default"]
 class NumberFormat:
     """One precision as the throughput formula uses it; in its references to other precisions, "" and () mean none."""
 
-    name: str
     weight_bytes: float
     """Bytes of one weight with its scales."""
     published_weight_bytes: float
@@ -79,29 +78,26 @@ def routed_weight_bytes(formats: Formats, shape: ModelShape, precision: str) -> 
     return written.published_weight_bytes if shape.native_precision == precision else written.weight_bytes
 
 
-ArchitectureClass = Literal["dense", "moe", "custom-attention"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
     """Architecture numbers of one model, as its published configuration names them.
 
     Fields that do not apply are zero: a dense model has no ``experts``, a model without latent attention has no
-    ``kv_lora_rank``, one without sliding windows no ``sliding_window``.
+    ``kv_lora_rank``, one without sliding windows no ``sliding_window_tokens``.
     """
 
     name: str
     layers: int
-    hidden: int
-    intermediate: int
-    """Width of the dense feed-forward; for a mixture without ``moe_intermediate`` also that of one expert."""
+    hidden_size: int
+    intermediate_size: int
+    """Width of the dense feed-forward; for a mixture without ``expert_intermediate_size`` also that of one expert."""
     heads: int
     kv_heads: int
     head_dim: int
-    vocab: int
+    vocabulary: int
     experts: int = 0
     experts_per_token: int = 0
-    moe_intermediate: int = 0
+    expert_intermediate_size: int = 0
     shared_experts: int = 0
     dense_layers: int = 0
     """Leading layers of a mixture-of-experts model with a dense feed-forward."""
@@ -111,12 +107,11 @@ class ModelShape:
     qk_rope_head_dim: int = 0
     qk_nope_head_dim: int = 0
     v_head_dim: int = 0
-    sliding_window: int = 0
+    sliding_window_tokens: int = 0
     sliding_layers_fraction: float = 0.0
-    """Share of the layers that attend within ``sliding_window`` only."""
+    """Share of the layers that attend within ``sliding_window_tokens`` only."""
     tied_embeddings: bool = False
-    max_context: int = 131072
-    architecture_class: ArchitectureClass = "dense"
+    max_context_tokens: int = 131072
     native_precision: str = "bf16"
     """Precision the weights were published in; weights published at fp4 also run on parts without fp4 arithmetic."""
     shared_precision: str = ""
@@ -125,7 +120,7 @@ class ModelShape:
     """Model whose measurements also speak for this one (same shape); empty: its own name."""
     qk_norm: bool = False
     """Whether queries and keys are normalised in every layer: two more small kernels."""
-    attention_parameters: float = 0.0
+    attention_parameters_per_layer: float = 0.0
     """Projection weights of one attention layer where heads and widths do not give them; 0: they do."""
     attended_tokens: int = 0
     """Cached tokens that sparse attention reads for one query, however long the context; 0: all."""
@@ -137,21 +132,6 @@ class ModelShape:
     """When its weights were published; None: so long ago that no engine still learns to run it."""
     cache_fraction: float = 1.0
     """Cache entries kept per token, below 1 where attention compresses several tokens into one entry."""
-
-    def __post_init__(self) -> None:
-        """Raise an error for a shape that no formula could use."""
-        at_least_one = ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "max_context")
-        wrong = [name for name in at_least_one if getattr(self, name) < 1]
-        if wrong:
-            raise ValueError(f"{self.name}: must be at least one: {', '.join(wrong)}")
-        if self.experts and not 0 < self.experts_per_token <= self.experts:
-            raise ValueError(f"{self.name}: experts_per_token must lie between 1 and {self.experts}")
-        if not self.experts and self.intermediate < 1:
-            raise ValueError(f"{self.name}: a dense model needs an intermediate width")
-        if not 0.0 < self.cache_fraction <= 1.0:
-            raise ValueError(f"{self.name}: cache_fraction must lie above 0 and at most at 1")
-        if not 0.0 <= self.sliding_layers_fraction <= 1.0:
-            raise ValueError(f"{self.name}: sliding_layers_fraction must lie in [0, 1]")
 
     @property
     def moe_layers(self) -> int:
@@ -171,28 +151,28 @@ class ModelShape:
     @property
     def expert_parameters(self) -> float:
         """Parameters of one routed expert: gate, up and down projections."""
-        width = self.moe_intermediate or self.intermediate
-        return 3.0 * self.hidden * width if self.experts else 0.0
+        width = self.expert_intermediate_size or self.intermediate_size
+        return 3.0 * self.hidden_size * width if self.experts else 0.0
 
     @property
-    def attention_parameters_per_layer(self) -> float:
+    def layer_attention_parameters(self) -> float:
         """Projection parameters of one attention layer.
 
         Grouped queries: ``h·d·(2·H + 2·H_kv)``. Latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1):
         down and up projections of queries, the joint key-value down projection, its up projection, the output.
         """
-        if self.attention_parameters:
-            return self.attention_parameters
+        if self.attention_parameters_per_layer:
+            return self.attention_parameters_per_layer
         if not self.is_latent:
-            query_and_output = 2.0 * self.hidden * self.heads * self.head_dim
+            query_and_output = 2.0 * self.hidden_size * self.heads * self.head_dim
             if self.q_lora_rank:  # low-rank queries and output over stored keys
-                query_and_output = 2.0 * self.q_lora_rank * (self.hidden + self.heads * self.head_dim)
-            return query_and_output + 2.0 * self.hidden * self.kv_heads * self.head_dim
+                query_and_output = 2.0 * self.q_lora_rank * (self.hidden_size + self.heads * self.head_dim)
+            return query_and_output + 2.0 * self.hidden_size * self.kv_heads * self.head_dim
         query_dim = self.heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
-        query = self.q_lora_rank * (self.hidden + query_dim) if self.q_lora_rank else self.hidden * query_dim
-        down = self.hidden * (self.kv_lora_rank + self.qk_rope_head_dim)
+        query = self.q_lora_rank * (self.hidden_size + query_dim) if self.q_lora_rank else self.hidden_size * query_dim
+        down = self.hidden_size * (self.kv_lora_rank + self.qk_rope_head_dim)
         up = self.kv_lora_rank * self.heads * (self.qk_nope_head_dim + self.v_head_dim)
-        return float(query + down + up + self.heads * self.v_head_dim * self.hidden)
+        return float(query + down + up + self.heads * self.v_head_dim * self.hidden_size)
 
     @property
     def shared_parameters(self) -> float:
@@ -201,10 +181,11 @@ class ModelShape:
         The input embedding is left out: a step reads one row of it per token.
         """
         dense_layers = self.dense_layers if self.experts else self.layers
-        feed_forward = dense_layers * 3.0 * self.hidden * self.intermediate
-        feed_forward += self.moe_layers * (self.shared_experts * self.expert_parameters + self.hidden * self.experts)
-        head = float(self.vocab * self.hidden)
-        return self.layers * self.attention_parameters_per_layer + feed_forward + head
+        feed_forward = dense_layers * 3.0 * self.hidden_size * self.intermediate_size
+        routers = self.hidden_size * self.experts
+        feed_forward += self.moe_layers * (self.shared_experts * self.expert_parameters + routers)
+        head = float(self.vocabulary * self.hidden_size)
+        return self.layers * self.layer_attention_parameters + feed_forward + head
 
     @property
     def routed_parameters(self) -> float:
@@ -233,8 +214,8 @@ class ModelShape:
     @property
     def index_parameters(self) -> float:
         """Parameters of the indexers of all layers, whole on every rank: queries, keys and weights of the heads."""
-        queries = (self.q_lora_rank or self.hidden) * self.index_heads * self.index_head_dim
-        return float(self.layers * (queries + self.hidden * (self.index_head_dim + self.index_heads)))
+        queries = (self.q_lora_rank or self.hidden_size) * self.index_heads * self.index_head_dim
+        return float(self.layers * (queries + self.hidden_size * (self.index_head_dim + self.index_heads)))
 
     def kv_bytes_per_token(self, bytes_per_value: float = 2.0) -> float:
         """Return the bytes one token adds to the KV cache, before any attention window has passed it."""
@@ -270,24 +251,6 @@ class AcceleratorSpec:
     bring_up: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Share of full speed with which a new model begins, and weeks until it has it, by engine of the vendor."""
 
-    def __post_init__(self) -> None:
-        """Raise an error for an accelerator that no formula could use."""
-        names = ("hbm_bytes", "hbm_bytes_per_s", "tdp_w", "link_bytes_per_s", "scaleup_accelerators")
-        positive = {name: getattr(self, name) for name in (*names, "accelerators_per_node")}
-        positive |= {f"dense_flops_per_s[{name}]": rate for name, rate in self.dense_flops_per_s.items()}
-        wrong = [f"{name} = {number}" for name, number in positive.items() if not number > 0]
-        if wrong:
-            raise ValueError(f"{self.name}: must be above zero: {', '.join(wrong)}")
-        unknown = set(self.dense_flops_per_s) - set(self.formats)
-        always = format_with(self.formats, "activations")
-        if unknown or always not in self.dense_flops_per_s:
-            raise ValueError(f"{self.name}: precisions are {', '.join(self.formats)} with {always} always present")
-
-    @property
-    def activation_flops_per_s(self) -> float:
-        """Dense rate at the precision of activations, in which attention runs."""
-        return self.dense_flops_per_s[format_with(self.formats, "activations")]
-
     def has_precision(self, precision: str) -> bool:
         """Say whether the accelerator's arithmetic units run this precision natively."""
         return precision in self.dense_flops_per_s
@@ -304,11 +267,6 @@ def refusal(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str | N
     if part.has_precision(precision) or (held and (written.falls_back_for_all or shape.native_precision == precision)):
         return None
     return f"{part.name} has no {precision} arithmetic; it has {', '.join(part.dense_flops_per_s)}"
-
-
-def is_unpacked(part: AcceleratorSpec, precision: str) -> bool:
-    """Say whether packed weights are unpacked before the arithmetic, as the accelerator lacks their precision."""
-    return part.formats[precision].packed and not part.has_precision(precision)
 
 
 def arithmetic(part: AcceleratorSpec, shape: ModelShape, precision: str) -> str:
@@ -365,25 +323,21 @@ class MemoryFit:
         """Whether weights fit and leave room for a cache."""
         return self.kv_capacity_tokens > 0
 
-    def largest_batch(self, context_tokens: float) -> int:
-        """Return the number of sequences of this context that the KV cache holds at once."""
-        return max(0, math.floor(self.kv_capacity_tokens / context_tokens))
-
 
 def weight_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
     """Return the bytes of all weights: body at its precision, embeddings and head at 16 bits.
 
     With attention in data parallel each group holds the attention projections whole: ``attention_copies`` of them.
     """
-    embedding = 0.0 if shape.tied_embeddings else float(shape.vocab * shape.hidden)
+    embedding = 0.0 if shape.tied_embeddings else float(shape.vocabulary * shape.hidden_size)
     routed = shape.routed_parameters * routed_weight_bytes(formats, shape, precision)
     return streamed_shared_bytes(formats, shape, precision, attention_copies) + routed + embedding * _HEAD_BYTES
 
 
 def streamed_shared_bytes(formats: Formats, shape: ModelShape, precision: str, attention_copies: int = 1) -> float:
     """Return the bytes that each decode step reads at any batch: all but routed experts and embeddings."""
-    head = float(shape.vocab * shape.hidden)
-    attention = shape.layers * shape.attention_parameters_per_layer * (attention_copies - 1)
+    head = float(shape.vocabulary * shape.hidden_size)
+    attention = shape.layers * shape.layer_attention_parameters * (attention_copies - 1)
     body = shape.shared_parameters - head + attention
     return body * shared_weight_bytes(formats, shape, precision) + head * _HEAD_BYTES
 
@@ -393,8 +347,8 @@ def activation_bytes(shape: ModelShape, accelerators: int, chunk_tokens: int = C
 
     The residual stream and its copy are whole on every rank, the feed-forward's gate and up halves are split.
     """
-    routed = shape.experts_per_token * (shape.moe_intermediate or shape.intermediate) if shape.experts else 0
-    width = 4.0 * shape.hidden + 2.0 * max(shape.intermediate, routed) / accelerators
+    routed = shape.experts_per_token * (shape.expert_intermediate_size or shape.intermediate_size)
+    width = 4.0 * shape.hidden_size + 2.0 * max(shape.intermediate_size, routed) / accelerators
     return chunk_tokens * width * 2.0
 
 

@@ -8,13 +8,13 @@ so the time per output token is explicit in B and so is everything else:
     C       = B·(1 + TTFT / (O·TPOT))                                  (Little's law over one request)
 
 A given concurrency is solved for B as a quadratic (the experts' term by its tangent, five times); an objective by
-bracketing B. Cases are worked through in chunks that stay in cache.
+bracketing B.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from planner.arrays import Bools, FloatLike, Floats, Ints
     from planner.physics.replica import Replicas
 
-CHUNK_CASES = 8192
 TANGENT_STEPS = 5
 BRACKET_STEPS = 11
 
@@ -56,8 +55,6 @@ class OperatingPoint:
     """Sequences decoding at once."""
     concurrency: Floats
     """Requests in the replica: decoding, in prefill or waiting."""
-    output_tokens_per_s: Floats
-    """Of the whole replica."""
     output_tokens_per_s_per_accelerator: Floats
     requests_per_s: Floats
     fits: Bools
@@ -68,7 +65,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The terms of the throughput formula for one chunk of cases, shape (cases in chunk,)."""
+    """The terms of the throughput formula by case, shape (cases,)."""
 
     output_tokens: Floats
     accelerators: Floats
@@ -114,45 +111,32 @@ class _Terms:
 
 def at_concurrency(replicas: Replicas, replica: Ints, traffic: Traffic, concurrency: FloatLike) -> OperatingPoint:
     """Return the operating points at a fixed concurrency (closed loop); ``replica`` selects replicas by index."""
-    wanted = np.asarray(concurrency, dtype=float)
-    return _chunked(replicas, replica, traffic, _solve_concurrency, wanted)
+    return _solved(replicas, replica, traffic, _solve_concurrency, concurrency)
 
 
 def at_objective(
     replicas: Replicas, replica: Ints, traffic: Traffic, ttft_s: FloatLike, tpot_s: FloatLike
 ) -> OperatingPoint:
     """Return the largest load at which mean TTFT and TPOT meet their objectives (infinity: no objective)."""
-    objectives = (np.asarray(ttft_s, dtype=float), np.asarray(tpot_s, dtype=float))
-    return _chunked(replicas, replica, traffic, _solve_objective, *objectives)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeparatePools:
-    """Throughput of replicas as prefill workers and as decode workers; every array has shape (replicas,)."""
-
-    prefill_requests_per_s: Floats
-    """Requests one replica prefills a second within the first-token objective."""
-    decode: OperatingPoint
-    """Of replicas that prefill nothing."""
+    return _solved(replicas, replica, traffic, _solve_objective, ttft_s, tpot_s)
 
 
 def disaggregated(
     replicas: Replicas, traffic: Traffic, objectives_s: tuple[float, float], transfer_s: Floats
-) -> SeparatePools:
-    """Return the throughput of each replica as a prefill worker and as a decode worker.
+) -> tuple[Floats, OperatingPoint]:
+    """Return the requests each replica prefills a second within the TTFT objective, and its point as a decode worker.
 
     A prefill worker is a queue with one server: at the share ρ of time it works, an arrival waits (1 + cv²)/2·ρ/(1 − ρ)
     prefills (Pollaczek–Khinchine), so the objective leaves room for ρ = s/(s + (1 + cv²)/2·prefill), s being what is
     left of it after the prefill, the cache's transfer and the first step. A decode worker prefills nothing.
     """
     ttft_s, tpot_s = objectives_s
-    index = np.arange(replicas.accelerators.size)
-    cases = {field.name: np.full(index.size, getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
-    terms = _terms(replicas, index, cases)
+    index = np.arange(replicas["accelerators"].size)
+    terms = _terms(replicas, index, traffic)
     decode = at_objective(replicas, index, replace(traffic, cached_fraction=1.0), np.inf, tpot_s)
     slack_s = np.maximum(ttft_s - terms.first_s - transfer_s - decode.tpot_s, 0.0)
     busy = np.minimum(slack_s / (slack_s + terms.queue_s), 0.95)
-    return SeparatePools(prefill_requests_per_s=np.where(decode.fits, busy / terms.prefill_s, 0.0), decode=decode)
+    return np.where(decode.fits, busy / terms.prefill_s, 0.0), decode
 
 
 HANDOVER_S, OWN_PREFILL, STEPS_APART, BURST_SHARE, BLUR = 0.34, 0.64, 10.0, 0.116, 0.23
@@ -170,8 +154,7 @@ def first_token_apart_s(
     they decode meanwhile; beyond, a client waits for what is left of a round, R − O·TPOT. The pool is given by C over
     its accelerators, and by the share of time for which it works at most.
     """
-    given = {field.name: np.asarray(getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
-    terms = _terms(replicas, replica, {name: np.broadcast_to(a, tpot_s.shape) for name, a in given.items()})
+    terms = _terms(replicas, replica, traffic)
     decode_s = terms.output_tokens * tpot_s
     round_s = np.minimum(terms.prefill_s * terms.accelerators * per_prefill_accelerator, busy * decode_s)
     late_s = round_s - decode_s
@@ -182,7 +165,7 @@ def first_token_apart_s(
 
 def at_saturation(replicas: Replicas, replica: Ints, traffic: Traffic) -> OperatingPoint:
     """Return the operating points at saturation (offline): the largest batch that memory or the engine allows."""
-    return _chunked(replicas, replica, traffic, _solve_saturation)
+    return _solved(replicas, replica, traffic, _solve_saturation)
 
 
 _Solution: TypeAlias = "tuple[Floats, Floats, Floats, Floats]"
@@ -271,16 +254,16 @@ def _solve_saturation(terms: _Terms) -> _Solution:
     return batch, terms.tpot_s(batch), endless, endless
 
 
-def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Terms:
-    """Return the throughput formula's terms for a chunk of cases, gathered by replica."""
+def _terms(replicas: Replicas, replica: Ints, traffic: Traffic) -> _Terms:
+    """Return the throughput formula's terms by case, gathered by replica."""
 
     def of(name: str) -> Floats:
-        column: Floats = getattr(replicas, name)
-        return column.take(replica)
+        return replicas[name].take(replica)
 
-    prompt, output = traffic["input_tokens"], traffic["output_tokens"]
-    cached, input_cv2 = traffic["cached_fraction"], 1.0 + traffic["input_cv"] ** 2
-    output_cv2 = 1.0 + traffic["output_cv"] ** 2
+    lengths, spreads = (traffic.input_tokens, traffic.output_tokens), (traffic.input_cv, traffic.output_cv)
+    given = np.broadcast_arrays(replica, *lengths, *spreads, traffic.cached_fraction, traffic.burst_fraction)[1:]
+    prompt, output, input_cv, output_cv, cached, burst = (np.asarray(column, dtype=float) for column in given)
+    input_cv2, output_cv2 = 1.0 + input_cv**2, 1.0 + output_cv**2
     windowed, window, indexed = of("windowed_fraction"), of("window_tokens"), of("index_fraction")
 
     def kept(context: Floats) -> Floats:
@@ -298,7 +281,6 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
     context = read(kept(prompt + 0.5 * output * output_cv2))
     held = kept(prompt + output * of("reserved_output_fraction") * output_cv2)
     room = of("kv_capacity_tokens") / held
-    burst = traffic["burst_fraction"]
     return _Terms(
         output,
         of("accelerators"),
@@ -316,35 +298,23 @@ def _terms(replicas: Replicas, replica: Ints, traffic: dict[str, Floats]) -> _Te
     )
 
 
-def _chunked(
-    replicas: Replicas, replica: Ints, traffic: Traffic, solve: Callable[..., _Solution], *targets: Floats
+def _solved(
+    replicas: Replicas, replica: Ints, traffic: Traffic, solve: Callable[..., _Solution], *targets: FloatLike
 ) -> OperatingPoint:
-    """Solve chunk by chunk, and put the chunks one after the other."""
-    given = {field.name: np.asarray(getattr(traffic, field.name), dtype=float) for field in fields(Traffic)}
-    index = np.asarray(replica, dtype=np.intp)
-    shape = np.broadcast_shapes(index.shape, *(a.shape for a in given.values()), *(t.shape for t in targets))
-    cases = int(np.prod(shape, dtype=np.intp))
-    index = np.broadcast_to(index, shape).reshape(-1)
-    columns = {name: np.broadcast_to(a, shape).reshape(-1) for name, a in given.items()}
-    wanted = [np.broadcast_to(target, shape).reshape(-1) for target in targets]
-    chunks: list[dict[str, Any]] = []
+    """Return the operating points of all cases, one for each replica selected, each at its own target or all at one."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        for start in range(0, max(cases, 1), CHUNK_CASES):
-            part = slice(start, start + CHUNK_CASES)
-            terms = _terms(replicas, index[part], {name: column[part] for name, column in columns.items()})
-            batch, tpot_s, ttft_s, concurrency = solve(terms, *(target[part] for target in wanted))
-            served = np.where(terms.fits, batch, 0.0)  # what does not fit serves nothing and answers never
-            rate = served / tpot_s
-            solved = {
-                "ttft_s": np.where(terms.fits, ttft_s, np.inf),
-                "tpot_s": np.where(terms.fits, tpot_s, np.inf),
-                "running_sequences": served,
-                "concurrency": concurrency,
-                "output_tokens_per_s": rate,
-                "output_tokens_per_s_per_accelerator": rate / terms.accelerators,
-                "requests_per_s": rate / terms.output_tokens,
-                "fits": terms.fits,
-                "memory_limited": batch >= terms.largest_batch,
-            }
-            chunks.append(solved)
-    return OperatingPoint(**{name: np.concatenate([c[name] for c in chunks]).reshape(shape) for name in chunks[0]})
+        terms = _terms(replicas, replica, traffic)
+        wanted = (np.broadcast_to(np.asarray(target, dtype=float), replica.shape) for target in targets)
+        batch, tpot_s, ttft_s, concurrency = solve(terms, *wanted)
+        served = np.where(terms.fits, batch, 0.0)  # what does not fit serves nothing and answers never
+        rate = served / tpot_s
+        return OperatingPoint(
+            ttft_s=np.where(terms.fits, ttft_s, np.inf),
+            tpot_s=np.where(terms.fits, tpot_s, np.inf),
+            running_sequences=served,
+            concurrency=concurrency,
+            output_tokens_per_s_per_accelerator=rate / terms.accelerators,
+            requests_per_s=rate / terms.output_tokens,
+            fits=terms.fits,
+            memory_limited=batch >= terms.largest_batch,
+        )

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from planner.arrays import Bools, FloatLike, Floats, Ints
+from planner.arrays import FloatLike, Floats, Ints
 from planner.physics import coefficients
 from planner.physics import model_on_part as on_part
 from planner.physics.coefficients import Calibration, Doubt, Groups
@@ -87,83 +87,10 @@ class ReplicaSpec:
         return calibration.doubt(self.groups(kind), mixture, self.part.vendor, begins_at, self.is_unlike)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaWork:
-    """The work of replicas at peak rates, before any coefficient; every array has shape (replicas,)."""
-
-    accelerators: Floats
-    attention_groups: Floats
-    """Groups of attention in data parallel, each of which schedules and samples its own sequences."""
-    shared_stream_s: Floats
-    routed_stream_s: Floats
-    log_expert_missed: Floats
-    """log(1 − k/E): with B tokens an expert stays untouched with probability (1 − k/E)^B."""
-    flops_s_per_token: Floats
-    link_s_per_token: Floats
-    kv_stream_s_per_token: Floats
-    attention_s_per_token2: Floats
-    dense_layers: Floats
-    expert_visits: Floats
-    """Experts, routed and shared, that a token visits in all layers together."""
-    latent_layers: Floats
-    normed_layers: Floats
-    sparse_layers: Floats
-    hops: Floats
-    window_tokens: Floats
-    windowed_fraction: Floats
-    attended_tokens: Floats
-    index_fraction: Floats
-    """What an indexer reads of every cached token to choose those attended to, over what attention reads of one."""
-    kv_capacity_tokens: Floats
-    max_context_tokens: Floats
-    max_sequences: Floats
-    chunk_tokens: Floats
-    reserved_output_fraction: Floats
-    drafted_tokens: Floats
-    mean_acceptance_length: Floats
-    is_fp4: Bools
-    is_fp4_compute: Bools
-    is_emulated: Bools
-    is_moe: Bools
-    is_latent: Bools
-    is_expert_parallel: Bools
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replicas:
-    """Replicas timed by a calibration: seconds per step and per token; every array has shape (replicas,)."""
-
-    accelerators: Floats
-    fixed_s: Floats
-    stream_s: Floats
-    """Of the fixed time, what the weights that every step reads take: the arithmetic of prompts hides it."""
-    routed_s: Floats
-    log_expert_missed: Floats
-    sequence_s: Floats
-    kv_s_per_token: Floats
-    prefill_s_per_token: Floats
-    attention_s_per_token2: Floats
-    window_tokens: Floats
-    windowed_fraction: Floats
-    attended_tokens: Floats
-    index_fraction: Floats
-    kv_capacity_tokens: Floats
-    longest_tokens: Floats
-    """Prompt and output together that the model attends to and the cache holds: no request is longer."""
-    max_sequences: Floats
-    chunk_tokens: Floats
-    tokens_per_step: Floats
-    """What a step yields of each sequence: more than one with drafts, and then all times of steps are of one token."""
-    reserved_output_fraction: Floats
-    ttft_fixed_s: Floats
-    ttft_prefill: Floats
-    ttft_burst: Floats
-    ttft_burst_steps: Floats
-    ttft_arrival_steps: Floats
-
-    def table(self) -> Floats:
-        """Return the columns side by side, shape (columns, replicas), for gathering by case."""
-        return np.stack([getattr(self, field.name) for field in fields(self)])
+ReplicaWork = Mapping[str, Floats]
+"""The work of replicas at peak rates, before any coefficient, by name as :func:`describe` has it, shape (replicas,)."""
+Replicas = Mapping[str, Floats]
+"""Replicas timed by a calibration: seconds per step and token, by name as :func:`price` has it; shape (replicas,)."""
 
 
 def all_reduce_hops(part: on_part.AcceleratorSpec, accelerators: int) -> float:
@@ -188,12 +115,11 @@ def port_bytes_per_s(part: on_part.AcceleratorSpec, accelerators: int) -> float:
 def describe(specs: Sequence[ReplicaSpec]) -> ReplicaWork:
     """Compute the work of each replica; it takes microseconds each, so do it once per distinct replica."""
     columns = [_describe_one(spec) for spec in specs]
-    kinds = {field.name: bool if field.name.startswith("is_") else float for field in fields(ReplicaWork)}
-    return ReplicaWork(**{name: np.array([one[name] for one in columns], dtype=kind) for name, kind in kinds.items()})
+    return {name: np.array([one[name] for one in columns], dtype=float) for name in columns[0]}
 
 
 def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
-    """Return one replica's columns of ReplicaWork."""
+    """Return the work of one replica by name."""
     part, shape, precision, count = spec.part, spec.shape, spec.precision, spec.accelerators
     bandwidth, formats = part.hbm_bytes_per_s, part.formats
     latent_width = (shape.qk_nope_head_dim + shape.qk_rope_head_dim + shape.v_head_dim) / 2
@@ -203,11 +129,11 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     # Two all-reduces a layer, after attention and after the feed-forward (Megatron-LM, arXiv 1909.08053, section 3),
     # each of 2·(n − 1)/n of the tensor. With attention in d groups the first stays inside a group and carries a d-th of
     # the tokens; the second becomes a dispatch of each token to its k experts and back, a n-th of the tokens a port.
-    reduced = 2 * shape.layers * shape.hidden * ACTIVATION_BYTES
+    reduced = 2 * shape.layers * shape.hidden_size * ACTIVATION_BYTES
     after_attention, after_feed_forward = reduced * (group - 1) / group / groups, reduced * (count - 1) / count
     if groups > 1 and shape.experts:
         visited = min(shape.experts_per_token, count)
-        after_feed_forward = shape.layers * visited * shape.hidden * DISPATCH_BYTES * (count - 1) / count / count
+        after_feed_forward = shape.layers * visited * shape.hidden_size * DISPATCH_BYTES * (count - 1) / count / count
     reserved = spec.reserved_output_fraction
     if reserved is None:
         habit = coefficients.DEFAULT_RESERVED_OUTPUT_FRACTION
@@ -216,10 +142,11 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
     parameters = shape.active_parameters + shape.index_parameters * group  # an indexer is whole on every rank
     return {
         "accelerators": count,
-        "attention_groups": groups,
+        "attention_groups": groups,  # each of which schedules and samples its own sequences
         "shared_stream_s": on_part.streamed_shared_bytes(formats, shape, precision, groups) / (count * bandwidth),
         "routed_stream_s": shape.routed_parameters * on_part.routed_weight_bytes(formats, shape, precision)
         / (count * bandwidth),
+        # With B tokens an expert stays untouched with probability (1 − k/E)^B.
         "log_expert_missed": float(np.log(max(missed, 1e-12))),
         "flops_s_per_token": 2 * parameters
         / (count * on_part.compute_flops_per_s(part, shape, precision)),
@@ -227,19 +154,21 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "kv_stream_s_per_token": shape.kv_bytes_per_token(formats[precision].cache_stream_bytes)
         / (on_part.kv_shards(shape, group) * groups * bandwidth),
         "attention_s_per_token2": 4 * shape.heads * head_width * shape.layers
-        / (count * part.activation_flops_per_s),
+        / (count * part.dense_flops_per_s[on_part.format_with(formats, "activations")]),
         "dense_layers": shape.layers - shape.moe_layers,
+        # Experts, routed and shared, that a token visits in all layers together.
         "expert_visits": shape.moe_layers * max(shape.experts_per_token + shape.shared_experts, FEWEST_VISITS),
         "latent_layers": shape.layers if shape.is_latent else 0,
         "normed_layers": shape.layers if shape.qk_norm else 0,
         "sparse_layers": shape.layers if shape.index_heads else 0,
         "hops": shape.layers * (all_reduce_hops(part, group) + all_reduce_hops(part, count)),
-        "window_tokens": shape.sliding_window,
-        "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window else 0.0,
+        "window_tokens": shape.sliding_window_tokens,
+        "windowed_fraction": shape.sliding_layers_fraction if shape.sliding_window_tokens else 0.0,
         "attended_tokens": shape.attended_tokens or np.inf,
+        # What an indexer reads of every cached token to choose those attended to, over what attention reads of one.
         "index_fraction": shape.index_fraction,
         "kv_capacity_tokens": spec.memory().kv_capacity_tokens,
-        "max_context_tokens": shape.max_context,
+        "max_context_tokens": shape.max_context_tokens,
         "max_sequences": groups * (spec.max_sequences or coefficients.MAX_SEQUENCES),
         "chunk_tokens": spec.chunk_tokens,
         "reserved_output_fraction": reserved,
@@ -247,7 +176,7 @@ def _describe_one(spec: ReplicaSpec) -> dict[str, float | bool]:
         "mean_acceptance_length": spec.mean_acceptance_length,
         "is_fp4": formats[precision].packed,
         "is_fp4_compute": formats[on_part.arithmetic(part, shape, precision)].packed,
-        "is_emulated": on_part.is_unpacked(part, precision),
+        "is_emulated": formats[precision].packed and not part.has_precision(precision),
         "is_moe": shape.experts > 0,
         "is_latent": shape.is_latent,
         "is_expert_parallel": spec.expert_parallel and shape.experts > 0,
@@ -264,47 +193,53 @@ def price(work: ReplicaWork, coefficient: Mapping[str, Floats], log_effect: Floa
     factor = np.exp(np.asarray(log_effect, dtype=float))
     one = np.ones(1)
     # A part without FP4 unpacks the weights of each expert that it visits: their stream is longer, and so is the visit.
-    unpacking = np.where(work.is_emulated, c["emulated_fp4"], one)
-    weight_stream = c["weight_stream"] * np.where(work.is_fp4, c["fp4_weight"], one)
-    expert_stream = np.where(work.is_fp4, c["fp4_expert"] * unpacking, c["expert_stream"])
-    expert_stream = expert_stream * np.where(work.is_expert_parallel, c["expert_imbalance"], one)
-    compute = c["compute"] * np.where(work.is_fp4_compute, c["fp4_compute"], one)
-    compute = compute * np.where(work.is_moe, c["moe_compute"], one)
-    token_s = factor * (compute * work.flops_s_per_token + c["link"] * work.link_s_per_token)
-    stream_s = factor * weight_stream * work.shared_stream_s
+    unpacking = np.where(work["is_emulated"], c["emulated_fp4"], one)
+    weight_stream = c["weight_stream"] * np.where(work["is_fp4"], c["fp4_weight"], one)
+    expert_stream = np.where(work["is_fp4"], c["fp4_expert"] * unpacking, c["expert_stream"])
+    expert_stream = expert_stream * np.where(work["is_expert_parallel"], c["expert_imbalance"], one)
+    compute = c["compute"] * np.where(work["is_fp4_compute"], c["fp4_compute"], one)
+    compute = compute * np.where(work["is_moe"], c["moe_compute"], one)
+    token_s = factor * (compute * work["flops_s_per_token"] + c["link"] * work["link_s_per_token"])
+    stream_s = factor * weight_stream * work["shared_stream_s"]
     fixed_s = stream_s + factor * (
         c["step_s"]
-        + c["layer_s"] * work.dense_layers
-        + c["visit_s"] * unpacking * work.expert_visits
-        + c["latent_layer_s"] * work.latent_layers
-        + c["normed_layer_s"] * work.normed_layers
-        + c["sparse_layer_s"] * work.sparse_layers
-        + c["hop_s"] * work.hops
+        + c["layer_s"] * work["dense_layers"]
+        + c["visit_s"] * unpacking * work["expert_visits"]
+        + c["latent_layer_s"] * work["latent_layers"]
+        + c["normed_layer_s"] * work["normed_layers"]
+        + c["sparse_layer_s"] * work["sparse_layers"]
+        + c["hop_s"] * work["hops"]
     )
-    kv_stream = factor * c["kv_stream"] * np.where(work.is_latent, c["latent_kv"], one)
+    kv_stream = factor * c["kv_stream"] * np.where(work["is_latent"], c["latent_kv"], one)
     # A speculative step checks the draft's tokens beside the certain one and yields the accepted ones: weights and
     # stored keys are read once for all of them; experts, arithmetic and sampling are paid for each, and so is latent
     # attention, which 128 heads on one vector already bind by arithmetic. The draft adds a share of the fixed cost.
-    checked, yielded = 1.0 + work.drafted_tokens, work.mean_acceptance_length
-    draft, verified = 1.0 + c["draft"] * work.drafted_tokens, 1.0 + c["verify"] * work.drafted_tokens
+    checked, yielded = 1.0 + work["drafted_tokens"], work["mean_acceptance_length"]
+    draft, verified = 1.0 + c["draft"] * work["drafted_tokens"], 1.0 + c["verify"] * work["drafted_tokens"]
     names = ("accelerators", "window_tokens", "windowed_fraction", "attended_tokens", "index_fraction")
     most = ("kv_capacity_tokens", "max_sequences", "chunk_tokens", "reserved_output_fraction")
-    same = {name: getattr(work, name) for name in (*names, *most)}
-    return Replicas(
+    same = {name: work[name] for name in (*names, *most)}
+    return {
         **same,
-        fixed_s=fixed_s * draft / yielded,
-        stream_s=stream_s / yielded,
-        tokens_per_step=yielded,
-        routed_s=factor * expert_stream * work.routed_stream_s / yielded,
-        log_expert_missed=work.log_expert_missed * checked,
-        sequence_s=(token_s + factor * c["request_s"] / work.attention_groups) * verified / yielded,
-        kv_s_per_token=kv_stream * work.kv_stream_s_per_token * np.where(work.is_latent, verified, one) / yielded,
-        prefill_s_per_token=token_s,
-        attention_s_per_token2=factor * c["attention_compute"] * work.attention_s_per_token2,
-        longest_tokens=np.minimum(work.max_context_tokens, work.kv_capacity_tokens),
-        ttft_fixed_s=c["ttft_fixed_s"],
+        "fixed_s": fixed_s * draft / yielded,
+        # Of the fixed time, what the weights that every step reads take: the arithmetic of prompts hides it.
+        "stream_s": stream_s / yielded,
+        # More than one with drafts, and then all times of steps are of one token.
+        "tokens_per_step": yielded,
+        "routed_s": factor * expert_stream * work["routed_stream_s"] / yielded,
+        "log_expert_missed": work["log_expert_missed"] * checked,
+        "sequence_s": (token_s + factor * c["request_s"] / work["attention_groups"]) * verified / yielded,
+        "kv_s_per_token": kv_stream
+        * work["kv_stream_s_per_token"]
+        * np.where(work["is_latent"], verified, one)
+        / yielded,
+        "prefill_s_per_token": token_s,
+        "attention_s_per_token2": factor * c["attention_compute"] * work["attention_s_per_token2"],
+        # Prompt and output together that the model attends to and the cache holds: no request is longer.
+        "longest_tokens": np.minimum(work["max_context_tokens"], work["kv_capacity_tokens"]),
+        "ttft_fixed_s": c["ttft_fixed_s"],
         **{name: c[name] / factor for name in ("ttft_prefill", "ttft_burst", "ttft_burst_steps", "ttft_arrival_steps")},
-    )
+    }
 
 
 def price_replicas(specs: Sequence[ReplicaSpec], calibration: Calibration, kinds: Sequence[str] = ()) -> Replicas:
@@ -368,7 +303,7 @@ class ReplicaTimes:
         """Compute the times of a replica that runs at ``speed`` times the formula's speed."""
 
         def of(name: str) -> float:
-            return float(getattr(replicas, name)[index])
+            return float(replicas[name][index])
 
         self.lengths = lengths
         self.overhead_s = of("ttft_fixed_s")

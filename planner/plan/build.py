@@ -58,7 +58,6 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         return (load.priority, load.deadline_h, len(load.cluster_order), tokens, *sorted(capacity[:, index, 0]))
 
     plan = Plan(
-        name=scenario.name,
         seed=scenario.seed,
         start=scenario.start,
         hours=months.hour_count,

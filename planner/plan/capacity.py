@@ -446,9 +446,9 @@ def _by_mean_times(cluster: Cluster, workload: Workload, reuse: Reuse) -> tuple[
 
 def _mean_rates(replicas: Replicas, workload: Workload) -> tuple[OperatingPoint, Floats]:
     """Return operating points at the SLO by mean times, and their requests per second and accelerator."""
-    every = np.arange(replicas.accelerators.size)
+    every = np.arange(replicas["accelerators"].size)
     point = at_objective(replicas, every, traffic_of(workload), workload.slo.ttft_s, workload.slo.tpot_s)
-    return point, np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    return point, np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas["accelerators"]
 
 
 def _maturity(cluster: Cluster, workload: Workload, catalog: Catalog) -> float:
@@ -519,7 +519,7 @@ def _serve(
     if spec.drafted_tokens:
         layout += f", {spec.drafted_tokens} tokens drafted"
     yearly = held.yearly * part.accelerators_per_node
-    compute_s = float(work.flops_s_per_token[best])
+    compute_s = float(work["flops_s_per_token"][best])
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
     wider = dataclasses.replace(spec, precision=model_on_part.wider_precision(part, shape, spec.precision))
     _, wide = _mean_rates(price_replicas([wider], reuse.calibration), workload)
@@ -537,7 +537,7 @@ def _serve(
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=compute_s,
-        prefill_compute_fraction=min(1.0, compute_s / float(replicas.prefill_s_per_token[best])),
+        prefill_compute_fraction=min(1.0, compute_s / float(replicas["prefill_s_per_token"][best])),
         wide_factor=min(1.0, float(wide[0] / rate[best])) if rate[best] > 0 and wider.memory().fits else 0.0,
         roofline_factor=float(roofline[0]) / (float(rate[best]) or math.inf),
         layout=layout,
@@ -558,8 +558,8 @@ def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload
     fit = spec.memory()
     context = workload.lengths.input.mean + workload.lengths.output.mean / 2
     cache_s = fit.kv_bytes_per_token * context / (spec.accelerators * spec.part.hbm_bytes_per_s)
-    experts_s = work.routed_stream_s[best] * -np.expm1(batch * work.log_expert_missed[best])
-    seconds: list[float] = (work.shared_stream_s[best] + experts_s + batch * cache_s).tolist()
+    experts_s = work["routed_stream_s"][best] * -np.expm1(batch * work["log_expert_missed"][best])
+    seconds: list[float] = (work["shared_stream_s"][best] + experts_s + batch * cache_s).tolist()
     return seconds
 
 

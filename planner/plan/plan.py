@@ -286,7 +286,6 @@ class ClusterSize:
 class Plan:
     """All figures of a scenario that are the same in every replication."""
 
-    name: str
     seed: int
     start: date
     hours: int

@@ -101,7 +101,7 @@ class Candidates:
 
     def asked(self, index: int, workload: Workload) -> ServiceTerms:
         """Return a workload's latency objectives and the number of replicas its router pools in a layout."""
-        per_node = max(self.accelerators_per_node / float(self.replicas.accelerators[index]), 1.0)
+        per_node = max(self.accelerators_per_node / float(self.replicas["accelerators"][index]), 1.0)
         pooled = {"cluster": pooled_nodes(self.nodes) * per_node, "node": per_node, "replica": 1.0}[self.router_pool]
         return ServiceTerms(
             ttft_s=workload.slo.ttft_s,
@@ -134,7 +134,7 @@ class Candidates:
         for tried in ([trial for trial in trials if trial[3]], trials):
             chosen, best = None, (floor > 0.0, floor or -1.0)
             for index, times, asked, may_keep in tried:
-                count = float(self.replicas.accelerators[index])
+                count = float(self.replicas["accelerators"][index])
                 if best[0] and not sustains_more(times, asked, best[1] * count):
                     continue
                 curve = late_curve(times, asked)
@@ -146,12 +146,6 @@ class Candidates:
             if floor > 0.0 or (chosen is not None and chosen[2] > 0.0):
                 break
         return chosen
-
-    def any(self, speed: float, workload: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
-        """Return the best layout, however little it sustains."""
-        best = self.best(speed, workload, lengths)
-        assert best is not None  # there is always a layout: none at all is an error before
-        return best
 
 
 def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candidates) -> float | None:
@@ -167,9 +161,9 @@ def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candid
         return None
     replicas = candidates.replicas
     there = replace(traffic_of(workload), input_tokens=lengths.input_tokens, output_tokens=lengths.output_tokens)
-    which = np.arange(replicas.accelerators.size)
+    which = np.arange(replicas["accelerators"].size)
     point = at_objective(replicas, which, there, workload.slo.ttft_s, workload.slo.tpot_s)
-    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas.accelerators
+    rates = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0) / replicas["accelerators"]
     rates = np.where(candidates.mean_rates < 0.0, -1.0, rates)
     formula = float(rates.max())
     if workload.priority != "deferrable":
@@ -177,7 +171,8 @@ def stated_over_formula(cluster: Cluster, workload: Workload, candidates: Candid
         prompts = planned.prompt_tokens * (lengths.input_tokens / tokens.input.mean)
         outputs = planned.output_tokens * (lengths.output_tokens / tokens.output.mean)
         measured = replace(planned, prompt_tokens=prompts, output_tokens=outputs)
-        _, _, formula = replace(candidates, mean_rates=rates).any(1.0, workload, measured)
+        best = replace(candidates, mean_rates=rates).best(1.0, workload, measured)
+        formula = best[2] if best else 0.0
     if formula <= 0:
         raise CapacityError(
             f"its stated throughput, measured at {lengths.input_tokens:g} prompt and {lengths.output_tokens:g} "
@@ -237,7 +232,7 @@ def slo_point(
     if chosen is None:
         return None
     best, curve, rate = chosen
-    accelerators = float(replicas.accelerators[best])
+    accelerators = float(replicas["accelerators"][best])
     times, asked = ReplicaTimes(replicas, best, speed, lengths), candidates.asked(best, workload)
 
     def after(growth: float) -> float:
@@ -279,7 +274,7 @@ def mean_point(
             traffic, slo = traffic_of(workload, growth), workload.slo
             later, place = at_objective(replicas, np.array([best]), traffic, slo.ttft_s, slo.tpot_s), 0
         rate = float(later.requests_per_s[place])
-        return rate / float(replicas.accelerators[best]) if np.isfinite(rate) else 0.0
+        return rate / float(replicas["accelerators"][best]) if np.isfinite(rate) else 0.0
 
     rates, outgrown_years = as_tokens_grow(workload, horizon_months, after)
     return Point(
@@ -295,8 +290,8 @@ def mean_point(
 def _prefill_fraction(replicas: Replicas, best: int, workload: Workload, requests_per_s: float) -> float:
     """Return the share of a loaded replica's time spent in prefill."""
     prompt = workload.lengths.input.mean * (1.0 - workload.prefix_cache_hit_fraction)
-    prefill_s = prompt * replicas.prefill_s_per_token[best]
-    prefill_s += prompt * workload.lengths.input.mean * replicas.attention_s_per_token2[best]
+    prefill_s = prompt * replicas["prefill_s_per_token"][best]
+    prefill_s += prompt * workload.lengths.input.mean * replicas["attention_s_per_token2"][best]
     return float(np.clip(requests_per_s * prefill_s, 0.0, 0.95))
 
 
@@ -437,7 +432,7 @@ def separate(specs: list[ReplicaSpec], candidates: Candidates, workload: Workloa
     1/rate = 1/prefill rate + 1/decode rate. Workers that decode are among the layouts that may be tried, where the
     chunk is the smallest, as they compute no prompt; those that prefill are any, with the largest.
     """
-    replicas, chunks = candidates.replicas, candidates.replicas.chunk_tokens
+    replicas, chunks = candidates.replicas, candidates.replicas["chunk_tokens"]
     may_decode = candidates.mean_rates >= 0.0
     may_decode &= chunks == chunks[may_decode].min()
     traffic = traffic_of(workload, growth)
@@ -445,11 +440,11 @@ def separate(specs: list[ReplicaSpec], candidates: Candidates, workload: Workloa
     cached = [spec.part.formats[spec.precision].cache_bytes for spec in specs]
     moved = np.array([s.shape.kv_bytes_per_token(width) * prompt for s, width in zip(specs, cached, strict=True)])
     network = np.array([spec.part.network_bytes_per_s * spec.accelerators for spec in specs])
-    pools = disaggregated(replicas, traffic, (workload.slo.ttft_s, workload.slo.tpot_s), moved / network)
-    prefill = pools.prefill_requests_per_s / replicas.accelerators
-    decoded = np.where(np.isfinite(pools.decode.requests_per_s), pools.decode.requests_per_s, 0.0)
-    prefill = np.where(chunks == chunks.max(), prefill, -1.0)
-    decode = np.where(may_decode, decoded / replicas.accelerators, -1.0)
+    objectives_s = (workload.slo.ttft_s, workload.slo.tpot_s)
+    prefills, point = disaggregated(replicas, traffic, objectives_s, moved / network)
+    decoded = np.where(np.isfinite(point.requests_per_s), point.requests_per_s, 0.0)
+    prefill = np.where(chunks == chunks.max(), prefills / replicas["accelerators"], -1.0)
+    decode = np.where(may_decode, decoded / replicas["accelerators"], -1.0)
     first, second = int(np.argmax(prefill)), int(np.argmax(decode))
     total = float(prefill[first] + decode[second])
     return Apart(
@@ -458,7 +453,7 @@ def separate(specs: list[ReplicaSpec], candidates: Candidates, workload: Workloa
         decode=second,
         prefill_share=float(decode[second]) / total if total > 0.0 else 0.0,
         transfer_s=float((moved / network)[first]),
-        point=pools.decode,
+        point=point,
         mean_rates=(prefill, decode),
     )
 
@@ -545,7 +540,7 @@ def _within_slo(
     to_first = {"ttft_s": first_s, "tpot_s": _NO_OBJECTIVE_S, "percentile": 1.0 - _TO_FIRST_TOKENS * may_be_late}
     to_tokens = {"ttft_s": _NO_OBJECTIVE_S, "percentile": 1.0 - (1.0 - _TO_FIRST_TOKENS) * may_be_late}
 
-    counts = candidates.replicas.accelerators
+    counts = candidates.replicas["accelerators"]
     most = pooled_nodes(candidates.nodes) if candidates.router_pool == "cluster" else 1
     there = most * candidates.accelerators_per_node
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import simpy
@@ -50,22 +50,8 @@ class Replica:
         """Take the longest step of each priority, a callback for finished requests, and one for deferrable work."""
         self.env, self.times, self.done, self.more = env, times, done, more
         self.pace_s = pace_s
-        self.levels = [Level() for _ in pace_s]
         self.is_up = True
-        self.waiting: list[Request] = []
-        self.prefilling: list[Request] = []
-        self.held_tokens = 0.0
-        """Cache held by prompts in prefill, and by everything where outputs are reserved."""
-        self.requests = [0] * len(pace_s)
-        """Waiting, in prefill and running, by priority."""
-        self.context_tokens = [0.0] * len(pace_s)
-        """What those read each step, halfway through their outputs."""
-        self.pending_prefill_s = [0.0] * len(pace_s)
-        """Prefill still to be done, by priority."""
-        self.prefill_share = [0.0] * len(pace_s)
-        """Share of recent time spent on prompts, by priority."""
-        self.debt_s = [0.0] * len(pace_s)
-        """By priority, how far the sequences above it have fallen behind their pace."""
+        self._empty()
         self._chunks: list[tuple[Request, int]] = []
         self._steps, self._first_s, self._growth_s = 0, 0.0, 0.0
         self._began_s = 0.0
@@ -75,6 +61,25 @@ class Replica:
         self.alarm: simpy.Event | None = None
         """What wakes it where it sleeps until work comes."""
         self._process = env.process(self._live())
+
+    def _empty(self) -> None:
+        """Hold no request."""
+        levels = len(self.pace_s)
+        self.levels = [Level() for _ in range(levels)]
+        self.waiting: list[Request] = []
+        self.prefilling: list[Request] = []
+        self.held_tokens = 0.0
+        """Cache held by prompts in prefill, and by everything where outputs are reserved."""
+        self.requests = [0] * levels
+        """Waiting, in prefill and running, by priority."""
+        self.context_tokens = [0.0] * levels
+        """What those read each step, halfway through their outputs."""
+        self.pending_prefill_s = [0.0] * levels
+        """Prefill still to be done, by priority."""
+        self.prefill_share = [0.0] * levels
+        """Share of recent time spent on prompts, by priority."""
+        self.debt_s = [0.0] * levels
+        """By priority, how far the sequences above it have fallen behind their pace."""
 
     @property
     def running(self) -> int:
@@ -132,10 +137,7 @@ class Replica:
         lost = [*self.waiting, *self.prefilling]
         for level in self.levels:
             lost += [entry[2] for entry in level.ends]
-        self.waiting, self.prefilling, self.levels = [], [], [Level() for _ in self.levels]
-        levels = len(self.levels)
-        self.held_tokens, self.requests, self.context_tokens = 0.0, [0] * levels, [0.0] * levels
-        self.pending_prefill_s, self.prefill_share, self.debt_s = [0.0] * levels, [0.0] * levels, [0.0] * levels
+        self._empty()
         self.is_up = False
         self._epoch += 1  # whatever the process sleeps over has not happened
         for request in lost:
@@ -437,24 +439,22 @@ class Request:
         return (self.level, self.number) < (other.level, other.number)
 
 
+@dataclass(slots=True)
 class Level:
     """The running sequences of one priority."""
 
-    __slots__ = ("clock", "context_tokens", "ends", "growth", "newest", "sequences", "share")
-
-    def __init__(self) -> None:
-        self.clock = 0.0
-        """Tokens that each of its sequences has generated since the replica began."""
-        self.ends: list[tuple[float, int, Request, float]] = []
-        """Heap of mark, number, request and growth of its context per token."""
-        self.newest: list[int] = []
-        """Numbers of its sequences in the order in which they joined; those gone are dropped when met."""
-        self.context_tokens = 0.0
-        self.growth = 0.0
-        """Tokens by which all its contexts together grow as each generates one."""
-        self.sequences = 0
-        self.share = 1.0
-        """Tokens each generates in the steps under way: below 1, sequences take turns."""
+    clock: float = 0.0
+    """Tokens that each of its sequences has generated since the replica began."""
+    ends: list[tuple[float, int, Request, float]] = field(default_factory=list)
+    """Heap of mark, number, request and growth of its context per token."""
+    newest: list[int] = field(default_factory=list)
+    """Numbers of its sequences in the order in which they joined; those gone are dropped when met."""
+    context_tokens: float = 0.0
+    growth: float = 0.0
+    """Tokens by which all its contexts together grow as each generates one."""
+    sequences: int = 0
+    share: float = 1.0
+    """Tokens each generates in the steps under way: below 1, sequences take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,14 +491,14 @@ class StepTimes:
         decode = ("fixed_s", "stream_s", "routed_s", "sequence_s", "kv_s_per_token")
         timed = (*decode, "prefill_s_per_token", "attention_s_per_token2")
         others = ("log_expert_missed", "window_tokens", "windowed_fraction", "attended_tokens", "index_fraction")
-        figures: dict[str, Any] = {name: float(getattr(replicas, name)[index]) / speed for name in timed}
-        figures |= {name: float(getattr(replicas, name)[index]) for name in (*others, "kv_capacity_tokens")}
+        figures: dict[str, Any] = {name: float(replicas[name][index]) / speed for name in timed}
+        figures |= {name: float(replicas[name][index]) for name in (*others, "kv_capacity_tokens")}
         return StepTimes(
             **figures,
-            reserves_output=float(replicas.reserved_output_fraction[index]) >= 1.0,
-            overhead_s=float(replicas.ttft_fixed_s[index]),
-            most_sequences=int(replicas.max_sequences[index]),
-            chunk_tokens=max(int(replicas.chunk_tokens[index] / replicas.tokens_per_step[index]), 1),
+            reserves_output=float(replicas["reserved_output_fraction"][index]) >= 1.0,
+            overhead_s=float(replicas["ttft_fixed_s"][index]),
+            most_sequences=int(replicas["max_sequences"][index]),
+            chunk_tokens=max(int(replicas["chunk_tokens"][index] / replicas["tokens_per_step"][index]), 1),
         )
 
     def decode_s(self, sequences: float, context_tokens: float) -> float:

@@ -19,7 +19,7 @@ from planner.engine.log import Streams
 from planner.errors import Problem, ScenarioError
 from planner.finance.present_value import ratio
 from planner.physics.replica import price_replicas
-from planner.plan.capacity import Service
+from planner.plan.capacity import Services
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Plan
 from planner.plan.sizes import at_sizes
@@ -47,7 +47,6 @@ class Breakdown:
 class Hour:
     """Replicas, failures, demand and lengths of one hour."""
 
-    at: datetime
     replica_groups: tuple[ReplicaGroup, ...]
     breakdowns: tuple[Breakdown, ...]
     demand_requests_per_s: Floats
@@ -110,15 +109,14 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
     speeds = {pair: math.exp(factor) for pair, factor in logs.items()}
     groups = _replica_groups(scenario, plan, window, services, (place, month), np.maximum(nodes - off, 0.0), speeds)
 
-    down: list[tuple[int | None, int, float, float]] = []
-    down += [(o.cluster, o.accelerators, o.start_h, o.end_h) for o in outages if hour < o.start_h < hour + 1]
-    dark = [event for event in run.log.site if event.start_h < hour + 1 and event.end_h > hour]
-    down += [(None, 0, max(event.start_h, hour), event.end_h) for event in dark]
-    breakdowns = []
-    for cluster, accelerators, *span_h in down:
-        start_s, end_s = ((time_h - hour) * SECONDS_PER_HOUR for time_h in span_h)
-        breakdowns.append(Breakdown(cluster=cluster, accelerators=accelerators, start_s=start_s, end_s=end_s))
+    def breakdown(cluster: int | None, accelerators: int, start_h: float, end_h: float) -> Breakdown:
+        start_s, end_s = ((time_h - hour) * SECONDS_PER_HOUR for time_h in (start_h, end_h))
+        return Breakdown(cluster=cluster, accelerators=accelerators, start_s=start_s, end_s=end_s)
 
+    failing = [outage for outage in outages if hour < outage.start_h < hour + 1]
+    dark = [event for event in run.log.site if event.start_h < hour + 1 and event.end_h > hour]
+    breakdowns = [breakdown(o.cluster, o.accelerators, o.start_h, o.end_h) for o in failing]
+    breakdowns += [breakdown(None, 0, max(event.start_h, hour), event.end_h) for event in dark]
     waiting = np.zeros(len(plan.workloads))  # arrived before the hour, neither served nor shed
     for other in run.windows:
         left = other.demand_requests - other.served_requests.sum(axis=0) - other.shed_requests
@@ -129,7 +127,7 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         # How long requests may be where it is served; where no replica stands for it, all are refused anyway.
         serving = [group for group in groups if w in group.served]
         specs = [services[plan.clusters[group.cluster].name, load.name].spec for group in serving]
-        context = min((float(spec.shape.max_context) for spec in specs), default=math.inf)
+        context = min((float(spec.shape.max_context_tokens) for spec in specs), default=math.inf)
         memory = min((group.times.kv_capacity_tokens for group in serving), default=math.inf)
         lengths.append(
             RequestLengths(
@@ -141,7 +139,6 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         )
     demand = window.demand_requests[:, place]
     return Hour(
-        at=at,
         replica_groups=groups,
         breakdowns=tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s)),
         demand_requests_per_s=demand / SECONDS_PER_HOUR,
@@ -152,9 +149,6 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         shed_fraction=ratio(window.shed_requests[:, place], demand),
         utilisation_fraction=ratio(window.busy_nodes[:, place], window.nodes[:, place]),
     )
-
-
-Services = dict[tuple[str, str], Service]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,6 @@ class Outcome:
     """Latencies and results of one workload's requests; arrays of shape (requests,)."""
 
     name: str
-    is_deferrable: bool
     arrived_s: Floats
     prompt_tokens: Floats
     cached_tokens: Floats
@@ -150,7 +149,6 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
         reason = np.where(~attainment & (reason < 0) & holds, REASONS.index(name), reason)
     return Outcome(
         name=slo.name,
-        is_deferrable=slo.is_deferrable,
         **columns,
         ttft_s=ttft_s,
         tpot_s=tpot_s,

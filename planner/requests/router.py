@@ -99,11 +99,6 @@ class ReplicaPool:
         self.up = len(stages)
         self._finish_rate, self._finished_s = 0.0, router.env.now
 
-    @property
-    def requests(self) -> int:
-        """Requests waiting or being served, deferrable work left out."""
-        return len(self.queue) + sum(load for load in self.loads if load < _DOWN)
-
     def offer(self, request: Request, slo: LatencySlo) -> bool:
         """Take a request, at once or in the queue; return False where admission control rejects it."""
         place = self._least(self.entry)
@@ -250,7 +245,6 @@ class ReplicaPool:
 class Group:
     """The replicas of one cluster that serve one model."""
 
-    name: str
     pools: list[ReplicaPool]
     capacity_requests_per_s: Mapping[int, float]
     """By workload, what one replica sustains."""

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import simpy
-from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.demand.bursts import BURST_S
@@ -89,8 +88,6 @@ class Zoom:
     """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, stands, 3)."""
     utilisation_fraction: Floats
     """As the hour's, of what replicas were given to do and could not put off, shape (clusters,); NaN where none are."""
-    backlog_finished: NDArray[np.int64]
-    """Deferrable requests from before the hour that were finished in it, shape (workloads,)."""
     counts: tuple[int, int, int, int]
     """Arrived, finished, refused and in flight at the end, those before and after the hour included."""
 
@@ -170,7 +167,6 @@ class _Simulation:
             sizes = [count // pools + (place < count % pools) for place in range(pools)]
             self.groups.append(
                 Group(
-                    name=f"{plan.clusters[group.cluster].name}/{group.model}/tp{group.accelerators}",
                     pools=[ReplicaPool(self.router, group.times, n, group.pace_s, group.prefill) for n in sizes],
                     capacity_requests_per_s=group.capacity_requests_per_s,
                     allowed_use=float(allowed[group.cluster]),
@@ -188,7 +184,6 @@ class _Simulation:
         self.all_ended = self.env.event()
         self.work_s = [0.0] * len(self.groups)
         """By group, what it took since the minutes that count began, in seconds of a replica at work."""
-        self.backlog_finished = np.zeros(len(plan.workloads), dtype=np.int64)
 
     def _sample_share(self, expected_requests: float) -> float:
         """Return the share of the fleet to simulate, chosen near the wanted one to suit whole replicas."""
@@ -243,7 +238,7 @@ class _Simulation:
             work[planned.cluster] += work_s * planned.accelerators
             size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
         utilisation = np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0)
-        same = ("scenario", "plan", "hour", "asked", "share", "replicas", "slos", "span", "backlog_finished")
+        same = ("scenario", "plan", "hour", "asked", "share", "replicas", "slos", "span")
         figures: dict[str, Any] = {name: getattr(self, name) for name in same}
         return Zoom(
             **figures,
@@ -291,10 +286,7 @@ class _Simulation:
 
     def _on_end(self, request: Request) -> None:
         """Count down the measured requests; end the simulation with the last."""
-        deferrable = self.slos[request.workload].is_deferrable
-        if request.arrived_s < 0.0 and deferrable and 0.0 <= self.env.now < self.asked.minutes * BURST_S:
-            self.backlog_finished[request.workload] += 1
-        if not deferrable and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S:
+        if not self.slos[request.workload].is_deferrable and 0.0 <= request.arrived_s < self.asked.minutes * BURST_S:
             self.open -= 1
             if self.open == 0:
                 self.all_ended.succeed()

@@ -40,21 +40,6 @@ class Statistic(NamedTuple):
     estimate: IntervalEstimate
 
 
-class Band(NamedTuple):
-    """One month of a monthly output of one scenario: a row of monthly_bands.csv."""
-
-    scenario: str
-    output: str
-    cluster: str
-    """One of its clusters, or the fleet."""
-    month: str
-    mean: float
-    percentiles: tuple[float, ...]
-    """At 5, 10, 50, 90 and 95%."""
-    completed: int = 0
-    """Replications behind them."""
-
-
 class Failure(NamedTuple):
     """A run that failed."""
 
@@ -129,8 +114,8 @@ class Finished:
                 for statistic, figure in decision.spread_estimates(figures, scramblings, upper=output.lower_is_better):
                     yield Statistic(scenario, output.name, statistic, figure)
 
-    def bands(self) -> Iterator[Band]:
-        """Yield monthly percentile bands of every scenario and its clusters, from the detailed replications."""
+    def bands(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of monthly_bands.csv: every scenario, its fleet and clusters, from detailed replications."""
         labels = month_labels(self.prepared)
         for output, cluster in self.store.setup.monthly:
             for which, base in enumerate(self.prepared.scenarios):
@@ -140,7 +125,7 @@ class Finished:
                         known = rows[np.isfinite(rows)]
                         spread = decision.percentiles(known, PERCENTILES) if known.size else [np.nan] * len(PERCENTILES)
                         mean = float(known.mean()) if known.size else np.nan
-                        yield Band(base.name, output, cluster, label, mean, tuple(spread), known.size)
+                        yield (base.name, output, cluster, label, mean, *spread, known.size)
 
     def decisions(self) -> list[PairwiseDecision]:
         """Return the pairwise comparisons of the scenarios on the objective."""

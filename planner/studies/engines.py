@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -102,9 +101,8 @@ class Crew(Generic[Subject]):
             flying: dict[concurrent.futures.Future[Result], int] = {}
             try:
                 if self._pool is None:  # each process is a fork of a small server that has read the code
-                    context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-                    if hasattr(context, "set_forkserver_preload"):
-                        context.set_forkserver_preload([__name__])
+                    context: Any = multiprocessing.get_context("forkserver")
+                    context.set_forkserver_preload([__name__])
                     self._life = list(context.Pipe(duplex=False))  # nothing is ever sent: only we hold the writing end
                     self._pool = concurrent.futures.ProcessPoolExecutor(
                         self.count, mp_context=context, initializer=_join, initargs=(self._payload, self._life[0])

@@ -40,9 +40,7 @@ def importance(values: Floats, output: Floats, inputs: int = 1) -> dict[tuple[st
 
     * the lowest and the highest mean of the output over the ten bins of the input, and Spearman's rank correlation;
     * the variance of the bins' means over the output's, less what noise alone gives (the first-order index), and the
-      share that none of the inputs without any influence exceeds on so many rows, 99 times in 100;
-    * the median distance of the output's distribution within a bin from the whole, 0 to 1 (PAWN, Pianosi and Wagener
-      2015), and the distance that an input without any influence shows on so many rows, 95 times in 100.
+      share that none of the inputs without any influence exceeds on so many rows, 99 times in 100.
 
     What ε² of idle inputs stays below is a point of F with k − 1 and n − k degrees of freedom. With
     F = (SS_between / (k − 1)) / MS_within, ε² = (F − 1)(k − 1) / (F (k − 1) + n − k), normal outputs taken for granted.
@@ -53,11 +51,6 @@ def importance(values: Floats, output: Floats, inputs: int = 1) -> dict[tuple[st
     bins = bin_of(values)
     means = np.array([output[bins == which].mean() for which in range(bins.max() + 1)])
     counts = np.bincount(bins)
-    # Kolmogorov and Smirnov's distance of each bin's distribution from that of all rows.
-    grid = np.sort(output)
-    of_whole = np.searchsorted(grid, grid, side="right") / len(output)
-    parts = (np.searchsorted(np.sort(output[bins == which]), grid, side="right") for which in range(len(counts)))
-    distances = [float(np.abs(of_whole - below / count).max()) for below, count in zip(parts, counts, strict=True)]
     # ε², the correlation ratio less its bias: (SS_between − (k − 1) MS_within) / SS_total (Kelley 1935).
     total, left, share = float(((output - output.mean()) ** 2).sum()), len(output) - len(means), 0.0
     variance_noise, apart = 1.0, len(means) - 1
@@ -68,16 +61,12 @@ def importance(values: Floats, output: Floats, inputs: int = 1) -> dict[tuple[st
         between = float((counts * (means - output.mean()) ** 2).sum())
         within = (total - between) / left
         share = float(np.clip((between - apart * within) / total, 0.0, 1.0))
-    # Kolmogorov's 95% point for a bin of n of N rows: 1.358 √(1/n − 1/N), the bin being part of the whole.
-    noise = 1.358 * np.sqrt(np.maximum(1.0 / np.median(counts) - 1.0 / len(output), 0.0))
     low, high = float(means.min()), float(means.max())
     return {
         ("conditional-mean", "swing"): (high - low, low, high),
         ("rank-correlation", "spearman"): (spearman(values, output),),
         ("variance-share", "first_order"): (share,),
         ("variance-share", "noise_level"): (variance_noise,),
-        ("pawn", "median_distance"): (float(np.median(distances)),),
-        ("pawn", "noise_level"): (float(noise),),
     }
 
 
@@ -94,16 +83,11 @@ def bin_of(values: Floats) -> Integers:
 
 def spearman(first: Floats, second: Floats) -> float:
     """Return the rank correlation; 0 where either is constant."""
-    a, b = ranks(first), ranks(second)
+    from scipy.stats import rankdata  # noqa: PLC0415 - only where a study asks for it
+
+    a, b = rankdata(first) - 1.0, rankdata(second) - 1.0
     spread = a.std() * b.std()
     return float(np.mean((a - a.mean()) * (b - b.mean())) / spread) if spread > 0 else 0.0
-
-
-def ranks(values: Floats) -> Floats:
-    """Return ranks, ties sharing their mean rank."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray(((last - counts) + (last - 1))[place] / 2.0, dtype=np.float64)
 
 
 def flip(values: Floats, difference: Floats) -> float | None:

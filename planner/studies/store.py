@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
-from planner.files import MANIFEST, Staged, check_target, read_json, settle, sha256_of, sync, write_synced
+from planner.files import MANIFEST, Staged, check_target, read_json, replace_synced, settle, sha256_of
 from planner.run.measure_names import FLEET
 from planner.scenario.study import Study
 from planner.studies.replicate import HEADLINES, NOT_RUN, Rows, Setup
@@ -323,15 +323,10 @@ class Store(Work):
             table = table_of(self.setup, batches).replace_schema_metadata({"study": self._digest})
             pq.write_table(table, content, **_WRITING)
             path = self.shards / f"{batches[0].first:08d}-{short_sum(content.getvalue())}.parquet"
-            part = path.with_name(f".{path.name}.part")
             try:
-                write_synced(part, content.getvalue())
-                part.replace(path)
-                sync(self.shards)
+                replace_synced(path, content.getvalue())
             except OSError as error:
                 raise self.unwritable(error) from None
-            finally:
-                part.unlink(missing_ok=True)
             self._homes |= dict.fromkeys((rows.first // self.batch for rows in batches), path)
             self._written_s = time.monotonic()
 

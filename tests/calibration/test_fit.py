@@ -167,7 +167,7 @@ def test_a_campaign_counts_as_ten_rows_at_most() -> None:
 
 
 def _repeated(rows: Measurements, index: np.ndarray) -> Measurements:
-    work = type(rows.work)(**{f.name: getattr(rows.work, f.name)[index] for f in dataclasses.fields(rows.work)})
+    work = {name: column[index] for name, column in rows.work.items()}
     traffic = dataclasses.replace(
         rows.traffic,
         input_tokens=np.asarray(rows.traffic.input_tokens)[index],

@@ -194,8 +194,8 @@ def test_the_first_token_of_separate_pools_follows_their_prefill_workers(tmp_pat
     found = predict_rows(rows, plain)
     priced = priced_rows(rows, plain)
     replicas, index = priced.replicas, priced.index
-    prefill_s = replicas.prefill_s_per_token * 8192 + replicas.attention_s_per_token2 * 8192**2 / 2
-    round_s = 6144 * (prefill_s * replicas.accelerators)[index[:2]] / np.array([80 * 8, 5 * 8])
+    prefill_s = replicas["prefill_s_per_token"] * 8192 + replicas["attention_s_per_token2"] * 8192**2 / 2
+    round_s = 6144 * (prefill_s * replicas["accelerators"])[index[:2]] / np.array([80 * 8, 5 * 8])
     decode_s = 1024 * found["tpot_s"]
     enough, short, unstated = found["ttft_s"].tolist()
     assert round_s[0] < 0.6 * decode_s[0] < decode_s[1] < round_s[1]

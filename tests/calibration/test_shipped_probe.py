@@ -1,25 +1,19 @@
-"""The probe's measurement of an H200 that is shipped, held against physics and against an earlier measurement.
+"""The shipped measurement of an H200, held against physics and against an earlier measurement.
 
 The earlier one, of which ``power_measurements.csv`` keeps the activities: copy 4.26 TB/s, read 4.21 TB/s, products of
-8192³ at 786 (bf16) and 1,471 TFLOP/s (FP8), 126 W at rest. Those products were short bursts. The probe runs each point
-for seconds, by when the board is at its 700 W limit: on the probed board ten products ran at 776 and 1,500 TFLOP/s,
+8192³ at 786 (bf16) and 1,471 TFLOP/s (FP8), 126 W at rest. Those products were short bursts. The shipped one ran each
+point for seconds, by when the board is at its 700 W limit: on that board ten products ran at 776 and 1,500 TFLOP/s,
 and 3,000 at 658 and 1,284.
 """
 
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
-import planner.catalog
-from planner.calibration.probe import ProbeRow
-from planner.calibration.probe_kernels import LLAMA_8B, LLAMA_70B, StackShape
-from tests.calibration.probe_rows import read_rows
+from tests.calibration.probe_rows import CATALOG, LLAMA_70B, SHAPES, ProbeRow, StackShape, read_rows
 
-CATALOG = Path(planner.catalog.__path__[0])
-SHAPES = {shape.model: shape for shape in (LLAMA_8B, LLAMA_70B)}
 LIMIT_W, MAXIMUM_CLOCK_MHZ, BANDWIDTH_GB_PER_S = 700.0, 1980.0, 4800.0
 DENSE_TFLOPS = {"bf16": 989.0, "fp8_e4m3fn": 1979.0}
 EARLIER_BURST_TFLOPS = {"bf16": 786.0, "fp8_e4m3fn": 1471.0}
@@ -27,7 +21,7 @@ EARLIER_BURST_TFLOPS = {"bf16": 786.0, "fp8_e4m3fn": 1471.0}
 
 @pytest.fixture(scope="module")
 def rows() -> list[ProbeRow]:
-    return read_rows(CATALOG / "probe-h200.csv")
+    return read_rows()
 
 
 @pytest.fixture(scope="module")

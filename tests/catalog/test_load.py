@@ -163,6 +163,22 @@ def test_the_catalogue_is_read_once() -> None:
             "priors.colo_rent: low, base, high",
         ),
         ("tariffs: null", "tariffs: must be a mapping"),
+        (
+            "accelerators: {H200: {source: a quote, grade: A, idle_w: 900}}",
+            "tiny.yaml:1: accelerators.H200.idle_w: must be below tdp_w, 700",
+        ),
+        (
+            "models: {mixtral-8x7b: {source: a card, grade: A, experts_per_token: 9}}",
+            "tiny.yaml:1: models.mixtral-8x7b.experts_per_token: must lie between 1 and 8, its experts",
+        ),
+        (
+            "models: {llama-3.1-8b: {source: a card, grade: A, experts: 4}}",
+            "models.llama-3.1-8b.experts_per_token: must lie between 1 and 4, its experts",
+        ),
+        (
+            "models: {llama-3.1-8b: {source: a card, grade: A, cache_fraction: 0}}",
+            "cache_fraction.value: must be greater than 0, not 0",
+        ),
     ],
 )
 def test_a_bad_overlay_is_refused_with_its_place(write: Write, text: str, message: str) -> None:

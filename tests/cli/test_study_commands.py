@@ -128,7 +128,7 @@ def test_importance_reads_a_finished_study(planner: Planner, study: Path, tmp_pa
     found = json.loads(done.out)
     stored = rows(tmp_path / "outputs" / "small" / "sensitivity.csv")
     assert len(found) == len(stored)
-    assert {row["method"] for row in found} >= {"conditional-mean", "rank-correlation", "variance-share", "pawn"}
+    assert {row["method"] for row in found} >= {"conditional-mean", "rank-correlation", "variance-share"}
     study.write_text(SMALL.replace("sigma: 0.3", "sigma: 0.4"))
     planner("sensitivity", study, "--method", "importance").refused("another version", "the study file")
 

@@ -24,7 +24,6 @@ FOR_OTHERS = {
     "readable": "io calls it",
     "model_config": "pydantic reads it",
     "CARRY_FORWARD": "a scenario names it",
-    "torch_version": "the probe's table names it",
     "IMPUTED": "accounts.csv names it",
     "TRANSFER": "accounts.csv names it",
 }

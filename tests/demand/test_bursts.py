@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.demand.bursts import SHARP, Bursts, Lateness, shares_with_bursts
-from planner.errors import ScenarioError
 
 LOADS, LATE = (0.0, 0.5, 1.0, 1.5), (0.001, 0.002, 0.01, 0.6)
 QUEUEING = Lateness(loads=LOADS, late_fractions=LATE, refused_fractions=(0.0,) * 4, refuses=False)
@@ -93,11 +92,6 @@ def test_bursts_of_many_users_even_out_and_those_of_one_client_do_not(times: flo
     assert grown.index_of_dispersion == 9.0
     assert grown.minute_rate_cv == pytest.approx(users.minute_rate_cv / math.sqrt(times))
     assert client.at(6.0 * times).minute_rate_cv == client.minute_rate_cv == users.minute_rate_cv
-
-
-def test_bad_conditions_are_refused_all_at_once() -> None:
-    with pytest.raises(ScenarioError, match=r"(?s)requests_per_s.*burst_index_of_dispersion"):
-        Bursts(requests_per_s=0.0, index_of_dispersion=0.5)
 
 
 @pytest.mark.parametrize("dispersion", [50.0, 1e3, 1e5])

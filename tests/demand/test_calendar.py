@@ -95,11 +95,6 @@ def test_hours_of_a_zone_are_shared_and_locked() -> None:
         hours[0] = 1
 
 
-def test_empty_horizon_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="at least one hour"):
-        Horizon(start=date(2026, 1, 1), hours=0)
-
-
 def test_a_name_is_a_zone_as_the_machine_s_own_list_has_it() -> None:
     assert all(is_zone(name) for name in zone_names())
     for name in ("localtime", "Europe/Berlim", "europe/berlin", "posix/Europe/Berlin", "../UTC", "", "zones"):

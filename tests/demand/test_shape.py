@@ -106,7 +106,6 @@ def test_own_profile_is_scaled_to_mean_one() -> None:
 @pytest.mark.parametrize(
     ("factors", "message"),
     [
-        ([1.0] * 167, "168 factors"),
         ([0.0] * 168, "all 168"),
         ([1.0] * 100 + [-1.0, float("nan")] + [1.0] * 66, "(?s)101.*102"),
     ],
@@ -119,10 +118,8 @@ def test_bad_profile_is_refused(factors: list[float], message: str) -> None:
 @pytest.mark.parametrize(
     ("peak", "weekend", "trough", "message"),
     [
-        (0.5, 1.0, None, "at least 1"),
         (1.05, 0.5, None, "stand at 1.167 times"),
         (30.0, 1.0, None, "cannot be met"),
-        (float("nan"), -1.0, 2.0, "(?s)weekend_fraction.*peak_to_mean.*trough_to_mean"),
         (2.0, 0.5, 0.9, "above the mean of the quietest day"),
         (1.5, 1.0, 0.99, "cannot have peak"),
     ],
@@ -132,8 +129,3 @@ def test_impossible_weeks_are_refused_with_the_numbers(
 ) -> None:
     with pytest.raises(ScenarioError, match=message):
         weekly_profile(peak_to_mean=peak, weekend_fraction=weekend, trough_to_mean=trough)
-
-
-def test_bad_season_is_refused() -> None:
-    with pytest.raises(ScenarioError, match="amplitude"):
-        SeasonalWave(amplitude_fraction=1.5)

@@ -238,7 +238,6 @@ def make_plan(
     grid = MonthGrid(start=START, horizon_months=months)
     hours, sizes = grid.hour_count, (len(clusters), len(workloads))
     plain = Plan(
-        name="by-hand",
         seed=1,
         start=START,
         hours=hours,

@@ -24,27 +24,41 @@ MI300X = AcceleratorSpec(
     link_bytes_per_s=448e9, scaleup_accelerators=8, switched=False, accelerators_per_node=8,
 )  # fmt: skip
 LLAMA_70B = ModelShape(
-    name="llama-3.1-70b", layers=80, hidden=8192, intermediate=28672, heads=64, kv_heads=8, head_dim=128, vocab=128256
+    name="llama-3.1-70b",
+    layers=80,
+    hidden_size=8192,
+    intermediate_size=28672,
+    heads=64,
+    kv_heads=8,
+    head_dim=128,
+    vocabulary=128256,
 )
 LLAMA_8B = ModelShape(
-    name="llama-3.1-8b", layers=32, hidden=4096, intermediate=14336, heads=32, kv_heads=8, head_dim=128, vocab=128256
+    name="llama-3.1-8b",
+    layers=32,
+    hidden_size=4096,
+    intermediate_size=14336,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    vocabulary=128256,
 )
 LLAMA_405B = ModelShape(
-    name="llama-3.1-405b", layers=126, hidden=16384, intermediate=53248, heads=128, kv_heads=8, head_dim=128,
-    vocab=128256,
+    name="llama-3.1-405b", layers=126, hidden_size=16384, intermediate_size=53248, heads=128, kv_heads=8, head_dim=128,
+    vocabulary=128256,
 )  # fmt: skip
 MIXTRAL = ModelShape(
-    name="mixtral-8x7b", layers=32, hidden=4096, intermediate=14336, heads=32, kv_heads=8, head_dim=128, vocab=32000,
-    experts=8, experts_per_token=2, architecture_class="moe",
+    name="mixtral-8x7b", layers=32, hidden_size=4096, intermediate_size=14336, heads=32, kv_heads=8, head_dim=128,
+    vocabulary=32000, experts=8, experts_per_token=2,
 )  # fmt: skip
 GPT_OSS = ModelShape(
-    name="gpt-oss-120b", layers=36, hidden=2880, intermediate=2880, heads=64, kv_heads=8, head_dim=64, vocab=201088,
-    experts=128, experts_per_token=4, sliding_window=128, sliding_layers_fraction=0.5, architecture_class="moe",
+    name="gpt-oss-120b", layers=36, hidden_size=2880, intermediate_size=2880, heads=64, kv_heads=8, head_dim=64,
+    vocabulary=201088, experts=128, experts_per_token=4, sliding_window_tokens=128, sliding_layers_fraction=0.5,
     native_precision="fp4",
 )  # fmt: skip
 DEEPSEEK = ModelShape(
-    name="deepseek-v3", layers=61, hidden=7168, intermediate=18432, heads=128, kv_heads=128, head_dim=128,
-    vocab=129280, experts=256, experts_per_token=8, moe_intermediate=2048, shared_experts=1, dense_layers=3,
-    q_lora_rank=1536, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128,
-    architecture_class="custom-attention", native_precision="fp8",
+    name="deepseek-v3", layers=61, hidden_size=7168, intermediate_size=18432, heads=128, kv_heads=128, head_dim=128,
+    vocabulary=129280, experts=256, experts_per_token=8, expert_intermediate_size=2048, shared_experts=1,
+    dense_layers=3, q_lora_rank=1536, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128,
+    native_precision="fp8",
 )  # fmt: skip

@@ -36,7 +36,7 @@ def _at(concurrency: float, replica: int = 0, replicas: Replicas = REPLICAS, **t
 def _context(spec: ReplicaSpec, prompt: float, output: float, output_cv: float) -> float:
     tokens = prompt + output / 2 * (1 + output_cv**2)  # of a token of a reply: those of long replies are more
     windowed = spec.shape.sliding_layers_fraction
-    return tokens - windowed * max(tokens - spec.shape.sliding_window, 0)
+    return tokens - windowed * max(tokens - spec.shape.sliding_window_tokens, 0)
 
 
 spreads = st.floats(0.0, 2.5)
@@ -57,7 +57,7 @@ def test_the_step_is_the_sum_written_in_the_documentation(
     stated = {"input_tokens": prompt, "output_tokens": output, "input_cv": spread[0], "output_cv": spread[1]}
     point = _at(concurrency, replica, REPLICAS, **stated, cached_fraction=cached)
     batch = point.running_sequences[0]
-    column = {name: getattr(REPLICAS, name)[replica] for name in REPLICAS.__dataclass_fields__}
+    column = {name: figures[replica] for name, figures in REPLICAS.items()}
     half = prompt / 2 - column["windowed_fraction"] * max(prompt / 2 - column["window_tokens"], 0)
     attention = column["attention_s_per_token2"] * half * (1 + spread[0] ** 2) * (1 - cached**2)
     prefill = prompt * (column["prefill_s_per_token"] * (1 - cached) + attention)
@@ -98,7 +98,7 @@ def test_more_load_is_slower_and_serves_more(replica: int, concurrency: float, p
     if light.fits[0]:
         assert heavy.tpot_s[0] >= light.tpot_s[0] * (1 - 1e-9)
         assert heavy.ttft_s[0] >= light.ttft_s[0] * (1 - 1e-9)
-        assert heavy.output_tokens_per_s[0] >= light.output_tokens_per_s[0] * (1 - 1e-9)
+        assert heavy.output_tokens_per_s_per_accelerator[0] >= light.output_tokens_per_s_per_accelerator[0] * (1 - 1e-9)
 
 
 @settings(deadline=None)
@@ -132,7 +132,7 @@ def test_saturation_is_the_end_of_concurrency() -> None:
     index = np.arange(len(SPECS))
     full = at_saturation(REPLICAS, index, traffic)
     crowded = at_concurrency(REPLICAS, index, traffic, 1e6)
-    assert crowded.output_tokens_per_s == pytest.approx(full.output_tokens_per_s)
+    assert crowded.output_tokens_per_s_per_accelerator == pytest.approx(full.output_tokens_per_s_per_accelerator)
     assert np.all(np.isinf(full.ttft_s))
     assert np.all(full.running_sequences <= MAX_SEQUENCES)
 
@@ -156,7 +156,7 @@ def test_a_cached_prefix_saves_prefill_but_not_memory() -> None:
         REPLICAS, np.array([0]), Traffic(input_tokens=20_000.0, output_tokens=200.0, cached_fraction=0.96)
     )
     assert full_warm.running_sequences[0] == full_cold.running_sequences[0]
-    assert full_warm.output_tokens_per_s[0] > 3 * full_cold.output_tokens_per_s[0]
+    assert full_warm.output_tokens_per_s_per_accelerator[0] > 3 * full_cold.output_tokens_per_s_per_accelerator[0]
 
 
 def test_a_fully_cached_prompt_costs_no_prefill() -> None:
@@ -164,8 +164,8 @@ def test_a_fully_cached_prompt_costs_no_prefill() -> None:
     point = _at(8, cached_fraction=1.0)
     batch, replica = point.running_sequences[0], 0
     context = 1024 + 0.5 * 512
-    step_s = REPLICAS.fixed_s[replica] + batch * (
-        REPLICAS.sequence_s[replica] + REPLICAS.kv_s_per_token[replica] * context
+    step_s = REPLICAS["fixed_s"][replica] + batch * (
+        REPLICAS["sequence_s"][replica] + REPLICAS["kv_s_per_token"][replica] * context
     )
     assert point.tpot_s[0] == pytest.approx(step_s)
 
@@ -186,7 +186,7 @@ def test_a_model_that_does_not_fit_serves_nothing() -> None:
         at_objective(replicas, np.array([0]), Traffic(input_tokens=10.0, output_tokens=10.0), 1.0, 1.0),
     ):
         assert not point.fits[0]
-        assert point.output_tokens_per_s[0] == 0
+        assert point.output_tokens_per_s_per_accelerator[0] == 0
         assert np.isinf(point.tpot_s[0])
 
 
@@ -208,15 +208,13 @@ def test_cases_do_not_influence_each_other() -> None:
     assert np.array_equal(together.ttft_s[order], shuffled.ttft_s)
 
 
-def test_shapes_broadcast() -> None:
-    point = at_concurrency(
-        REPLICAS,
-        np.arange(len(SPECS))[:, None],
-        Traffic(input_tokens=1000.0, output_tokens=500.0),
-        np.array([1.0, 8.0, 64.0])[None, :],
-    )
-    assert point.tpot_s.shape == (len(SPECS), 3)
+def test_one_target_and_one_traffic_are_those_of_all_cases() -> None:
+    every = np.arange(len(SPECS))
+    point = at_concurrency(REPLICAS, every, Traffic(input_tokens=1000.0, output_tokens=500.0), 8.0)
+    assert point.tpot_s.shape == point.concurrency.shape == (len(SPECS),)
     assert point.fits.all()
+    lengths = Traffic(input_tokens=np.full(every.size, 1000.0), output_tokens=np.full(every.size, 500.0))
+    assert np.array_equal(at_concurrency(REPLICAS, every, lengths, np.full(every.size, 8.0)).ttft_s, point.ttft_s)
 
 
 def test_doubling_every_rate_halves_every_time() -> None:

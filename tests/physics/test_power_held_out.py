@@ -1,24 +1,18 @@
-"""Board power predicted for measurements that were not fitted: the probe of an H200, and AMD boards that serve."""
+"""Board power predicted for measurements that were not fitted: steps of an H200, and AMD boards that serve."""
 
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import planner.catalog
 from docs.generate.power_fit import read_power_measurements
 from docs.generate.validation_page import serving_board_w
-from planner.calibration.probe import ProbeRow
-from planner.calibration.probe_kernels import LLAMA_8B, LLAMA_70B, StackShape
 from planner.physics.power import BoardRating, board_power_w, power_fraction
-from tests.calibration.probe_rows import read_rows
+from tests.calibration.probe_rows import CATALOG, SHAPES, ProbeRow, StackShape, read_rows
 from tests.shipped import shipped_calibration
 
-CATALOG = Path(planner.catalog.__path__[0])
-SHAPES = {shape.model: shape for shape in (LLAMA_8B, LLAMA_70B)}
 BANDWIDTH = 4.8e12
 RATES = {"bf16": 989e12, "fp8": 1979e12}
 RATING = BoardRating(tdp_w=700.0, idle_w=123.0)
@@ -44,7 +38,7 @@ def _work(shape: StackShape, phase: str, precision: str, sequences: int, tokens:
 
 
 def _activities(row: ProbeRow) -> tuple[float, float, float, float]:
-    """Return memory, compute and clock fractions of a probe's row, and its power in watts."""
+    """Return memory, compute and clock fractions of a measured row, and its power in watts."""
     assert row.step_ms is not None
     assert row.sm_clock_mhz is not None
     assert row.board_power_w is not None
@@ -64,7 +58,7 @@ def _activities(row: ProbeRow) -> tuple[float, float, float, float]:
 
 def _table(phases: tuple[str, ...]) -> np.ndarray:
     """Return activities and power of the shipped rows of some phases, shape (4, rows)."""
-    rows = [row for row in read_rows(CATALOG / "probe-h200.csv") if row.phase in phases and row.step_ms is not None]
+    rows = [row for row in read_rows() if row.phase in phases and row.step_ms is not None]
     return np.array([_activities(row) for row in rows]).T
 
 

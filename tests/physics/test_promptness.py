@@ -55,10 +55,17 @@ def h200() -> Replicas:
 def _bare(h200: Replicas) -> Replicas:
     """The same replica whose steps take nothing: prompts alone."""
     nothing = np.zeros(1)
-    return dataclasses.replace(
-        h200, fixed_s=np.full(1, 1e-9), sequence_s=nothing, kv_s_per_token=nothing, attention_s_per_token2=nothing,
-        ttft_fixed_s=nothing, prefill_s_per_token=np.full(1, 1e-3), stream_s=nothing, routed_s=nothing,
-    )  # fmt: skip
+    return {
+        **h200,
+        "fixed_s": np.full(1, 1e-9),
+        "sequence_s": nothing,
+        "kv_s_per_token": nothing,
+        "attention_s_per_token2": nothing,
+        "ttft_fixed_s": nothing,
+        "prefill_s_per_token": np.full(1, 1e-3),
+        "stream_s": nothing,
+        "routed_s": nothing,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("busy", [0.3, 0.6, 0.8])
@@ -210,7 +217,7 @@ def test_a_replica_by_itself_serves_long_prompts_at_a_low_rate(h200: Replicas) -
 
 
 def test_where_nothing_fits_everything_is_late(h200: Replicas) -> None:
-    none = dataclasses.replace(h200, kv_capacity_tokens=np.full(1, 10.0))
+    none = {**h200, "kv_capacity_tokens": np.full(1, 10.0)}
     assert late_curve(ReplicaTimes(none, 0, 1.0, lengths()), ASKED).capacity_requests_per_s == 0.0
 
 
@@ -249,7 +256,7 @@ def test_prompts_behind_a_reply_are_those_a_queue_of_draws_leaves(h200: Replicas
 def test_what_waits_behind_a_short_reply_makes_it_late_whatever_its_pace(h200: Replicas) -> None:
     """A reply much faster than promised ends before others come, but not before those that wait behind it."""
     of = dataclasses.replace(_lognormal(2000.0, 0.8), output_tokens=np.full(1, 10.0))
-    quick = dataclasses.replace(_bare(h200), fixed_s=np.full(1, 0.005))
+    quick = {**_bare(h200), "fixed_s": np.full(1, 0.005)}
     replica = ReplicaTimes(quick, 0, 1.0, of)  # 2 s of prefill against 0.45 s for nine tokens
     rate = np.array([0.2 / replica.mean_prefill_s])
     asked = ServiceTerms(ttft_s=100.0, tpot_s=0.05, percentile=0.99, pooled_replicas=1.0)
@@ -263,8 +270,8 @@ def test_what_waits_behind_a_short_reply_makes_it_late_whatever_its_pace(h200: R
 def test_prompts_are_cut_to_what_the_model_attends_to(h200: Replicas) -> None:
     of = dataclasses.replace(_lognormal(1000.0, 0.5), prompt_tokens=np.full(400, 500_000.0))
     replica = ReplicaTimes(h200, 0, 1.0, of)
-    cut = dataclasses.replace(of, prompt_tokens=np.full(400, float(h200.longest_tokens[0]) - 50.0))
-    assert h200.longest_tokens[0] <= 131_072
+    cut = dataclasses.replace(of, prompt_tokens=np.full(400, float(h200["longest_tokens"][0]) - 50.0))
+    assert h200["longest_tokens"][0] <= 131_072
     np.testing.assert_allclose(replica.prefill_s, ReplicaTimes(h200, 0, 1.0, cut).prefill_s)
 
 

@@ -41,22 +41,22 @@ def _one(spec: ReplicaSpec, calibration: Calibration = PEAK) -> Replicas:
 def test_decode_ceiling_is_bandwidth_over_weights() -> None:
     # "MI300X 38 tok/s for 70B FP16" (source articles): 5.3 TB/s over 139 GB read per token.
     spec = ReplicaSpec(part=MI300X, shape=LLAMA_70B, precision="bf16", accelerators=1)
-    assert 1.0 / _one(spec).fixed_s[0] == pytest.approx(38, rel=0.01)
+    assert 1.0 / _one(spec)["fixed_s"][0] == pytest.approx(38, rel=0.01)
 
 
 def test_prefill_at_peak_is_two_flops_per_parameter() -> None:
     spec = ReplicaSpec(part=H200, shape=LLAMA_8B, precision="bf16", accelerators=1)
-    assert _one(spec).prefill_s_per_token[0] == pytest.approx(2 * LLAMA_8B.active_parameters / 989e12)
+    assert _one(spec)["prefill_s_per_token"][0] == pytest.approx(2 * LLAMA_8B.active_parameters / 989e12)
 
 
 def test_tensor_parallel_divides_streams_and_adds_links() -> None:
     one = _one(ReplicaSpec(part=H200, shape=LLAMA_70B, precision="fp8", accelerators=1))
     four = _one(ReplicaSpec(part=H200, shape=LLAMA_70B, precision="fp8", accelerators=4))
-    assert four.fixed_s[0] == pytest.approx(one.fixed_s[0] / 4)
-    assert four.kv_s_per_token[0] == pytest.approx(one.kv_s_per_token[0] / 4)
+    assert four["fixed_s"][0] == pytest.approx(one["fixed_s"][0] / 4)
+    assert four["kv_s_per_token"][0] == pytest.approx(one["kv_s_per_token"][0] / 4)
     # Ring or switch, an all-reduce moves 2·(n − 1)/n of the tensor through each port, twice a layer.
     moved = 2 * 80 * 2 * (3 / 4) * 8192 * 2 / 450e9
-    assert four.prefill_s_per_token[0] == pytest.approx(one.prefill_s_per_token[0] / 4 + moved)
+    assert four["prefill_s_per_token"][0] == pytest.approx(one["prefill_s_per_token"][0] / 4 + moved)
 
 
 def test_hops_are_logarithmic_through_a_switch_and_linear_without() -> None:
@@ -66,13 +66,13 @@ def test_hops_are_logarithmic_through_a_switch_and_linear_without() -> None:
 
 def test_expert_missed_is_the_chance_of_not_being_routed() -> None:
     work = describe([ReplicaSpec(part=H200, shape=MIXTRAL, precision="fp8", accelerators=1)])
-    assert np.exp(work.log_expert_missed[0]) == pytest.approx(6 / 8)
+    assert np.exp(work["log_expert_missed"][0]) == pytest.approx(6 / 8)
 
 
 def test_dense_models_have_no_experts_to_stream() -> None:
     work = describe([ReplicaSpec(part=H200, shape=LLAMA_8B, precision="fp8", accelerators=1)])
-    assert work.routed_stream_s[0] == 0
-    assert work.log_expert_missed[0] == 0
+    assert work["routed_stream_s"][0] == 0
+    assert work["log_expert_missed"][0] == 0
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_class_factors_act_where_they_belong(coefficient: str, spec: ReplicaSpec
     )
     before, after = _one(spec, prior), _one(spec, doubled)
     changed = any(
-        getattr(before, name)[0] != getattr(after, name)[0]
+        before[name][0] != after[name][0]
         for name in ("fixed_s", "routed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token")
     )
     assert changed == is_felt
@@ -120,10 +120,10 @@ def test_every_coefficient_is_used() -> None:
     ]
     work = describe(specs)
     base = prior_calibration().coefficients([""] * 3, ["nvidia"] * 3)
-    before = price(work, base).table()
+    before = price(work, base)
     for name in NAMES:
-        after = price(work, {**base, name: base[name] * 1.5}).table()
-        assert not np.array_equal(before, after), name
+        after = price(work, {**base, name: base[name] * 1.5})
+        assert any(not np.array_equal(before[column], after[column]) for column in before), name
 
 
 def test_an_engine_reserves_cache_by_its_habit_unless_told() -> None:
@@ -134,7 +134,7 @@ def test_an_engine_reserves_cache_by_its_habit_unless_told() -> None:
     told = ReplicaSpec(
         part=H200, shape=LLAMA_8B, precision="fp8", accelerators=1, engine="vllm", reserved_output_fraction=0.7
     )
-    assert list(describe([*habits, told]).reserved_output_fraction) == [1.0, 0.5, 0.5, 0.7]
+    assert list(describe([*habits, told])["reserved_output_fraction"]) == [1.0, 0.5, 0.5, 0.7]
 
 
 def _deepseek(attention_data_parallel: int = 1, max_sequences: int | None = None) -> ReplicaSpec:
@@ -151,41 +151,41 @@ def _deepseek(attention_data_parallel: int = 1, max_sequences: int | None = None
 
 def test_attention_in_data_parallel_holds_each_sequence_once() -> None:
     """By hand: eight groups hold eight times the latent cache, less the weights of attention they copy."""
-    together, apart = describe([_deepseek(), _deepseek(attention_data_parallel=8)]).kv_capacity_tokens
+    together, apart = describe([_deepseek(), _deepseek(attention_data_parallel=8)])["kv_capacity_tokens"]
     per_token = DEEPSEEK.layers * (DEEPSEEK.kv_lora_rank + DEEPSEEK.qk_rope_head_dim)  # one byte each
-    copied = 7 * DEEPSEEK.layers * DEEPSEEK.attention_parameters_per_layer * (1 + 4 / 128**2)
+    copied = 7 * DEEPSEEK.layers * DEEPSEEK.layer_attention_parameters * (1 + 4 / 128**2)
     assert together * 8 * per_token - apart * per_token == pytest.approx(copied, rel=1e-9)
 
 
 def test_attention_in_data_parallel_reads_less_cache_and_more_weights() -> None:
     together, apart = (describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8)))
-    assert apart.kv_stream_s_per_token[0] == pytest.approx(together.kv_stream_s_per_token[0] / 8)
-    copied = 7 * DEEPSEEK.layers * DEEPSEEK.attention_parameters_per_layer * (1 + 4 / 128**2)
-    more_s = apart.shared_stream_s[0] - together.shared_stream_s[0]
+    assert apart["kv_stream_s_per_token"][0] == pytest.approx(together["kv_stream_s_per_token"][0] / 8)
+    copied = 7 * DEEPSEEK.layers * DEEPSEEK.layer_attention_parameters * (1 + 4 / 128**2)
+    more_s = apart["shared_stream_s"][0] - together["shared_stream_s"][0]
     assert more_s == pytest.approx(copied / (8 * B200.hbm_bytes_per_s), rel=1e-9)
-    assert apart.routed_stream_s[0] == together.routed_stream_s[0]
+    assert apart["routed_stream_s"][0] == together["routed_stream_s"][0]
 
 
 def test_attention_in_data_parallel_sends_tokens_to_their_experts_alone() -> None:
     """Two all-reduces become one dispatch of a token to eight experts at 8 bits and back at 16, over eight ports."""
     together, apart = (describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8)))
-    width = DEEPSEEK.layers * DEEPSEEK.hidden
-    assert together.link_s_per_token[0] == pytest.approx(2 * 2 * 2 * width * 7 / 8 / B200.link_bytes_per_s)
-    assert apart.link_s_per_token[0] == pytest.approx(8 * 3 * width * 7 / 8 / 8 / B200.link_bytes_per_s)
+    width = DEEPSEEK.layers * DEEPSEEK.hidden_size
+    assert together["link_s_per_token"][0] == pytest.approx(2 * 2 * 2 * width * 7 / 8 / B200.link_bytes_per_s)
+    assert apart["link_s_per_token"][0] == pytest.approx(8 * 3 * width * 7 / 8 / 8 / B200.link_bytes_per_s)
 
 
 def test_the_engine_admits_so_many_sequences_to_each_group() -> None:
     specs = [_deepseek(), _deepseek(attention_data_parallel=8), _deepseek(attention_data_parallel=8, max_sequences=100)]
-    assert list(describe(specs).max_sequences) == [2048, 8 * 2048, 800]
+    assert list(describe(specs)["max_sequences"]) == [2048, 8 * 2048, 800]
 
 
 def test_an_effect_slows_every_step_and_not_the_first_token() -> None:
     work, prior = describe([_deepseek()]), prior_calibration().coefficients(["sglang"], ["nvidia"])
     plain, slowed = price(work, prior), price(work, prior, np.log(1.3))
     for name in ("fixed_s", "routed_s", "sequence_s", "kv_s_per_token", "prefill_s_per_token"):
-        assert getattr(slowed, name) == pytest.approx(1.3 * getattr(plain, name)), name
-    assert slowed.ttft_prefill * slowed.prefill_s_per_token == pytest.approx(
-        plain.ttft_prefill * plain.prefill_s_per_token
+        assert slowed[name] == pytest.approx(1.3 * plain[name]), name
+    assert slowed["ttft_prefill"] * slowed["prefill_s_per_token"] == pytest.approx(
+        plain["ttft_prefill"] * plain["prefill_s_per_token"]
     )
 
 
@@ -222,8 +222,8 @@ def test_the_gain_of_speculation_falls_with_the_batch_as_published(
     concurrency = 4.0 * 2.0 ** np.arange(len(published))
     index, traffic = np.zeros(len(published), dtype=int), Traffic(input_tokens=7373.0, output_tokens=922.0)
     gain = (
-        at_concurrency(drafted, index, traffic, concurrency).output_tokens_per_s
-        / at_concurrency(certain, index, traffic, concurrency).output_tokens_per_s
+        at_concurrency(drafted, index, traffic, concurrency).output_tokens_per_s_per_accelerator
+        / at_concurrency(certain, index, traffic, concurrency).output_tokens_per_s_per_accelerator
     )
     assert gain == pytest.approx(published, rel=0.32)
     assert np.median(np.abs(gain / published - 1)) < 0.10
@@ -234,9 +234,9 @@ def test_integer_weights_run_everywhere_unpacked() -> None:
     int4, bf16 = (
         describe([ReplicaSpec(part=H200, shape=LLAMA_70B, precision=p, accelerators=2)]) for p in ("int4", "bf16")
     )
-    assert int4.flops_s_per_token == bf16.flops_s_per_token
-    assert int4.shared_stream_s[0] < 0.35 * bf16.shared_stream_s[0]
-    assert int4.is_emulated[0]
+    assert int4["flops_s_per_token"] == bf16["flops_s_per_token"]
+    assert int4["shared_stream_s"][0] < 0.35 * bf16["shared_stream_s"][0]
+    assert int4["is_emulated"][0]
 
 
 def test_a_mesh_lends_a_replica_only_its_own_links() -> None:
@@ -255,7 +255,7 @@ def test_a_mixture_layer_costs_by_the_experts_a_token_visits() -> None:
             ReplicaSpec(part=H200, shape=LLAMA_8B, precision="fp8", accelerators=1),
         ]
     )
-    assert list(work.expert_visits) == [58 * 9, MIXTRAL.layers * 4, 0]
+    assert list(work["expert_visits"]) == [58 * 9, MIXTRAL.layers * 4, 0]
 
 
 def test_an_indexer_is_charged_by_layer_by_token_and_over_the_context() -> None:
@@ -264,26 +264,26 @@ def test_an_indexer_is_charged_by_layer_by_token_and_over_the_context() -> None:
     free = dataclasses.replace(sparse, index_heads=0, index_head_dim=0)
     specs = [ReplicaSpec(part=B200, shape=one, precision="fp8", accelerators=8) for one in (sparse, free)]
     replicas = price_replicas(specs, prior_calibration())
-    assert replicas.fixed_s[0] - replicas.fixed_s[1] == pytest.approx(61 * 100e-6)
+    assert replicas["fixed_s"][0] - replicas["fixed_s"][1] == pytest.approx(61 * 100e-6)
     share = 128 / (512 + 64)
     capacity = [spec.memory().kv_capacity_tokens for spec in specs]
     assert capacity[1] / capacity[0] == pytest.approx(1 + share)
     # Queries of 64 heads from a rank of 1,536, keys and weights from the residual stream, whole on each of eight ranks.
     extra = 8 * 61 * (1536 * 64 * 128 + 7168 * (128 + 64))
     work = describe(specs)
-    assert work.flops_s_per_token[0] / work.flops_s_per_token[1] == pytest.approx(
+    assert work["flops_s_per_token"][0] / work["flops_s_per_token"][1] == pytest.approx(
         1 + extra / DEEPSEEK.active_parameters
     )
     index = np.zeros(2, dtype=np.intp)
     traffic = Traffic(input_tokens=np.array([8192.0, 16384.0]), output_tokens=512.0, cached_fraction=1.0)
     slow, slower = at_concurrency(replicas, index, traffic, np.full(2, 16.0)).tpot_s
-    assert (slower - slow) / 16 == pytest.approx(8192 * share * replicas.kv_s_per_token[0], rel=0.02)
+    assert (slower - slow) / 16 == pytest.approx(8192 * share * replicas["kv_s_per_token"][0], rel=0.02)
     level = at_concurrency(replicas, index + 1, traffic, np.full(2, 16.0)).tpot_s
     assert level[0] == pytest.approx(level[1], rel=1e-9)
     for prompt in (8192.0, 16384.0):  # one formula in the hour, in the SLO model and request by request
         steps = StepTimes.of(replicas, 0)
         context = prompt + 256.0
-        hourly = replicas.sequence_s[0] + replicas.kv_s_per_token[0] * (2048 + share * context)
+        hourly = replicas["sequence_s"][0] + replicas["kv_s_per_token"][0] * (2048 + share * context)
         assert steps.sequences_s(1.0, context) == pytest.approx(hourly)
         alone = Lengths(
             prompt_tokens=np.array([prompt]), prompt_weights=np.ones(1), output_tokens=np.array([512.0]),

@@ -522,7 +522,6 @@ class Oracle(Machines):
     def plan(self) -> Doc:
         slo_target = of(self.doc, "slo_target", {})
         return {
-            "name": self.doc["name"],
             "seed": self.doc.get("seed", 1),
             "start": self.start,
             "hours": self.hours,

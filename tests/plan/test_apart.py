@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ LARGE = {**CHAT, "model": "llama-3.1-405b", "slo": {"ttft_s": 3.0, "tpot_s": 0.0
 def test_a_router_chooses_among_the_replicas_that_do_this_part_of_the_work() -> None:
     """Two nodes of four replicas, a quarter of whose accelerators read prompts."""
     load: Any = scenario_of(long_prompts(1.0, **CHAT)).workloads["chat"]
-    replicas: Any = SimpleNamespace(accelerators=np.array([2]))
+    replicas = {"accelerators": np.array([2.0])}
     nodes = {"router_pool": "cluster", "nodes": 2, "accelerators_per_node": 8}
     some = Candidates(replicas=replicas, mean_rates=np.ones(1), share=0.25, **nodes)  # type: ignore[arg-type]
     assert some.asked(0, load).pooled_replicas == 2.0

@@ -117,13 +117,13 @@ def test_pools_in_balance_by_hand() -> None:
     )
     replicas = price_replicas([spec], shipped_calibration())
     traffic = Traffic(input_tokens=4000.0, output_tokens=500.0)
-    pools = disaggregated(replicas, traffic, (2.0, 0.05), np.array([0.01]))
-    prefill_s = float(4000 * replicas.prefill_s_per_token[0] + 4000 * 2000 * replicas.attention_s_per_token2[0])
+    prefills, decoding = disaggregated(replicas, traffic, (2.0, 0.05), np.array([0.01]))
+    prefill_s = float(4000 * replicas["prefill_s_per_token"][0] + 4000 * 2000 * replicas["attention_s_per_token2"][0])
     decode = at_objective(replicas, np.array([0]), dataclasses.replace(traffic, cached_fraction=1.0), np.inf, 0.05)
-    slack_s = 2.0 - replicas.ttft_fixed_s[0] - replicas.ttft_prefill[0] * prefill_s - 0.01 - decode.tpot_s[0]
+    slack_s = 2.0 - replicas["ttft_fixed_s"][0] - replicas["ttft_prefill"][0] * prefill_s - 0.01 - decode.tpot_s[0]
     busy = slack_s / (slack_s + 0.5 * prefill_s)
-    assert pools.prefill_requests_per_s[0] == pytest.approx(min(busy, 0.95) / prefill_s)
-    assert pools.decode.requests_per_s[0] == pytest.approx(decode.requests_per_s[0])
+    assert prefills[0] == pytest.approx(min(busy, 0.95) / prefill_s)
+    assert decoding.requests_per_s[0] == pytest.approx(decode.requests_per_s[0])
     # At that share of its time the M/D/1 queue of prefills keeps the objective exactly.
     if busy < 0.95:
         assert 0.5 * prefill_s * busy / (1 - busy) == pytest.approx(slack_s)
@@ -170,9 +170,9 @@ def _drafted_pools_rate(name: str, tpot_s: float) -> float:
     ]
     replicas = price_replicas(specs, shipped_calibration())
     traffic = Traffic(input_tokens=1024.0, output_tokens=1024.0)
-    pools = disaggregated(replicas, traffic, (3.0, tpot_s), np.full(len(specs), 0.01))
-    prefill = (pools.prefill_requests_per_s / replicas.accelerators).max()
-    decode = (pools.decode.requests_per_s / replicas.accelerators).max()
+    prefills, decoding = disaggregated(replicas, traffic, (3.0, tpot_s), np.full(len(specs), 0.01))
+    prefill = (prefills / replicas["accelerators"]).max()
+    decode = (decoding.requests_per_s / replicas["accelerators"]).max()
     return float(prefill * decode / (prefill + decode))
 
 
@@ -226,7 +226,7 @@ def test_the_date_of_an_image_does_not_move_a_claim(write: Callable[..., Path]) 
 
 def test_prompts_use_the_tensor_cores_for_the_share_of_time_that_the_peak_would_take(serve: Any) -> None:
     service = serve()
-    prefill_s = price_replicas([service.spec], shipped_calibration()).prefill_s_per_token[0]
+    prefill_s = price_replicas([service.spec], shipped_calibration())["prefill_s_per_token"][0]
     assert 0.1 < service.prefill_compute_fraction < 0.9
     assert service.prefill_compute_fraction == pytest.approx(service.compute_s_per_token / prefill_s)
 

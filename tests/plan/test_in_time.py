@@ -12,7 +12,7 @@ import pytest
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.model_on_part import memory_fit
 from planner.physics.operating import OperatingPoint, at_objective
-from planner.physics.replica import ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
+from planner.physics.replica import Lengths, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
 from planner.physics.slo_model import Curve, late_curve
 from planner.plan import slo_capacity as attainment
 from planner.plan.capacity import Service, build_services, service_of
@@ -66,7 +66,7 @@ def candidates(of: Workload) -> tuple[Candidates, OperatingPoint]:
     """Those layouts on four nodes, and their points by mean times."""
     replicas = price_replicas(layouts(), shipped_calibration())
     point = at_objective(replicas, np.arange(4), traffic_of(of), of.slo.ttft_s, of.slo.tpot_s)
-    rates = point.requests_per_s / replicas.accelerators
+    rates = point.requests_per_s / replicas["accelerators"]
     pooled = {"router_pool": "cluster", "nodes": 4, "accelerators_per_node": 8}
     return Candidates(replicas=replicas, mean_rates=rates, **pooled), point  # type: ignore[arg-type]
 
@@ -74,6 +74,12 @@ def candidates(of: Workload) -> tuple[Candidates, OperatingPoint]:
 def curve_of(tried: Candidates, index: int, of: Workload) -> Curve:
     """Late shares of one of them."""
     return late_curve(ReplicaTimes(tried.replicas, index, 1.0, lengths_of(of)), tried.asked(index, of))
+
+
+def _best(tried: Candidates, asked: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
+    best = tried.best(1.0, asked, lengths)
+    assert best is not None
+    return best
 
 
 @pytest.mark.parametrize(("prompt", "p95", "ttft_s", "tpot_s"), [(2000, 7000, 1.0, 0.05), (8000, 29000, 2.0, 0.03)])
@@ -84,7 +90,7 @@ def test_the_layout_chosen_is_the_best_of_all(prompt: int, p95: int, ttft_s: flo
     tried, _ = candidates(asked)
     lengths = lengths_of(asked)
     rates = [curve_of(tried, index, asked).capacity_requests_per_s / 2**index for index in range(4)]
-    best, _, rate = tried.any(1.0, asked, lengths)
+    best, _, rate = _best(tried, asked, lengths)
     assert best == np.argmax(rates) != np.argmax(tried.mean_rates)
     assert rate == pytest.approx(max(rates))
 
@@ -97,7 +103,7 @@ def test_a_layout_that_keeps_the_objective_goes_before_one_that_serves_more(ttft
     curves = [curve_of(tried, index, asked) for index in range(4)]
     rates = [curve.capacity_requests_per_s / 2**index for index, curve in enumerate(curves)]
     assert [index for index, curve in enumerate(curves) if curve.too_long_fraction <= 0.01] == keeping
-    best, curve, rate = tried.any(1.0, asked, lengths_of(asked))
+    best, curve, rate = _best(tried, asked, lengths_of(asked))
     nearest = min(range(4), key=lambda index: curves[index].too_long_fraction)
     assert best == (max(keeping, key=lambda index: rates[index]) if keeping else nearest)
     assert (curve.too_long_fraction, rate) == (curves[best].too_long_fraction, rates[best])
@@ -114,8 +120,8 @@ def test_no_layout_that_keeps_no_objective_is_worked_out_beside_one_that_does(mo
         return late_curve(times, of)
 
     monkeypatch.setattr(attainment, "late_curve", curve)
-    best, _, _ = tried.any(1.0, asked, lengths_of(asked))
-    assert (best, worked_out) == (3, [float(tried.replicas.fixed_s[3])])
+    best, _, _ = _best(tried, asked, lengths_of(asked))
+    assert (best, worked_out) == (3, [float(tried.replicas["fixed_s"][3])])
 
 
 def test_a_layout_that_mean_times_rank_low_is_tried_too() -> None:
@@ -142,7 +148,7 @@ def test_steps_twice_as_fast_serve_twice_as_much_in_half_the_time() -> None:
     """But for what is no step, what the engine does about a request once: here nothing."""
     usual, strict = workload(), workload(slo={"ttft_s": 0.5, "tpot_s": 0.025})
     tried, _ = candidates(usual)
-    at_once = dataclasses.replace(tried.replicas, ttft_fixed_s=np.zeros(4))
+    at_once = {**tried.replicas, "ttft_fixed_s": np.zeros(4)}
     tried = dataclasses.replace(tried, replicas=at_once)
     slow, fast = (slo_point(tried, asked, 12, (speed, 1.0)) for asked, speed in ((usual, 1.0), (strict, 2.0)))
     assert slow is not None
@@ -183,7 +189,7 @@ def test_separate_pools_are_in_balance_by_accelerator() -> None:
     asked = workload()
     tried, _ = candidates(asked)
     apart = separate(layouts(), tried, asked)
-    decode = apart.point.requests_per_s / tried.replicas.accelerators
+    decode = apart.point.requests_per_s / tried.replicas["accelerators"]
     assert apart.decode == np.argmax(decode)
     assert apart.rate == pytest.approx((1.0 - apart.prefill_share) * decode.max())
 

@@ -45,7 +45,7 @@ def test_workloads_of_a_model_share_its_layouts_and_other_layouts_are_their_own(
     ):
         apart = layouts_of(other, model, precision, 500.0, reuse)
         expected = price_replicas(apart.specs, reuse.calibration)
-        np.testing.assert_array_equal(apart.replicas.table(), expected.table())
+        np.testing.assert_equal(apart.replicas, expected)
         assert {(spec.shape.name, spec.precision) for spec in apart.specs} == {(model, precision)}
         assert apart.replicas is not short.replicas
         assert apart.is_allowed.any()

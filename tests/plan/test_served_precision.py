@@ -72,7 +72,7 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
     replicas, traffic = price_replicas([spec], shipped_calibration()), Traffic(input_tokens=1024, output_tokens=1024)
     step_s = float(at_concurrency(replicas, np.zeros(1, dtype=int), traffic, 4.0).tpot_s[0])
     moved_s = stream_s(describe([spec]), 0, spec, scenario.workloads["chat"], np.array([4.0]))[0]
-    computed_s = 4 * float(describe([spec]).flops_s_per_token[0])
+    computed_s = 4 * float(describe([spec])["flops_s_per_token"][0])
     assert 1000.0 * float(power_fraction(moved_s / step_s, computed_s / step_s)) == pytest.approx(505.0, rel=0.1)
 
 

@@ -119,7 +119,7 @@ def test_steps_of_equal_requests_are_those_of_the_hourly_model(model: str, promp
     assert compute_s - (compute_s - beside_s) / sharing == pytest.approx(float(hourly.prefill_s[0]))
     halfway = times.kept_tokens(prompt + 100.0)
     assert times.decode_s(32.0, 32.0 * halfway) == pytest.approx(float(hourly.decode_s(np.array([32.0]))[0]))
-    assert times.most_sequences == priced.max_sequences[0]
+    assert times.most_sequences == priced["max_sequences"][0]
 
 
 def test_a_model_that_attends_to_so_many_tokens_reads_no_more_as_it_goes_on() -> None:

@@ -24,7 +24,7 @@ def one_at_a_time(servers: int, rate: float, mean_s: float, count: int, seed: in
     router = RequestRouter(env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0, refuses=False)], [0], 0.85)
     times = StepTimes(fixed_s=STEP_S, most_sequences=1)
     pool = ReplicaPool(router, times, servers, {0: math.inf})
-    group = Group(name="g", pools=[pool], capacity_requests_per_s={0: 1.0 / mean_s})
+    group = Group(pools=[pool], capacity_requests_per_s={0: 1.0 / mean_s})
     router.groups, router.ways, router.deferred = [group], {0: [[group]]}, {0: deque()}
     arrived = np.cumsum(random.exponential(1.0 / rate, count))
     tokens = np.maximum(np.rint(random.exponential(mean_s / STEP_S, count)), 1.0).astype(int)
@@ -77,6 +77,11 @@ def test_the_same_queue_in_an_independent_library() -> None:
     assert abs(own.mean() - other.mean()) < 4.0 * error + 2 * STEP_S
 
 
+def _held(group: Group) -> int:
+    """Return the requests waiting or being served."""
+    return len(group.pools[0].queue) + sum(group.pools[0].loads)
+
+
 def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], preferred_use: float) -> list[list[int]]:
     """Return how many requests of each workload groups took that sustain one a second and replica, in 300 seconds.
 
@@ -88,10 +93,7 @@ def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], prefer
     sustained = dict.fromkeys(range(len(rates)), 1.0)
     times = StepTimes(fixed_s=1.0, most_sequences=10_000)
     laid_out = [
-        [
-            Group(name="g", pools=[ReplicaPool(router, times, size, sustained)], capacity_requests_per_s=sustained)
-            for size in tier
-        ]
+        [Group(pools=[ReplicaPool(router, times, size, sustained)], capacity_requests_per_s=sustained) for size in tier]
         for tier in tiers
     ]
     router.groups = [group for tier in laid_out for group in tier]
@@ -100,9 +102,9 @@ def taken(tiers: list[list[int]], rates: list[float], by_rank: list[int], prefer
     counts = np.zeros((len(router.groups), len(rates)), dtype=int)
     for number, (time_s, w) in enumerate(rows):
         env.run(until=time_s)
-        before = [group.pools[0].requests for group in router.groups]
+        before = [_held(group) for group in router.groups]
         router.arrive(Request(number, w, 0, time_s, (1, 0, 1_000_000)))
-        counts[:, w] += [group.pools[0].requests - had for group, had in zip(router.groups, before, strict=True)]
+        counts[:, w] += [_held(group) - had for group, had in zip(router.groups, before, strict=True)]
     return [row.tolist() for row in counts]
 
 
@@ -121,7 +123,7 @@ def test_a_group_of_few_and_slow_requests_is_not_taken_as_full_for_one_of_them()
     """By the last half minute alone one request is more than what it sustains."""
     router = RequestRouter(simpy.Environment(), [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=1.0)], [0], 0.85)
     pool = ReplicaPool(router, StepTimes(fixed_s=1.0), 1, {0: math.inf})
-    group = Group(name="g", pools=[pool], capacity_requests_per_s={0: 0.03})
+    group = Group(pools=[pool], capacity_requests_per_s={0: 0.03})
     group.take(0, 0, 50.0)
     assert group.use(0, 51.0, 0.0) == pytest.approx(1 / 51 / 0.03, rel=0.02)
 
@@ -136,7 +138,7 @@ def test_a_full_pool_refuses_what_would_be_late_and_serves_the_rest_in_time() ->
     env = simpy.Environment()
     router = RequestRouter(env, [LatencySlo(name="chat", level=0, ttft_s=1.0, tpot_s=0.05)], [0], 0.85)
     times = StepTimes(fixed_s=0.02, sequence_s=1e-3, prefill_s_per_token=1e-4)
-    group = Group(name="g", pools=[ReplicaPool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0})
+    group = Group(pools=[ReplicaPool(router, times, 4, {0: 0.0425})], capacity_requests_per_s={0: 1.0})
     router.groups, router.ways = [group], {0: [[group]]}
     random = np.random.default_rng(4)
     arrived = np.cumsum(random.exponential(0.02, 6000))
@@ -170,7 +172,7 @@ def test_a_prompt_prefilled_apart_moves_before_its_first_token() -> None:
     worker = StepTimes(fixed_s=0.02, prefill_s_per_token=1e-4)
     stage = PrefillStage(times=worker, replicas=1.0, share=0.5, transfer_s_per_token=1e-3)
     pool = ReplicaPool(router, StepTimes(fixed_s=0.01), 2, {0: math.inf}, stage)
-    group = Group(name="g", pools=[pool], capacity_requests_per_s={0: 1.0})
+    group = Group(pools=[pool], capacity_requests_per_s={0: 1.0})
     router.groups, router.ways, router.deferred = [group], {0: [[group]]}, {0: deque()}
     request = Request(0, 0, 0, 0.0, (1000, 200, 3))
     router.arrive(request)

@@ -317,7 +317,7 @@ class TestCommand:
 def test_the_interval_of_a_share_is_that_of_a_ratio_of_sums() -> None:
     random = np.random.default_rng(0)
     scenario_free = Outcome(
-        name="x", is_deferrable=False, arrived_s=random.uniform(0, 3600, 20_000), prompt_tokens=np.ones(1),
+        name="x", arrived_s=random.uniform(0, 3600, 20_000), prompt_tokens=np.ones(1),
         cached_tokens=np.ones(1), output_tokens=np.ones(1), ttft_s=random.exponential(1.0, 20_000),
         tpot_s=np.ones(1), total_s=np.ones(1), refused=np.zeros(1, dtype=bool), in_flight=np.zeros(1, dtype=bool),
         attainment=random.random(20_000) < 0.9, reason=np.zeros(1, dtype=np.intp), retries=np.zeros(1),

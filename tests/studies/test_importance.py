@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from planner.studies.sensitivity import bin_of, flip, importance, ranks, spearman
+from planner.studies.sensitivity import bin_of, flip, importance, spearman
 
 GENERATOR = np.random.default_rng(8)
 X = GENERATOR.random(4000)
@@ -17,7 +17,6 @@ def test_an_idle_input_stays_within_the_noise() -> None:
     found = importance(X, NOISE)
     assert abs(found["rank-correlation", "spearman"][0]) < 0.06
     assert found["variance-share", "first_order"][0] < found["variance-share", "noise_level"][0] < 0.01
-    assert found["pawn", "median_distance"][0] < found["pawn", "noise_level"][0]
 
 
 def test_an_idle_input_passes_for_a_driver_once_in_a_hundred() -> None:
@@ -40,13 +39,11 @@ def test_a_driver_stands_out_even_without_a_trend() -> None:
     found = importance(X, (X - 0.5) ** 2 * 40 + NOISE)
     assert abs(found["rank-correlation", "spearman"][0]) < 0.1
     assert found["variance-share", "first_order"][0] > 0.3 > found["variance-share", "noise_level"][0]
-    assert found["pawn", "median_distance"][0] > 2 * found["pawn", "noise_level"][0]
 
 
 def test_spearman_is_scipys_ties_included() -> None:
     first, second = np.round(X * 20), np.round(X * 10 + NOISE)
     assert spearman(first, second) == pytest.approx(stats.spearmanr(first, second).statistic)
-    assert np.array_equal(ranks(first), stats.rankdata(first) - 1)
     assert spearman(np.ones(10), X[:10]) == 0.0
 
 
