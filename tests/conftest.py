@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from itertools import chain, groupby, islice
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: as many processes as processors already
 # A busy machine is slow, not wrong: no deadline. A quarter of the usual examples, in a suite of thousands of tests.
 settings.register_profile("house", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("many", settings.get_profile("house"), max_examples=200)  # of make prove

@@ -55,8 +55,8 @@ CASES: dict[str, tuple[tuple[str, ...], Verb]] = {
         lambda: library.study("doubts.yaml", 4, "verb", workers=1, charts=False, decimal_comma=True, overrides=LAID),
     ),
     "tornado": (
-        ("sensitivity", "doubts.yaml", "-n", "4", "--workers", "1", *SET),
-        lambda: library.study("doubts.yaml", 4, "verb", method="tornado", workers=1, overrides=LAID),
+        ("sensitivity", "few.yaml", "-n", "4", "--workers", "1", *SET),
+        lambda: library.study("few.yaml", 4, "verb", method="tornado", workers=1, overrides=LAID),
     ),
 }  # fmt: skip
 
@@ -70,6 +70,7 @@ def plans(write: WriteScenario) -> None:
     write()
     write("extends: tiny.yaml\nname: other\nclusters: {mi325x: {nodes: 5}}\n", "other.yaml")
     write(STUDY, "doubts.yaml")
+    write(f"{STUDY}throughput_error: false\n", "few.yaml")
 
 
 @pytest.mark.usefixtures("plans")

@@ -30,16 +30,18 @@ from planner.run.measure_names import MEASURES
 from planner.scenario.loading import load_scenario
 from planner.studies.compare import Comparison, compare
 from planner.studies.sweep import SweepPoint, parse_axes, sweep
+from tests.conftest import TINY
 
 Write = Callable[..., Path]
 
 
-@pytest.fixture
-def comparison(write: Write) -> Comparison:
-    path = write()
-    small = {**yaml.safe_load(path.read_text()), "name": "small"}
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    path = tmp_path_factory.mktemp("compared") / "tiny.yaml"
+    path.write_text(TINY)
+    small = {**yaml.safe_load(TINY), "name": "small"}
     del small["clusters"]["mi325x"]
-    write(yaml.safe_dump(small), "small.yaml")
+    path.with_name("small.yaml").write_text(yaml.safe_dump(small))
     return compare([load_scenario(path.with_name(name), ["seed=1"]) for name in ("tiny.yaml", "small.yaml")])
 
 

@@ -402,7 +402,8 @@ def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp
     write()
     write("name: s\nscenarios:\n  one: {extends: tiny.yaml}\n"
           "  two: {extends: tiny.yaml, set: {site: {pue_ratio: 1.6}}}\n"
-          "uncertain:\n  finance.discount_rate_per_year: {kind: pert, low: 0.05, mode: 0.1, high: 0.2}\n",
+          "uncertain:\n  finance.discount_rate_per_year: {kind: pert, low: 0.05, mode: 0.1, high: 0.2}\n"
+          "throughput_error: false\n",
           "s.yaml")  # fmt: skip
     assert (
         planner("sensitivity", "s.yaml", "--method", method, "-n", "4", "--workers", "1", "--out", "o", "-q").code == 0

@@ -25,7 +25,7 @@ def folder_bytes(folder: Path) -> dict[str, bytes]:
 
 def test_run_writes_a_folder_and_prints_a_table(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
-    outcome = planner("run", "tiny.yaml")
+    outcome = planner("run", "tiny.yaml", "-n", "2")
     assert outcome.code == 0
     assert "results in outputs/tiny" in outcome.out
     assert "mi325x" in outcome.out
@@ -35,7 +35,7 @@ def test_run_writes_a_folder_and_prints_a_table(planner: Planner, write: Write, 
 
 def test_json_on_stdout_is_the_summary_file(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
-    outcome = planner("run", "tiny.yaml", "--json", "--out", "o", "--quiet")
+    outcome = planner("run", "tiny.yaml", "-n", "2", "--json", "--out", "o", "--quiet")
     assert json.loads(outcome.out) == json.loads((tmp_path / "o" / "summary.json").read_text())
     assert outcome.err == ""
 

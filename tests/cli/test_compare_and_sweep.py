@@ -18,7 +18,7 @@ def other(write: Write) -> Path:
 
 
 def test_compare_prints_a_table_and_writes_a_folder(planner: Planner, other: Path, tmp_path: Path) -> None:
-    outcome = planner("compare", "tiny.yaml", "other.yaml", "-v")
+    outcome = planner("compare", "tiny.yaml", "other.yaml", "-v", "-n", "2")
     assert outcome.code == 0, outcome.err
     assert "simulating tiny\nsimulating other\n" in outcome.err
     assert "against tiny, by cause" in outcome.out
@@ -28,7 +28,7 @@ def test_compare_prints_a_table_and_writes_a_folder(planner: Planner, other: Pat
 
 @pytest.mark.parametrize("baseline", ["other", "other.yaml"])
 def test_the_baseline_may_be_named_or_be_its_file(planner: Planner, other: Path, baseline: str) -> None:
-    outcome = planner("compare", "tiny.yaml", "other.yaml", "--baseline", baseline, "--json", "-q")
+    outcome = planner("compare", "tiny.yaml", "other.yaml", "--baseline", baseline, "--json", "-q", "-n", "2")
     assert outcome.code == 0
     figures = json.loads(outcome.out)
     assert figures["baseline"] == "other"
@@ -37,7 +37,7 @@ def test_the_baseline_may_be_named_or_be_its_file(planner: Planner, other: Path,
 
 def test_settings_and_formats_reach_every_scenario(planner: Planner, other: Path, tmp_path: Path) -> None:
     outcome = planner("compare", "tiny.yaml", "other.yaml", "--set", "horizon_months=2", "--seed", "7", "--out", "o",
-                      "--decimal-comma", "--bom", "-q")  # fmt: skip
+                      "--decimal-comma", "--bom", "-q", "-n", "2")  # fmt: skip
     assert (outcome.code, outcome.out) == (0, "")
     content = (tmp_path / "o" / "comparison_monthly.csv").read_text(encoding="utf-8")
     assert content.startswith("\ufeffmonth;scenario;")
@@ -48,7 +48,7 @@ def test_settings_and_formats_reach_every_scenario(planner: Planner, other: Path
 
 def test_a_comparison_repeats_byte_for_byte(planner: Planner, other: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        assert planner("compare", "tiny.yaml", "other.yaml", "--out", name, "-q").code == 0
+        assert planner("compare", "tiny.yaml", "other.yaml", "--out", name, "-q", "-n", "3").code == 0
     one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert one == two
 

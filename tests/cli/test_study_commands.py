@@ -110,6 +110,7 @@ def test_replay_gives_the_run_behind_a_sample(planner: Planner, study: Path, tmp
 def test_sensitivity_by_new_runs(
     planner: Planner, study: Path, tmp_path: Path, method: str, size: str, measure: str
 ) -> None:
+    study.write_text(f"{SMALL}throughput_error: false\n")
     done = planner("sensitivity", study, "--method", method, "-n", size, "--workers", "1")
     assert done.code == 0, done
     assert f"results in outputs/small-{method}" in done.out

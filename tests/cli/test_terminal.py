@@ -67,7 +67,7 @@ def test_a_run_fits_eighty_columns(planner: Planner, write: Write) -> None:
 def test_long_names_and_a_long_horizon_fit_eighty_columns(planner: Planner, write: Write, tiny: str) -> None:
     text = tiny.replace("horizon_months: 3", "horizon_months: 84").replace("  mi325x:", f"  {'x' * 60}:")
     write(text)
-    outcome = planner("run", "tiny.yaml", "-v")
+    outcome = planner("run", "tiny.yaml", "-v", "-n", "2")
     assert outcome.code == 0, outcome.err
     assert max(len(line) for line in outcome.out.splitlines()) <= 80
 
@@ -96,7 +96,7 @@ def test_a_terminal_without_utf8_gets_plain_letters(write: Write, tmp_path: Path
     write()
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = subprocess.run(
-        [sys.executable, "-m", "planner.cli.app", "run", "tiny.yaml"],
+        [sys.executable, "-m", "planner.cli.app", "run", "tiny.yaml", "-n", "2"],
         capture_output=True, cwd=tmp_path, env=environment, check=True,
     )  # fmt: skip
     assert done.stdout.isascii()
@@ -141,7 +141,7 @@ def test_every_parameter_of_a_function_is_an_option_with_the_same_default(functi
 
 def test_quiet_says_nothing(planner: Planner, write: Write, tmp_path: Path) -> None:
     write()
-    for arguments in (["validate", "tiny.yaml"], ["run", "tiny.yaml"], ["report", "outputs/tiny"]):
+    for arguments in (["validate", "tiny.yaml"], ["run", "tiny.yaml", "-n", "2"], ["report", "outputs/tiny"]):
         outcome = planner(*arguments, "--quiet")
         assert (outcome.code, outcome.out, outcome.err) == (0, "", ""), arguments
 

@@ -15,6 +15,8 @@ from planner.run.monthly import Monthly
 from planner.run.simulate import RunResult, run_engine, simulate, simulate_plan
 from tests.engine.worlds import BASE, QUIET, assert_same_months, merged, plan_of, scenario_from, scenario_of
 
+FEW = settings().max_examples // 2
+"""Of the examples of the profile: each is a run or two."""
 ORDER = {"placed": "2025-12-01", "lead_weeks": 5, "slip_weeks": {"low": 0, "base": 1, "high": 3}}
 
 
@@ -103,6 +105,7 @@ def capacity_adds_up(monthly: Monthly) -> None:
     assert np.all(monthly.drag_node_h <= monthly.busy_node_h + 1e-9)
 
 
+@settings(max_examples=FEW)
 @given(worlds())
 def test_everything_adds_up(change: dict[str, Any]) -> None:
     result = simulate(scenario_of(change))
@@ -117,7 +120,7 @@ def test_everything_adds_up(change: dict[str, Any]) -> None:
     assert (result.events()["duration_h"] >= 0).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=FEW)
 @given(worlds(), st.sampled_from([24, 100, 337, 744]))
 def test_results_do_not_depend_on_the_window(change: dict[str, Any], window_h: int) -> None:
     plan = plan_of(change)

@@ -498,9 +498,19 @@ def test_two_stacks_with_the_same_figures_lose_the_same() -> None:
 
 def lost_speed(plan: Plan, seed: int) -> Floats:
     """Mean speed lost to incidents over the horizon, bring-ups apart, shape (clusters, workloads)."""
+    return lost_in(ran(plan, seed))
+
+
+def ran(plan: Plan, seed: int) -> Simulation:
+    """Return the events of a run."""
     simulation = Simulation(plan, streams(seed))
     simulation.env.run(until=plan.hours)
-    log = simulation.log
+    return simulation
+
+
+def lost_in(simulation: Simulation) -> Floats:
+    """Return the speed lost in a run."""
+    plan, log = simulation.plan, simulation.log
     log.software = [event for event in log.software if not event.kind.startswith("bring-up")]
     _, incidents = known_speeds(simulation)
     lost = np.zeros((len(plan.clusters), len(plan.workloads)))

@@ -112,7 +112,7 @@ def test_free_text_of_the_scenario_cannot_become_markup(
         "    nodes: 4\n", f'    nodes: 4\n    accelerator_price_usd: 100\n    price_source: "{nasty}"\n'
     )
     write(text)
-    outcome = planner("run", "tiny.yaml", "--out", "o")
+    outcome = planner("run", "tiny.yaml", "-n", "1", "--out", "o")
     assert outcome.code == 0, outcome.err
     page = (tmp_path / "o" / "report.html").read_text(encoding="utf-8")
     assert page.count("<script>") == 1

@@ -128,7 +128,7 @@ STUDY = (
 COMMANDS = {
     "compare": (("compare", "tiny.yaml", "dear.yaml"), {*SIDE_BY_SIDE, "bridge"}),
     "montecarlo": (
-        ("montecarlo", "s.yaml", "-n", "16", "--workers", "1"),
+        ("montecarlo", "s.yaml", "-n", "4", "--workers", "1"),
         {*SIDE_BY_SIDE, "fan", "histogram", "tornado", "convergence"},
     ),
     "sensitivity": (("sensitivity", "s.yaml", "-n", "4", "--workers", "1"), {*SIDE_BY_SIDE, "tornado"}),

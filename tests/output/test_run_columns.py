@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=13"])
+    scenario = load(ROOT / "scenarios" / "mixed-fleet.yaml", ["horizon_months=2", "clusters.b200-2027=null"])
     target = tmp_path_factory.mktemp("run") / "out"
     write_run(simulate(scenario), target)
     return target

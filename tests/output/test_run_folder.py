@@ -14,6 +14,7 @@ import planner
 from planner.answers.run import first_screen, run_answer, scenario_sha256, summary, write_run
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
+from tests.conftest import TINY
 
 Write = Callable[..., Path]
 FILES = ["assumptions.csv", "events.csv", "ledger.csv", "manifest.json", "summary.json", "timeline_monthly.csv"]
@@ -32,15 +33,19 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-@pytest.fixture
-def result(write: Write) -> RunResult:
-    return simulate(load_scenario(write()), seed=3)
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    path = tmp_path_factory.mktemp("run") / "tiny.yaml"
+    path.write_text(TINY)
+    return simulate(load_scenario(path), seed=3)
 
 
-@pytest.fixture
-def folder(result: RunResult, tmp_path: Path) -> Path:
-    write_run(result, tmp_path / "out")
-    return tmp_path / "out"
+@pytest.fixture(scope="module")
+def folder(result: RunResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tests read it and leave it as it is."""
+    target = tmp_path_factory.mktemp("run") / "out"
+    write_run(result, target)
+    return target
 
 
 def test_the_folder_holds_what_is_promised(folder: Path) -> None:
@@ -50,8 +55,9 @@ def test_the_folder_holds_what_is_promised(folder: Path) -> None:
 
 
 def test_what_would_mend_late_requests_is_tried_once_and_before_the_draws_are_awaited(
-    result: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    result = simulate(load_scenario(write()), seed=3)
     tried: list[RunResult] = []
 
     def reasons(run: RunResult) -> list[dict[str, Any]]:

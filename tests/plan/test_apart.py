@@ -144,7 +144,7 @@ def missed(load: dict[str, Any], requests_per_s: float, ttft_s: float, *, first:
     stated = long_prompts(requests_per_s, **load, admission="queue")
     zoomed = zoom(
         scenario_of(merged(stated, {"clusters": {"h200": SHARED | {"tensor_parallel": 1}}})),
-        ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=2, requests=15_000),
+        ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=2, requests=6_000),
     )
     (outcome,) = outcomes(zoomed)
     attainment = outcome.ttft_s <= ttft_s if first else outcome.attainment
@@ -232,7 +232,7 @@ def test_two_pools_keep_in_time_what_they_do_request_by_request() -> None:
     for load in (0.9, 1.5):
         stated = long_prompts(load * sustained, **CHAT, admission="queue")
         scenario = scenario_of(merged(stated, {"clusters": {"h200": SHARED | pools}}))
-        (outcome,) = outcomes(zoom(scenario, ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=2, requests=15_000)))
+        (outcome,) = outcomes(zoom(scenario, ZoomRequest(at=datetime(2026, 1, 10, 12), minutes=2, requests=6_000)))
         late.append(1.0 - float(outcome.attainment.mean()))
     below, above = late
     assert below < 0.01

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from planner.engine.driver import Simulation
-from planner.engine.log import streams
 from planner.plan.parts import ThreePoint
 from planner.plan.plan import Plan
 from planner.run import tables
@@ -20,7 +18,7 @@ from planner.run.incidents import _of_an_upgrade, incident_rows, outlooks, pract
 from planner.run.slo_misses import INCIDENT, lost_requests
 from planner.units import HOURS_PER_YEAR
 from tests.engine.plans import certain, incident_plans, workload_plan
-from tests.engine.test_software import CADENCE, COURSE, ROLLBACK_H, STATED, lost_speed, plan_with
+from tests.engine.test_software import CADENCE, COURSE, ROLLBACK_H, STATED, lost_in, plan_with, ran
 from tests.run.test_slo_misses import run
 
 FIGURES = ThreePoint(low=1.0, base=7.0, high=50.0)
@@ -99,22 +97,20 @@ def test_the_expected_loss_is_the_simulated_mean(way: str) -> None:
     workloads = [workload_plan("new", months=24, launch_h=3000.0)] if way == "new" else None
     plan = plan_with(24, workloads, stack=stack, engineers=0, rollback_h=ROLLBACK_H, **changes)
     speedup, kinds = outlooks(plan)[0, 0]
-    lost = np.array([lost_speed(plan, seed)[0, 0] for seed in range(200)])
+    counts, gained, lost = simulated(plan, 200)
     expected = sum(share for _, share in kinds.values())
     assert abs(lost.mean() - expected) < 4 * lost.std(ddof=1) / math.sqrt(200)
     assert expected == pytest.approx(lost.mean(), rel=1 / 6)
-    counts, gained = simulated(plan, 200)
     for kind, (number, _) in kinds.items():
         assert abs(np.mean(counts[kind]) - number) < 4 * (float(np.std(counts[kind], ddof=1)) + 0.01) / math.sqrt(200)
     assert abs(np.mean(gained) - speedup) <= 4 * np.std(gained, ddof=1) / math.sqrt(200)
 
 
-def simulated(plan: Plan, replications: int) -> tuple[dict[str, list[int]], list[float]]:
-    """The number of incidents by kind, and the mean speed-up of upgrades, of each replication."""
-    counts, gained = defaultdict[str, list[int]](list), list[float]()
+def simulated(plan: Plan, replications: int) -> tuple[dict[str, list[int]], list[float], np.ndarray]:
+    """The number of incidents by kind, the mean speed-up of upgrades and the speed lost, of each replication."""
+    counts, gained, lost = defaultdict[str, list[int]](list), list[float](), list[float]()
     for seed in range(replications):
-        simulation = Simulation(plan, streams(seed))
-        simulation.env.run(until=plan.hours)
+        simulation = ran(plan, seed)
         begun = {event.incident: event.kind for event in reversed(simulation.log.software) if event.incident >= 0}
         for kind in plan.software.stacks[0].incidents:
             counts[kind.kind].append([*begun.values()].count(kind.kind))
@@ -124,7 +120,8 @@ def simulated(plan: Plan, replications: int) -> tuple[dict[str, list[int]], list
                 gain_h += math.expm1(level) * (change.time_h - since_h)
                 level, since_h = level + change.log_factor, change.time_h
         gained.append((gain_h + math.expm1(level) * (plan.hours - since_h)) / plan.hours)
-    return counts, gained
+        lost.append(lost_in(simulation)[0, 0])
+    return counts, gained, np.array(lost)
 
 
 def test_hangs_do_not_depend_on_how_releases_are_taken() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import operator
 import re
 from collections.abc import Iterator
@@ -164,14 +165,15 @@ def test_bounds_say_what_pydantic_accepts(low: int, high: int, keys: tuple[str, 
     assert _holds(allowed, x) == accepted
 
 
-ALL = [field for section in scenario_sections() for field in section.fields]
+@functools.cache
+def every_field() -> list[ScenarioField]:
+    return [field for section in scenario_sections() for field in section.fields]
 
 
-@pytest.mark.parametrize("field", ALL, ids=lambda field: field.path)
-def test_every_field_of_the_language_is_explained(field: ScenarioField) -> None:
-    assert field.meaning.endswith("."), "a sentence under the field says what it means"
-    if not field.required:
-        assert field.default or field.reason, "a default has a value or a description"
+def test_every_field_of_the_language_is_explained() -> None:
+    for field in every_field():
+        assert field.meaning.endswith("."), f"{field.path}: a sentence under the field says what it means"
+        assert field.required or field.default or field.reason, f"{field.path}: a default has a value or a description"
 
 
 def _written_paths(content: Any, path: str = "") -> Iterator[str]:
@@ -186,7 +188,7 @@ def _written_paths(content: Any, path: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda file: file.name)
 def test_every_key_of_the_shipped_scenarios_is_in_the_reference(file: Path) -> None:
-    known = {field.path for field in ALL}
+    known = {field.path for field in every_field()}
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     # A study is no scenario, but what it changes in its scenarios is scenario language.
     is_study = "uncertain" in content
@@ -201,11 +203,11 @@ def _is_map_of_numbers(path: str, known: set[str]) -> bool:
 
 
 def test_defaults_shown_are_the_defaults_used() -> None:
-    top = {field.path: field for field in ALL if "." not in field.path}
+    top = {field.path: field for field in every_field() if "." not in field.path}
     assert top["horizon_months"].default == str(Scenario.model_fields["horizon_months"].default)
     finance = Scenario.model_fields["finance"].default
     for name in type(finance).model_fields:
-        shown = next(field for field in ALL if field.path == f"finance.{name}").default
+        shown = next(field for field in every_field() if field.path == f"finance.{name}").default
         value = getattr(finance, name)
         if isinstance(value, int | float) and not isinstance(value, bool):
             assert shown is not None

@@ -50,7 +50,7 @@ def test_what_a_run_writes_is_on_the_page(
     planner: Callable[..., Any], write: Callable[..., Path], tmp_path: Path
 ) -> None:
     write()
-    assert planner("run", "tiny.yaml", "-q").code == 0
+    assert planner("run", "tiny.yaml", "-n", "2", "-q").code == 0
     folder = tmp_path / "outputs" / "tiny"
     assert {row["measure"] for row in _rows(folder / "measures.csv")} == set(_listed("Of a run"))
     for name, title in (
@@ -67,7 +67,7 @@ def test_what_a_comparison_and_a_sweep_write_is_on_the_page(
 ) -> None:
     write()
     write(tiny.replace("name: tiny", "name: more").replace("nodes: 4", "nodes: 6"), "more.yaml")
-    assert planner("compare", "tiny.yaml", "more.yaml", "--out", "both", "-q").code == 0
+    assert planner("compare", "tiny.yaml", "more.yaml", "--out", "both", "-n", "2", "-q").code == 0
     known = {*_listed("Of a run"), *_listed("How a plan served"), *_listed("Against a baseline")}
     assert {row["measure"] for row in _rows(tmp_path / "both" / "comparison.csv")} == known
     assert {row["cause"] for row in _rows(tmp_path / "both" / "bridge.csv")} == set(_listed("Causes of a difference"))
@@ -81,7 +81,7 @@ def test_what_a_study_writes_is_on_the_page(
 ) -> None:
     write()
     write(STUDY, "study.yaml")
-    assert planner("montecarlo", "study.yaml", "-n", "16", "--workers", "1", "-q").code == 0
+    assert planner("montecarlo", "study.yaml", "-n", "4", "--workers", "1", "--no-charts", "-q").code == 0
     folder = tmp_path / "outputs" / "tiny-study"
     known = set(_listed("Of a study"))
     samples = _rows(folder / "samples.csv")[0]
