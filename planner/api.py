@@ -145,6 +145,7 @@ def compare(
     out: Place | None = None,
     *,
     baseline: str | None = None,
+    futures: Place | None = None,
     overrides: Sequence[str] = (),
     seed: int | None = None,
     replications: int = DRAWS,
@@ -156,23 +157,29 @@ def compare(
     """Run scenarios side by side: measures, savings, and why a token costs more or less.
 
     They meet the same traffic and chance. ``baseline`` is the name or the file of the scenario that the others are held
-    against, the first unless given.
+    against, the first unless given. Each is run in every one of the ``futures`` that a file names, or else the
+    scenarios; one scenario is enough where there are any.
     """
     from planner.answers.comparison import comparison_answer, write_comparison
     from planner.answers.run import scenario_file
     from planner.studies.compare import check_comparable, compare, find_baseline
+    from planner.studies.futures import load_futures, stated_futures
 
-    if isinstance(scenarios, str | os.PathLike | Mapping) or len(scenarios) < 2:
-        raise ScenarioError(Problem(message="a comparison needs two scenarios or more", hint="name another file"))
+    if isinstance(scenarios, str | os.PathLike | Mapping):
+        raise ScenarioError(Problem(message="a comparison needs a list of scenarios", hint="name another file"))
     loaded = [load(scenario, overrides) for scenario in scenarios]
+    named = stated_futures(loaded) if futures is None else load_futures(Path(futures))
+    if len(loaded) < (1 if named else 2):
+        message = "a comparison needs two scenarios or more, or futures for one"
+        raise ScenarioError(Problem(message=message, hint="name another file, or --futures FILE"))
     files = {scenario_file(scenario): scenario.name for scenario in loaded}
     position = find_baseline(loaded, files.get(baseline, baseline) if baseline else None)
     check_comparable(loaded, position)
     folder = _folder(out, "-vs-".join(scenario.name for scenario in loaded)[:120])
     check_target(folder)
-    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), replications)
+    comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), replications, named)
     refuse(comparison.warnings, strict=strict)
-    write_comparison(comparison, folder, _form(decimal_comma, byte_order_mark))
+    write_comparison(comparison, folder, _form(decimal_comma, byte_order_mark), futures)
     return comparison_answer(folder, comparison)
 
 
@@ -406,6 +413,9 @@ def size(
     loaded = load(scenario, [*_listed(overrides), *asked])
     folder = _folder(out, f"{loaded.name}-size")
     accelerators = [part for part in accelerators.split(",") if part] if isinstance(accelerators, str) else accelerators
+    if objective != "net-present-cost" and loaded.sizing is not None and loaded.sizing.miss_cost_usd is not None:
+        message = "is part of net present cost, and the objective is another"
+        raise ScenarioError(loaded.document.problem(("sizing", "miss_cost_usd"), message, "leave --objective out"))
     trial = trial_of(loaded, accelerators, None if study is None else Path(study), objective, seed)
     warnings = hardly_meant(loaded, trial.choices.plan)  # figures at the place where they are stated, each once
     refuse(warnings, strict=strict)

@@ -1,10 +1,16 @@
 """Reforecast: actual months compared with their plan, and a new forecast of the remaining horizon.
 
-Budget and actual are compared by account and cause, figures with the interval of the plan's study. The replications of
-that study are weighed by what was seen; where the weights rest on few of them, new ones are drawn near what was seen
-and run. Of each series two figures are compared: its mean over the months seen and its trend (later months less
-earlier), in logarithms where it is positive throughout. The stated error holds twice: once for a series as a whole,
-which months do not average out, and once for each month.
+**Budget against actual** is a flexible budget (:func:`flexible_budget`): the plan is run again, with the same random
+numbers, at the traffic that came; its books are then written at the prices paid, and then also at the quantities
+measured. What each step adds is volume, price and efficiency; what the last leaves is unexplained. So the causes of an
+account sum to its difference to the cent. With Q of the run at actual traffic, price is (paid per unit − planned) · Q
+and efficiency paid per unit · (quantity − Q). Machines already bought stand in the books at what was paid for them.
+
+**Forecast.** Figures are compared with the interval of the plan's study, whose replications are weighed by what was
+seen; where the weights rest on few of them, new ones are drawn near what was seen and run. Of each series two figures
+are compared: its mean over the months seen and its trend (later months less earlier), in logarithms where it is
+positive throughout. The stated error holds twice: once for a series as a whole, which months do not average out, and
+once for each month. Prices of machines already paid are no longer uncertain, in the forecast before as in that after.
 
 A run knows no more of its past than the fleet and the queue it carries, which a replication that fits the months seen
 has too; the noise of demand forgets within days. So the remaining months of those replications are the forecast from
@@ -25,36 +31,42 @@ the model is fitted again around them (population Monte Carlo, Cappé and others
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Bools, Floats
+from planner.data_files import data_rows
 from planner.errors import PlannerError, Problem, ScenarioError
-from planner.finance.bridge import ARRIVED, DRIVERS, account_variance
-from planner.finance.ledger import ACCOUNT_CODES, DATED_ACCOUNTS, NOT_COST_ACCOUNTS, Account, View, cents
+from planner.finance import ledger as books
+from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Dimension, View, cents
+from planner.plan.plan import Plan
+from planner.run.accounting import write_ledger
+from planner.run.cohorts import cohorts_of
 from planner.run.measures import observed
-from planner.run.simulate import RunResult, simulate
+from planner.run.simulate import RunResult, simulate, simulate_plan
 from planner.scenario.actuals import FLEET, Actuals, Seen
 from planner.studies.designs import Design, Listed
 from planner.studies.engines import run_batches
 from planner.studies.prepare import Prepared
 from planner.studies.runner import Workforce
+from planner.yaml_io import KeyPath
 
 Say = Callable[[str], None]
 INTERVAL = (0.05, 0.95)
 """The interval that a figure is held against: nine replications in ten."""
 _FAILED_FRACTION = 0.02
 """Share of a fleet that failures take in and out of service from month to month (assumption)."""
-_FLEET = ("served_tokens", "energy_kwh", "accelerators_in_service", "peak_facility_kw", "demand_tokens")
 FEWEST_EFFECTIVE = 0.5
 """Share of replications that the weights must rest on, or new ones are drawn."""
 _MOST_ROUNDS = 5
 COST = Seen("cluster", FLEET, "cost_usd")
-TOKENS = Seen("cluster", FLEET, "served_tokens")
-FORECAST = (COST, TOKENS, Seen("cluster", FLEET, "demand_tokens"), Seen("cluster", FLEET, "utilisation_fraction"))
+SLO = Seen("cluster", FLEET, "slo_attainment_fraction")
+_COURSE = ("served_tokens", "demand_tokens", "utilisation_fraction")
+FORECAST = (COST, SLO, *(Seen("cluster", FLEET, name) for name in _COURSE))
 """What is forecast by month."""
 _WIDER = 1.1
 """By how much new points spread more than the normal they are drawn from: tails of weights stay short."""
@@ -66,7 +78,14 @@ _LOCAL = 9.0
 
 def is_cost(account: Account) -> bool:
     """Return whether an account is part of accrued cost."""
-    return View.ACCRUAL in account.views and account not in NOT_COST_ACCOUNTS
+    return View.ACCRUAL in account.views and account not in books.NOT_COST_ACCOUNTS
+
+
+_NOT_RUNNING = {name for name in Account if name in books.DATED_ACCOUNTS or View.ACCRUAL not in name.views}
+QUANTITIES = {Account(row["account"]): row["figure"] for row in data_rows(__file__, "account_quantities.csv")}
+"""The figure that measures what an account pays for."""
+PAID_FIELDS = ("accelerator_price_usd", "host_usd_per_node", "discount_fraction", "volume_discounts", "quotes")
+"""Fields of a cluster that say what its machines cost when they are bought."""
 
 
 class AccountVariance(NamedTuple):
@@ -86,7 +105,6 @@ class ActualsReview:
     result: RunResult
     """The plan as stated: its budget."""
     prepared: Prepared
-    which: int
     actuals: Actuals
     seen: tuple[Seen, ...]
     budget: Floats
@@ -95,19 +113,16 @@ class ActualsReview:
     """P5 and P95 of the study's replications, shape (2, series, months)."""
     accounts: tuple[AccountVariance, ...]
     forecast: Forecast
-
-    @property
-    def months(self) -> tuple[str, ...]:
-        """The observed months."""
-        return self.actuals.months
+    paid_usd: Floats
+    """What prices paid for machines already bought add to the cost of each month as planned, shape (months,)."""
 
     def outside(self, series: Seen) -> list[str]:
         """Return the months in which a series was outside its interval."""
         place, happened = self.seen.index(series), self.actuals.series[series]
-        low, high = self.interval[:, place, : len(self.months)]
+        low, high = self.interval[:, place, : len(happened)]
         slack = 1e-9 * np.abs(happened)
         beyond = (happened < low - slack) | (happened > high + slack)
-        return [month for month, is_beyond in zip(self.months, beyond, strict=True) if is_beyond]
+        return [month for month, is_beyond in zip(self.actuals.months, beyond, strict=True) if is_beyond]
 
 
 def hold(
@@ -119,61 +134,131 @@ def hold(
     progress: Say = lambda _: None,
 ) -> ActualsReview:
     """Run a plan as stated and under its study's uncertain inputs, compare it with actuals, and reforecast."""
-    fleet = [Seen("cluster", FLEET, name) for name in _FLEET]
-    seen = tuple(dict.fromkeys((*actuals.series, *FORECAST, *fleet)))
+    seen = tuple(dict.fromkeys((*actuals.series, *FORECAST)))
     progress("simulating the plan as stated")
     result = simulate(prepared.scenarios[which].scenario, prepared.seed)
+    budget, accounts, paid_usd = observed(result, seen), *flexible_budget(result, actuals)
+    prepared = _without_paid(prepared, result, len(actuals.months))
     plan = PlanRuns(prepared=prepared, which=which, seen=seen, force=force)
     progress(f"running {replications:,} replications")
     old = plan.run(prepared.montecarlo(), replications)
-    budget, count = observed(result, seen), len(actuals.months)
-    parts = {
-        "cluster": [cluster.name for cluster in result.plan.clusters],
-        "workload": [workload.name for workload in result.plan.workloads],
-    }
-    quantities: dict[str, tuple[float, float]] = {}
-    for name in {name for drivers in DRIVERS.values() for name in drivers}:
-        happened = _fleet_series(actuals, name, parts)
-        if happened is not None and np.isfinite(happened).all():
-            planned = budget[seen.index(Seen("cluster", FLEET, name)), :count]
-            quantities[name] = (float(planned.sum()), float(happened.sum()))
-            if name == "accelerators_in_service":
-                quantities[ARRIVED] = _as_many(float(planned[-1]), float(happened[-1]))
-                quantities[name] = _as_many(*quantities[name])
-    variances = []
-    for account in (account for account in ACCOUNT_CODES if Seen("account", FLEET, account) in actuals.series):
-        series = Seen("account", FLEET, account)
-        planned = budget[seen.index(series)]
-        both = (int(cents(planned[:count].sum())), int(cents(actuals.series[series].sum())))
-        causes = account_variance(account, both, int(cents(planned.sum())), quantities)
-        variances.append(AccountVariance(account, *both, causes_cents=causes))
     return ActualsReview(
         result=result,
         prepared=prepared,
-        which=which,
         actuals=actuals,
         seen=seen,
         budget=budget,
         interval=weighted_quantiles(old.monthly, np.ones(len(old.monthly)), np.array(INTERVAL)),
-        accounts=tuple(variances),
+        accounts=accounts,
         forecast=reforecast(plan, old, actuals, progress),
+        paid_usd=paid_usd,
     )
 
 
-def _as_many(planned: float, happened: float) -> tuple[float, float]:
-    """Return planned and actual machine counts, made equal where failures alone can explain the difference."""
-    return (planned, planned) if abs(happened - planned) <= _FAILED_FRACTION * planned else (planned, happened)
+def flexible_budget(budget: RunResult, actuals: Actuals) -> tuple[tuple[AccountVariance, ...], Floats]:
+    """Return each reported account's variance by cause, and what prices paid for machines add by month in USD."""
+    count, flexed = len(actuals.months), simulate_plan(budget.scenario, at_volume(budget, actuals), budget.seed)
+    series = {account: Seen("account", FLEET, account) for account in ACCOUNT_CODES}
+    booked = {account: actuals.series[seen] for account, seen in series.items() if seen in actuals.series}
+    quantity = {account: ratio for account in booked if (ratio := _quantity(flexed, actuals, account)) is not None}
+    paid = np.ones((2, len(CAPEX_ACCOUNTS)))  # at the prices paid, and for as many machines as came
+    for place, account in enumerate(CAPEX_ACCOUNTS):
+        planned = observed(flexed, [series[account]])[0, :count]
+        happened = booked.get(account, np.zeros(count))
+        if account in quantity or np.array_equal(planned > 0, happened > 0):
+            quantity[account] = np.full(count, quantity.get(account, np.ones(1))[-1])
+            if min(planned.sum(), happened.sum(), quantity[account][-1]) > 0:
+                paid[:, place] = happened.sum() / planned.sum() / np.array([quantity[account][-1], 1.0])
+    runs, variances = [budget, flexed, *(_repriced(flexed, count, ratios) for ratios in paid)], []
+    for account, happened in booked.items():
+        by_month = [observed(run, [series[account]])[0, :count] for run in runs]
+        if (ratio := quantity.get(account)) is not None and by_month[1].any():
+            by_month[2:] = np.divide(happened, ratio, out=by_month[1].copy(), where=ratio > 0), happened
+        amounts = [int(cents(amount.sum())) for amount in (*by_month, happened)]
+        names = ("volume", "price", "timing" if account in CAPEX_ACCOUNTS else "efficiency", "unexplained")
+        causes = {cause: part for cause, part in zip(names, np.diff(amounts).tolist(), strict=True) if part}
+        variances.append(AccountVariance(account, amounts[0], amounts[-1], causes))
+    added = _repriced(budget, count, paid[0]).cost_cents() - budget.cost_cents()
+    return tuple(variances), books.usd(added.sum(axis=1))
 
 
-def _fleet_series(actuals: Actuals, name: str, parts: Mapping[str, Sequence[str]]) -> Floats | None:
-    """Return an observed figure of the fleet: its own, or the sum over all workloads or clusters."""
-    if (stated := actuals.series.get(Seen("cluster", FLEET, name))) is not None or name == "peak_facility_kw":
-        return stated
-    for kind in ("workload", "cluster"):
-        by_part = [actuals.series.get(Seen(kind, of, name)) for of in parts[kind]]
-        if all(series is not None for series in by_part):
-            return np.asarray(np.sum(np.array(by_part, dtype=np.float64), axis=0))
+def at_volume(budget: RunResult, actuals: Actuals) -> Plan:
+    """Return a plan whose traffic of the observed months is what came: tokens demanded, or else those served."""
+    plan = budget.plan
+    ratio = np.ones((len(plan.workloads), plan.months.period_count))
+    for w, workload in enumerate(plan.workloads):
+        alone = [Seen("workload", workload.name, "")]
+        for parts, figure in product((alone, *_fleet(plan)), ("demand_tokens", "served_tokens")):
+            if (known := _over_run(budget, actuals, parts, [figure])) is not None:
+                ratio[w, : known.size] = known
+                break
+    hourly = np.repeat(ratio, np.diff(plan.month_edges_h), axis=1)
+    demand, placement = plan.demand, plan.placement
+    rates = {name: getattr(demand, name) * hourly for name in ("expected_requests_per_s", "noise_base_requests_per_s")}
+    placement = placement and replace(placement, review_requests=placement.review_requests * ratio)
+    return replace(plan, demand=replace(demand, **rates), placement=placement)
+
+
+def _fleet(plan: Plan) -> tuple[list[Seen], list[Seen], list[Seen]]:
+    """Return the parts whose figures sum to the fleet's: itself, its clusters, its workloads."""
+    clusters = [Seen("cluster", cluster.name, "") for cluster in plan.clusters]
+    return [Seen("cluster", FLEET, "")], clusters, [Seen("workload", load.name, "") for load in plan.workloads]
+
+
+def _over_run(result: RunResult, actuals: Actuals, parts: list[Seen], figures: list[str]) -> Floats | None:
+    """Return actual over simulated Σ over parts of Π of figures, shape (observed months,); None where not all known."""
+    series, count = [part._replace(name=figure) for part in parts for figure in figures], len(actuals.months)
+    if not series or not all(seen in actuals.series for seen in series):
+        return None
+    both = np.array([[actuals.series[seen] for seen in series], observed(result, series)[:, :count]])
+    happened, planned = both.reshape(2, len(parts), len(figures), count).prod(axis=2).sum(axis=1)
+    return happened / planned if (planned > 0).all() and (happened >= 0).all() else None
+
+
+def _quantity(flexed: RunResult, actuals: Actuals, account: Account) -> Floats | None:
+    """Return an account's measured quantity over that at actual volume, of the clusters that bear it."""
+    plan, figures = flexed.plan, [QUANTITIES[account]] if account in QUANTITIES else []
+    borne = flexed.ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:-1, ACCOUNT_CODES[account]] != 0
+    if account is Account.RENT and all(plan.clusters[c].is_paid_by_the_hour for c in np.flatnonzero(borne)):
+        figures.append("utilisation_fraction")
+    fleet, clusters, workloads = _fleet(plan)
+    bearing = [clusters[c] for c in np.flatnonzero(borne)]
+    for parts in [bearing] if 0 < len(bearing) < borne.size else [fleet, clusters, workloads]:
+        if (ratio := _over_run(flexed, actuals, parts, figures)) is not None:
+            little = _FAILED_FRACTION * (figures == ["accelerators_in_service"])  # what failures alone may explain
+            return np.where(np.abs(ratio - 1.0) <= little, 1.0, ratio)
     return None
+
+
+def _repriced(result: RunResult, count: int, ratios: Floats) -> RunResult:
+    """Return a run with its books written again, machines bought in the observed months at other prices.
+
+    ``ratios`` are those of accelerators, hosts, network and storage.
+    """
+    plan, log, end_h = result.plan, result.run.log, result.plan.month_edges_h[count]
+    purchases = []
+    for bought in log.purchases:
+        is_paid = 0 <= bought.time_h < end_h and plan.clusters[bought.cluster].lease is None
+        purchases.append(bought._replace(prices_usd=tuple((ratios**is_paid * bought.prices_usd).tolist())))
+    run = replace(result.run, log=replace(log, purchases=purchases))
+    cohorts = cohorts_of(plan, run.log)
+    ledger = write_ledger(plan, run, result.monthly, cohorts, result.rented)
+    return replace(result, run=run, cohorts=cohorts, ledger=ledger)
+
+
+def _without_paid(prepared: Prepared, result: RunResult, count: int) -> Prepared:
+    """Return a study whose inputs no longer set the prices of clusters that were bought in the observed months."""
+    plan, end_h = result.plan, result.plan.month_edges_h[count]
+    last_h = dict(sorted((purchase.cluster, purchase.time_h) for purchase in result.run.log.purchases))
+    paid = {plan.clusters[place].name for place, time_h in last_h.items() if time_h < end_h}
+    paid -= {plan.clusters[rule.cluster].name for rule in plan.expansion.rules}
+
+    def unpaid(paths: tuple[KeyPath, ...]) -> tuple[KeyPath, ...]:
+        return tuple(path for path in paths if len(path) < 3 or path[1] not in paid or path[2] not in PAID_FIELDS)
+
+    inputs = prepared.inputs
+    entries = tuple(replace(entry, targets=tuple(map(unpaid, entry.targets))) for entry in inputs.entries)
+    return replace(prepared, inputs=replace(inputs, entries=entries))
 
 
 class StudyRuns(NamedTuple):
@@ -234,15 +319,10 @@ class Forecast:
     """Of the new replications, shape (rows,); they sum to one."""
     rounds: int
     """How often new replications were drawn; 0: the study's own carry the weights."""
-    used: tuple[Seen, ...]
-    """Series that moved the forecast."""
     unused: dict[Seen, str]
-    """Series that did not, and why."""
-
-    @property
-    def effective(self) -> float:
-        """Effective number of replications behind the new forecast."""
-        return effective(self.weights)
+    """Series that did not move the forecast, and why."""
+    informed: Bools
+    """Inputs that the series used depend on, shape (inputs,)."""
 
 
 def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say = lambda _: None) -> Forecast:
@@ -251,8 +331,8 @@ def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say =
 
     (used, unused), rows = _informing(plan.seen, old, actuals), len(old.scores)
     if not used or not old.scores.shape[1]:
-        equal = np.full(rows, 1.0 / rows)
-        return Forecast(old=old, new=old, weights=equal, rounds=0, used=(), unused=unused)
+        even, none = np.full(rows, 1.0 / rows), np.zeros(old.scores.shape[1], np.bool_)
+        return Forecast(old=old, new=old, weights=even, rounds=0, unused=unused, informed=none)
     summary = _Summary(plan.seen, used, old, actuals)
     seen_all, drawn = old, old
     around = drawn_from = prior(old.scores.shape[1])
@@ -274,7 +354,8 @@ def reforecast(plan: PlanRuns, old: StudyRuns, actuals: Actuals, progress: Say =
         # Each has a chance that no replication before had.
         drawn = plan.run(Listed(listed=near, first_chance=rows * (turn + 1)), rows)
         seen_all = StudyRuns(*(np.concatenate(both) for both in zip(seen_all, drawn, strict=True)))
-    return Forecast(old=old, new=drawn, weights=weights, rounds=turn, used=used, unused=unused)
+    informed = (model.slopes != 0.0).any(axis=0)
+    return Forecast(old=old, new=drawn, weights=weights, rounds=turn, unused=unused, informed=informed)
 
 
 def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[tuple[Seen, ...], dict[Seen, str]]:
@@ -289,16 +370,13 @@ def _informing(seen: Sequence[Seen], old: StudyRuns, actuals: Actuals) -> tuple[
             unused[series] = "left out in the mapping"
         elif from_metrics and series.name == "slo_attainment_fraction":
             unused[series] = "vLLM does not count what was refused"
-        elif series.kind == "account" and (
-            Account(series.name) in DATED_ACCOUNTS or View.ACCRUAL not in Account(series.name).views
-        ):
+        elif series.kind == "account" and series.name in _NOT_RUNNING:
             unused[series] = "bought on a date, or no accrued cost"
         elif not both.any():
             unused[series] = "no month has it in plan and actuals"
         else:
-            total, error = happened[both].sum(), actuals.error_fraction(series)
-            sums = runs[:, both].sum(axis=1)
-            room = 3.0 * error * abs(total)
+            total, sums = happened[both].sum(), runs[:, both].sum(axis=1)
+            room = 3.0 * actuals.error_fraction(series) * abs(total)
             if np.ptp(sums) <= 1e-9 * abs(sums).max() + 1e-12:
                 unused[series] = "the same in every replication"
             elif series.kind == "account" and not sums.min() - room <= total <= sums.max() + room:

@@ -8,7 +8,10 @@ from planner.finance.bridge import VARIANCE_CAUSES
 from planner.output.blocks import BarPart, Block, Grid, Section, Sentence, Series, bar_grid, sentences
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL
+from planner.output.tables import Table
+from planner.output.terminal import cell
 from planner.output.words import dollars, figure, measured, spoken
+from planner.reforecast import COST, SLO
 
 
 def answer_section(contents: Contents) -> Section:
@@ -40,17 +43,30 @@ def forecast_section(contents: Contents) -> Section:
             columns = (months.numbers(f"{age}_{end}") for end in ("p5", "p50", "p95"))
             low, middle, high = (list(zip(places, column, strict=True)) for column in columns)
             series.append(Series(name=said, points=middle, colour=colour, bands=[(low, high)]))
-        actual = list(zip(places, months.numbers("actual"), strict=True))
-        series.append(Series(name="actual", points=actual, colour=TOTAL))
+        for said, colour in (("budget", 2), ("actual", TOTAL)):
+            series.append(Series(name=said, points=list(zip(places, months.numbers(said), strict=True)), colour=colour))
         unit = "usd" if name.endswith("_usd") else "percent" if name.endswith("_fraction") else "number"
         key, said = f"forecast-{name.replace('_', '-')}", "The bands hold nine of ten replications."
         blocks.append(calendar.chart(key, spoken(name).capitalize(), said, unit, series))
+    grid = Grid(caption="Cost in USD and SLO attainment", header=BESIDE, rows=beside(monthly), numeric=range(1, 7))
+    blocks.append(grid)
     names = [f"{age}_{place}" for age in ("prior", "posterior") for place in ("p10", "p50", "p90")]
     rows = sorted(inputs.rows("input", *names, totals=["moved_usd"]), key=lambda row: -abs(row[-1]))
     shown = [(name, *map(figure, cells), dollars(usd)) for name, *cells, usd in rows]
     header = ("input", "P10 before", "P50", "P90", "P10 now", "P50", "P90", "moves the months to come by")
     blocks.append(Grid(caption="Why the forecast moved", header=header, rows=shown, numeric=range(1, 8)))
     return section("time", blocks, "Forecast")
+
+
+BESIDE = ("month", "budget", "actual", "forecast", "SLO budget", "actual", "forecast")
+
+
+def beside(monthly: Table) -> list[tuple[str, ...]]:
+    """Return budget, actual and forecast (P50) of cost and SLO attainment side by side, a row for each month."""
+    sides = ("budget", "actual", "posterior_p50")
+    costs, shares = (monthly.where("figure", series.name).rows("month", numbers=sides) for series in (COST, SLO))
+    both = zip(costs, shares, strict=True)
+    return [(m, *(cell(n, ",.0f") for n in cost), *(cell(n, ".2%") for n in met)) for (m, *cost), (_, *met) in both]
 
 
 def figures_section(contents: Contents) -> Section:

@@ -18,11 +18,11 @@ from planner.catalog.load import VERSION
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
 from planner.plan.capacity import as_first_bought, options, runner_up
-from planner.plan.money import rent_prior
+from planner.plan.money import hourly_priors, rent_prior
 from planner.plan.placement import services_of
 from planner.plan.reuse import Reuse
 from planner.plan.software import stack_name
-from planner.scenario.cluster import OnDemand, Reserved, Spot
+from planner.scenario.cluster import HourlyRental, OnDemand, Reserved, Spot
 from planner.scenario.scenario import Scenario
 from planner.units import unit_of
 from planner.validation import field_docstring
@@ -77,8 +77,9 @@ def _throughput(scenario: Scenario) -> Iterator[Row]:
 def _facts(scenario: Scenario) -> Iterator[Row]:
     """Yield the catalogue values of every accelerator, model, stack and tariff that the scenario names, and resale."""
     catalog, used, resold = scenario.load_catalog(), dict[tuple[str, str], Entry](), dict[str, float]()
-    rents = set()
-    for cluster in scenario.clusters.values():
+    rents, burst = set[str](), scenario.finance.burst_rental
+    hourly: list[tuple[HourlyRental, str, str]] = [] if burst is None else [(burst, burst.accelerator, "ondemand")]
+    for cluster in scenario.machines.values():
         accelerator = catalog.accelerator(cluster.accelerator)
         used["accelerators", cluster.accelerator] = accelerator
         if not cluster.resale_curve:
@@ -89,8 +90,16 @@ def _facts(scenario: Scenario) -> Iterator[Row]:
             used["stacks", stack_name(stack)] = stack
             used["precisions", str(option.precision)] = catalog.precisions[str(option.precision)]
         contract = cluster.contract
-        if isinstance(contract, Reserved | OnDemand | Spot) and contract.usd_per_accelerator_h is None:
+        if isinstance(contract, Reserved) and contract.usd_per_accelerator_h is None:
             rents.add(rent_prior(cluster))
+        elif isinstance(contract, OnDemand | Spot):
+            hourly.append((contract, cluster.accelerator, contract.kind.replace("-", "")))
+    for stated, part, kind in hourly:
+        named = hourly_priors(part, kind, catalog).items()
+        rents |= {prior for key, prior in named if getattr(stated, key) is None and prior in catalog.priors}
+    prices = [scenario.finance.api_price, *(load.token_price for load in scenario.workloads.values())]
+    pairs = [(p.input_usd_per_million_tokens, p.output_usd_per_million_tokens) for p in prices if p is not None]
+    is_priced = any(None in pair for pair in pairs) or any(cluster.is_api for cluster in scenario.clusters.values())
     used |= {("models", load.model): catalog.model(load.model) for load in scenario.workloads.values()}
     used |= {("incidents", kind): entry for kind, entry in catalog.incidents.items()}
     used["tariffs", scenario.site.tariff] = catalog.tariff(scenario.site.tariff)
@@ -98,7 +107,7 @@ def _facts(scenario: Scenario) -> Iterator[Row]:
         (f"{section}.{name}.{key}", fact, unit)
         for (section, name), entry in sorted(used.items())
         for key, fact, unit in entry.facts()
-        if key != "aliases"  # spellings: no figure follows from them
+        if key != "aliases" and (is_priced or not key.startswith("api_"))  # spellings, and prices that nobody pays
     ]
     resale = sorted(resold, key=lambda name: (name.partition("m_")[2], resold[name]))
     drawn_on = [*resale, *sorted(rents), *scenario.reliability.left_open().values()]
@@ -109,7 +118,6 @@ def _facts(scenario: Scenario) -> Iterator[Row]:
         title, date = catalog.provenance(fact)
         shown = f"{fact.low:g} / {fact.base:g} / {fact.high:g}" if isinstance(fact, Range) else _plain(fact.value)
         yield f"catalog.{path}", shown, unit or "", title, date, fact.grade
-    prices = (scenario.finance.token_price, scenario.finance.api_price)
     if any(price is not None and price.cached_input_usd_per_million_tokens is None for price in prices):
         prior = catalog.prior("cached_input_price_ratio")
         title, date = catalog.provenance(prior)

@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.answers import judgement, run
 from planner.answers.answer import Answer
+from planner.answers.futures import futures_lines, futures_table
 from planner.answers.plan_workbooks import bridge_page, comparison_page, months_pages, plain_pages, statements_page
 from planner.answers.report import answer_files
 from planner.answers.run import evidence_tables, plan_tables, rounded, scenario_sha256
@@ -76,7 +77,12 @@ def held_tables(comparison: Comparison) -> list[Table]:
         for month, label in enumerate(comparison.results[0].plan.months.labels)
         for name, figures in monthly.items()
     )
-    return [comparison_rows(comparison), bridge, dollars, by_month]
+    return [comparison_rows(comparison), bridge, dollars, by_month, *in_futures(comparison)]
+
+
+def in_futures(comparison: Comparison) -> list[Table]:
+    """Return the plans in each future as a table; none where no future is named."""
+    return [futures_table(COMPARISON_TABLES["futures"], comparison.futures)] if comparison.futures else []
 
 
 def comparison_summary(comparison: Comparison) -> dict[str, Any]:
@@ -106,6 +112,7 @@ def comparison_summary(comparison: Comparison) -> dict[str, Any]:
         "verdicts": dict(zip(names, map(run.verdict_summary, comparison.results, comparison.chances), strict=True)),
         "replications": dict(zip(names, map(run.replications_summary, comparison.chances), strict=True)),
         "saving_interval_fraction": {name: [rounded(end or 0.0) for end in ends] for name, ends in savings.items()},
+        **{table.name: table.records() for table in in_futures(comparison)},
         "warnings": list(comparison.warnings),
         "notes": list(comparison.notes),
     }
@@ -134,6 +141,7 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
     advice += [*judgement.target_lines(summary["verdicts"]), *judgement.inconclusive_lines(choice.ranked)]
     lines = [*wrapped(list(filter(None, advice))), "", text_table(header, rows), ""]
     lines += wrapped(judgement.warnings_of(choice)) if choice.best else []
+    lines += wrapped(judgement.resale_lines(figures_of, base.name))
     savings = summary["saving_interval_fraction"]
     spans = [
         f"{plan.name} costs {judgement.interval_words(*(-end for end in savings[plan.name]))} a token"
@@ -143,6 +151,8 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
     if spans:
         chance = f"in {comparison.chances[0].words}, inputs as stated, against {base.name}: "
         lines += wrapped([chance + ", ".join(spans)])
+    for table in in_futures(comparison):
+        lines += ["", *futures_lines(table)]
     lines += wrapped(["! inputs were not varied; order under uncertainty: planner montecarlo STUDY"])
     if verbose and (bridges := comparison.others(comparison.bridges)):
         steps = [
@@ -159,8 +169,10 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
     return "\n".join(lines).rstrip()
 
 
-def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT) -> None:
-    """Write a comparison's folder, whole or not at all."""
+def write_comparison(
+    comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT, futures: object = None
+) -> None:
+    """Write a comparison's folder, whole or not at all; ``futures`` is the file that names them."""
     names, plan = comparison.names, comparison.results[0].plan
     results = dict(zip(names, comparison.results, strict=True))
     scenarios = {name: result.scenario for name, result in results.items()}
@@ -168,6 +180,7 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
     tables = {table.name: table for table in made}
     baseline, seed, drawn = names[comparison.baseline], comparison.results[0].seed, comparison.chances[0].number
     options = {"--baseline": baseline, "--seed": seed, "--replications": None if drawn == DRAWS else drawn}
+    options |= {"--futures": None if futures is None else str(futures)}
     manifest = {
         "kind": "comparison",
         "version": __version__,
@@ -186,6 +199,7 @@ def write_comparison(comparison: Comparison, folder: Path, form: CsvFormat = DEF
         **plain_pages({"Bridge, per token": shown["bridge"]}),
         **months_pages(plan.months.labels, dict(zip(names, comparison.chances, strict=True))),
         **statements_page(results),
+        **plain_pages({"Futures": shown["futures"]} if comparison.futures else {}),
         **plain_pages({"Timeline": shown["comparison_monthly"], "Assumptions": shown["assumptions"]}),
     }
     workbook = write_tables(" against ".join(names), plan.start, pages)

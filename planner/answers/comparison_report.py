@@ -95,6 +95,7 @@ def answer_section(contents: Contents) -> Section | None:
             *sentences([*judgement.much_shed(plans), judgement.recommendation(plans, baseline, summary)], "headline"),
             *sentences([*targeted, *judgement.inconclusive_lines(choice.ranked)], "note"),
             *sentences(judgement.warnings_of(choice) if choice.best else (), "note"),
+            *sentences(judgement.resale_lines(summary.get("scenarios", {}), baseline), "note"),
             bar_grid(("scenario", "SLO", *map(_words, names), *last), rows, "The scenarios side by side"),
             *sentences([*told, SAME_CHANCE], "note"),
         ],

@@ -18,6 +18,8 @@ from planner.run.measure_names import FLEET, HIGHER_IS_BETTER
 from planner.scenario.scenario import Scenario
 from planner.units import counted
 
+MOST_RESALE = 3.0
+"""Times the resale values beyond which nobody expects them."""
 COST = "levelised_cost_per_million_tokens_usd"
 """What tells plans that meet their SLO target apart: cash at its time. Accrued cost moves with the books, which save
 nothing."""
@@ -303,6 +305,13 @@ def warnings_of(choice: Choice) -> list[str]:
     ]
 
 
+def resale_lines(figures: Mapping[str, Mapping[str, float | None]], baseline: str) -> list[str]:
+    """Say at how much of the resale values each plan and the baseline would cost the same, where that may be."""
+    flips = {name: row.get("resale_flip_ratio") or MOST_RESALE for name, row in figures.items()}
+    said = "{} and {} would cost the same per token at {:.2f} times the resale values: there their order turns."
+    return [said.format(name, baseline, flip) for name, flip in flips.items() if flip < MOST_RESALE]
+
+
 def inconclusive_lines(plans: Sequence[Served]) -> list[str]:
     """Say of plans without a verdict how often they meet their target, and how many replications would settle it."""
     alike: dict[str, list[str]] = {}
@@ -340,7 +349,8 @@ def target_words(target: Mapping[str, Any]) -> str:
     over = "per month" if per else "over the horizon"
     whose = "workload" if per else "per workload"
     said = f"{over} and {whose}" if scope else f"{over}, all workloads together"
-    return f"{target['attainment'] * 100:.6g}% {said}"
+    others = "".join(f", {name} {share * 100:.6g}%" for name, share in (target.get("workloads") or {}).items())
+    return f"{target['attainment'] * 100:.6g}% {said}{others}"
 
 
 def verdict_line(record: Mapping[str, Any], option: str = "-n") -> str:
@@ -418,7 +428,8 @@ def sizing(summary: Mapping[str, Any]) -> str:
 def reserve_cluster(summary: Mapping[str, Any]) -> dict[str, str]:
     """Return the cluster that is reserve, much of the cost for few of the tokens, and that in words; or nothing."""
     fleet, price = summary["clusters"][FLEET], "cost_per_million_tokens_usd"
-    priced = {name: row for name, row in summary["clusters"].items() if name != FLEET and row[price]}
+    rows = ((name, row) for name, row in summary["clusters"].items() if name != FLEET and row[price])
+    priced = {name: row for name, row in rows if row["utilisation_fraction"] is not None}  # an API has no machines
     if len(priced) < 2 or fleet["cost_usd"] <= 0:
         return {}
     dear = max(priced, key=lambda name: priced[name][price])

@@ -31,11 +31,11 @@ from planner.arrays import Cents, Floats
 from planner.finance import ledger as books
 from planner.finance.depreciation import capital_charge_usd, depreciate, make_cohorts, property_tax_usd
 from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Category, Dimension, View, cents
-from planner.finance.present_value import discount_factors, per_million_tokens, price_path, running_months
+from planner.finance.present_value import discount_factors, per_million_tokens, running_months
 from planner.finance.statements import Frequency
 from planner.output.workbook import Cell, Page, SheetChart, style_of, words, write_tables
 from planner.plan.money import rent_prior
-from planner.plan.parts import PricePath
+from planner.plan.parts import TOKEN_KINDS
 from planner.plan.quantities import shares
 from planner.run.accounting import rma_usd, running_usd
 from planner.run.cohorts import assets_of, nodes_in_service, owned_value_cents, parts_usd
@@ -43,7 +43,7 @@ from planner.run.measure_names import FLEET, SITE
 from planner.run.measure_names import TIMELINE as TIMELINE_FIGURES
 from planner.run.measures import dated_rows, series_of
 from planner.run.simulate import RunResult
-from planner.units import MONTHS_PER_YEAR
+from planner.units import DOLLARS, MILLION, MONTHS_PER_YEAR, unit_of
 
 SUMMARY, INPUTS, BY_MONTH, TIMELINE, BY_CLUSTER = "Summary", "Inputs", "By month", "Timeline", "By cluster"
 LINES, QUANTITIES, COHORTS, DEPRECIATION = "Lines", "Quantities", "Cohorts", "Depreciation"
@@ -67,7 +67,6 @@ _VIEWS: dict[str, Callable[[Account], bool]] = {
 }
 """What counts a line: accrued cost; cost of ownership, and that less income; cash paid."""
 _PER_KW, _YEAR, _RENTED = "USD/kW and month", "USD a year", "USD/accelerator and hour"
-_TOKENS, _SOLD = "USD/million tokens", "finance.token_price"
 _SITE_INPUTS = (
     ("electricity", Account.ENERGY, "Electricity", "USD/kWh", "site.electricity_usd_per_kwh"),
     ("space", Account.COLOCATION, "Rent of space and power provisioned", _PER_KW, "site.colocation_usd_per_kw_month"),
@@ -75,9 +74,6 @@ _SITE_INPUTS = (
     ("staff", Account.OPERATIONS_STAFF, "Salary of operations staff", _YEAR, "finance.operations_staff_usd_per_year"),
     ("crews", Account.OPERATIONS_STAFF, "Cost of a repair crew", _YEAR, "finance.repair_crew_usd_per_year"),
     ("burst", Account.BURST_RENTAL, "Rent instead of shedding", _RENTED, "finance.burst_rental.usd_per_accelerator_h"),
-    ("input", Account.REVENUE, "Token price, input", _TOKENS, f"{_SOLD}.input_usd_per_million_tokens"),
-    ("output", Account.REVENUE, "Token price, output", _TOKENS, f"{_SOLD}.output_usd_per_million_tokens"),
-    ("cached", Account.REVENUE, "Token price, cached input", _TOKENS, f"{_SOLD}.cached_input_usd_per_million_tokens"),
 )
 """Prices of the whole site: name, what is paid at it, label, unit, key of the scenario."""
 _WINDOWED = ("electricity", Account.ENERGY, "Electricity, average of its windows", "USD/kWh", "")
@@ -143,8 +139,6 @@ def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict
     """Return the sheets of a run by name, given its tables by name: live sheets first, then records."""
     live, statements = _Live(result), statements_page({result.scenario.name: result}, tuple(Frequency))["Statements"]
     used = ("cluster", "account", "paid_for", "price_per_unit_usd", *live.labels)
-    cents = shown["reconciliation"]["amount_usd"]
-    reconciled = {**shown["reconciliation"], "amount_usd": [amount / 100 for amount in cents]}
     note = f"Quantities of the run, added up from its start, at the prices of now. {_FOLLOWS}"
     return {
         SUMMARY: live.summary(),
@@ -157,11 +151,18 @@ def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict
         COHORTS: live.cohorts_page(),
         DEPRECIATION: live.depreciation_page(),
         "Statements": replace(statements, note=f"{_RECORD} {statements.note}"),
-        "Reconciliation": Page.of(reconciled, note=_RECORD),
+        "Unit economics": _dollars(shown["unit_economics_yearly"]),
+        "Reconciliation": _dollars(shown["reconciliation"]),
         "Measures": Page.of(shown["measures"], note=_RECORD),
         "Assumptions": Page.of(shown["assumptions"], note=_RECORD),
         "Events": Page.of(shown["events"], most=1_000, note=_RECORD),
     }
+
+
+def _dollars(table: Mapping[str, Any]) -> Page:
+    """Return a table as a record, what it has in cents in dollars."""
+    paid = [name for name in table if unit_of(name) == DOLLARS]
+    return Page.of({**table, **{name: [cents / 100 for cents in table[name]] for name in paid}}, note=_RECORD)
 
 
 def run_workbook(result: RunResult, pages: Mapping[str, Page], more: Mapping[str, Page]) -> bytes:
@@ -246,7 +247,7 @@ class _Live:
     def _inputs(self, posted: Sequence[tuple[Account, Floats]]) -> dict[tuple[str, int], Input]:
         """Return every figure that the sheets can follow: it is paid, and all that depends on it is in the workbook."""
         money, scenario, ledger = self.plan.money, self.result.scenario, self.result.ledger
-        power, sold, burst = money.power, scenario.finance.token_price, money.market.burst
+        power, burst = money.power, money.market.burst
         accounts = {account for account, amounts in posted if amounts.any()}
         inputs: dict[tuple[str, int], Input] = {}
         has_other_capital = (ledger.account_code == ACCOUNT_CODES[Account.OTHER_CAPITAL]).any()
@@ -259,16 +260,22 @@ class _Live:
             "engineers": money.upkeep.engineer_usd_per_year,
             "staff": money.upkeep.staff_usd_per_year if "staff" in self.people else 0.0,
             "crews": money.upkeep.crew_usd_per_year,
-            "burst": burst.usd_per_accelerator_h if burst else 0.0,
+            "burst": float(burst.hourly.usd_per_accelerator_h[0]) if burst else 0.0,
         }
         if has_windows := power.hourly_usd_per_kwh is not None and Account.ENERGY in accounts:
             # Under time-of-use windows it is what a kWh cost on average: changing it scales every window.
             paid = (ledger.account_cents(Account.ENERGY) + ledger.account_cents(Account.COOLING)) / 100
             usd_each["electricity"] = round(paid / float(self.result.monthly.facility_kwh.sum()), 6)
         for name, account, label, unit, key in (_WINDOWED if has_windows else _SITE_INPUTS[0], *_SITE_INPUTS[1:]):
-            unit_usd = usd_each.get(name) or getattr(sold, key.rpartition(".")[2], None) or 0.0
-            if account in accounts and unit_usd > 0:
-                inputs[name, -1] = Input(label, unit, key, unit_usd)
+            if account in accounts and usd_each[name] > 0:
+                inputs[name, -1] = Input(label, unit, key, usd_each[name])
+        for w, (name, load) in enumerate(scenario.workloads.items() if Account.REVENUE in accounts else ()):
+            for kind in TOKEN_KINDS:
+                field, said = f"{kind}_usd_per_million_tokens", f"{name}: token price, {kind.replace('_', ' ')}"
+                if unit_usd := getattr(load.token_price, field, None):
+                    inputs[kind, w] = Input(
+                        said, unit_of(field) or "", f"workloads.{name}.token_price.{field}", unit_usd
+                    )
         catalog, capital = scenario.load_catalog(), self.capital
         for index, (name, plan) in enumerate(zip(self.clusters, self.plan.clusters, strict=True)):
             cluster, key = scenario.clusters[name], f"clusters.{name}"
@@ -508,7 +515,7 @@ class _Live:
             unit, unit_usd = self._discounted(cluster) if name == "price" else (unit, unit_usd)
             return label, Cell(unit_usd, unit, "unit_usd"), np.cumsum(paid) / unit_usd
 
-        upkeep, cohorts, months = self.plan.money.upkeep, self.result.cohorts, self.plan.months
+        money, cohorts, months, upkeep = self.plan.money, self.result.cohorts, self.plan.months, self.plan.money.upkeep
         match account:
             case Account.MAINTENANCE | Account.INSURANCE:
                 # A yearly share of what machines in service cost: one part a cohort, cost times years in service.
@@ -532,20 +539,19 @@ class _Live:
                 return [priced("price", index, amounts)]
             case Account.RMA:  # freight, and the part itself
                 bare = replace(upkeep, replacement_usd=np.zeros_like(upkeep.replacement_usd))
-                plan = replace(self.plan, money=replace(self.plan.money, upkeep=bare))
+                plan = replace(self.plan, money=replace(money, upkeep=bare))
                 freight = (rma_usd(plan, self.result.run) * plan.on_site)[:, index]
                 return [priced("freight", index, freight), priced("price", index, amounts - freight)]
             case Account.REVENUE:
                 # By the price it moves with: that of fresh tokens, where cached ones have none of their own.
-                stated, path = self.result.scenario.finance.token_price, self.plan.money.market.token_price
                 served = self.result.rented.requests if index < 0 else self.result.monthly.served_requests[:, index, :]
-                free, revenue = price_path(0.0, 0.0, months.offset_months), {"input": np.zeros(self.months)}
-                fields = {kind: key.removeprefix(f"{_SOLD}.") for kind, *_, key in _SITE_INPUTS if _SOLD in key}
-                for kind, field in fields.items():
-                    alone = PricePath(**(dict.fromkeys(fields.values(), free) | {field: getattr(path, field)}))
-                    moved = "input" if getattr(stated, field) is None else kind
-                    revenue[moved] = revenue.get(moved, 0.0) - (served * self.plan.request_usd(alone)).sum(axis=1)
-                return [priced(kind, -1, earned) for kind, earned in revenue.items()]
+                earned = served[:, :, None] * self.plan.request_tokens * np.asarray(money.market.token_price) / MILLION
+                revenue: dict[tuple[str, int], Floats] = {}
+                for place in np.ndindex(earned.shape[1:]):
+                    name = TOKEN_KINDS[place[1]], place[0]
+                    moved = name if name in self.inputs or name[0] == "output" else ("input", place[0])
+                    revenue[moved] = revenue.get(moved, np.zeros(self.months)) - earned[:, *place]
+                return [priced(*moved, paid) for moved, paid in revenue.items() if paid.any()]
             case _:
                 return [priced(paid_for, -1, amounts)]
 

@@ -31,6 +31,8 @@ FIGURES = {
     "capex_usd": "purchases",
     "cash_usd": "cash paid",
     "npv_usd": "net present value",
+    "resale_pv_usd": "of which resale of used hardware",
+    run_report.BARE: "per million tokens, levelised, if it fetched nothing",
     judgement.ATTAINED: "SLO attainment",
 }
 """The figures of a plan that a board asks for."""
@@ -109,6 +111,7 @@ def memo_sections(contents: Contents) -> list[Section]:
             rows.append((one.name, one.standing, percent(one.slo_attainment_fraction, 2), measured(cost, output)))
         header = ("plan", "SLO", "attained", spoken(output))
         others = judgement.inconclusive_lines(choice.ranked)
+        others += judgement.resale_lines(summary.get("scenarios", {}), manifest.get("baseline", ""))
         others += ["A plan that is MISSED is no alternative, however cheap."] if choice.breaking else []
     of_plan = contents.of_plan(plan) if plan in contents.plans else contents
     version = manifest.get("version", manifest.get("identity", {}).get("version"))
@@ -118,6 +121,7 @@ def memo_sections(contents: Contents) -> list[Section]:
         _part("SLO target", target),
         _cost(contents, plan),
         _part("Reconciliation of cost", (), ("line", "USD"), run_report.reconciliation_rows(summary)),
+        _part("Unit economics", (), run_report.UNITS, run_report.unit_rows(of_plan)[:SHOWN]),
         _cash(contents, of_plan, plan),
         _part(beside, others, header, rows),
         _part("Sensitivities", _hangs(contents, plan)),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from planner.answers import actuals_report, comparison_report, evidence, run_report, size_report, study_report
 from planner.answers import zoom_report as zoomed
+from planner.answers.futures import futures_section
 from planner.answers.judgement import choose
 from planner.answers.memo import has_memo, memo_sections
 from planner.answers.sections import SectionMaker, section
@@ -60,7 +61,7 @@ POINTED = tuple(partial(_pointer, key=key) for key in POINTERS)
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),
-    "size": (size_report.answer_section, size_report.policies_section, size_report.months_section),
+    "size": (size_report.answer_section, size_report.policies_section, futures_section, size_report.months_section),
     "actuals": (actuals_report.answer_section, actuals_report.forecast_section, actuals_report.figures_section),
 }
 """The sections that only folders of one kind have: all there is of these but the evidence."""
@@ -81,6 +82,7 @@ FIRST: Sequence[SectionMaker] = (
 SECTIONS: Sequence[SectionMaker] = (
     *FIRST,
     evidence.measures_section,
+    futures_section,
     comparison_report.timeline_section,
     study_report.fan_section,
     study_report.timeline_section,

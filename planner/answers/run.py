@@ -18,7 +18,7 @@ from planner.answers.assumptions import assumptions, layouts, model_error
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages
 from planner.answers.report import build_report
-from planner.answers.run_report import LOSSES, reconciliation_rows
+from planner.answers.run_report import LOSSES, reconciliation_rows, resale_words
 from planner.answers.tables import RUN_TABLES, TABLES, by_scenario
 from planner.arrays import Floats
 from planner.catalog.load import VERSION
@@ -36,6 +36,7 @@ from planner.parallel import shared
 from planner.plan.quantities import attainment
 from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
 from planner.run import tables
+from planner.run import unit_economics as units
 from planner.run.incidents import incident_rows, practice_rows
 from planner.run.measure_names import DRAWS, FLEET, MEASURES
 from planner.run.measures import measures, slo_figures, sums_of
@@ -54,6 +55,7 @@ _SPANS = {
 }
 """Where the headline lies when the same plan is drawn again."""
 VARY = "inputs were not varied; P(SLO met) under uncertainty: planner montecarlo"
+RESERVE = "reserve_cost_per_million_tokens_usd"
 SHOWN_ROWS = 5
 """Clusters and workloads that the first screen has."""
 
@@ -124,6 +126,7 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[s
 PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
     "timeline_monthly": tables.timeline_monthly,
     "timeline_workloads": tables.timeline_workloads,
+    "unit_economics": tables.unit_economics,
     "losses": tables.losses,
     "software_practices": lambda result: TABLES["software_practices"].of_rows(practice_rows(result)).columns,
     "placement": tables.placement,
@@ -148,6 +151,7 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
         "timeline_daily": tables.timeline_daily(result),
         "accounts": tables.accounts(),
         **{f"statement_{span}ly": tables.statement(result, span) for span in Frequency},
+        **{f"unit_economics_{span}ly": tables.unit_economics(result, span) for span in (*Frequency,)[1:]},
         **({"timeline_hourly": tables.timeline_hourly(result)} if hourly else {}),
     }
     made = {name: Table(TABLES[name], cells) for name, cells in columns.items()}
@@ -256,15 +260,17 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
     missed, settled = result.missed_requests().sum(axis=0), result.settled_requests().sum(axis=0)
     shared_out = {name: table.sum(axis=0) for name, table in tables.workload_sums(result).items()}
     by_workload = {
-        "demand_tokens": result.tokens(result.monthly.demand_requests).sum(axis=0),
-        "shed_tokens": result.tokens(result.shed_requests()).sum(axis=0),
+        **{name: shared_out[name] for name in ("demand_tokens", "shed_tokens")},
         "slo_attainment_fraction": attainment(missed, settled),
         "cost_per_million_tokens_usd": per_million_tokens(shared_out["cost_usd"], shared_out["served_tokens"]),
     }
     by_month_attained = attainment(result.missed_requests(), result.settled_requests())
     headroom = tables.peak_headroom(result)
     tightest = int(np.nanargmin(headroom)) if np.isfinite(headroom).any() else None
+    borne_by_none = units.unit_economics(result).cost_cents[:, :, -2:].sum(axis=(0, 1))
     tight: dict[str, Any] = {
+        **{f"{line}_cost_usd": cents / 100 for line, cents in zip(("reserve", "one_off"), borne_by_none, strict=True)},
+        RESERVE: _plain(RESERVE, float(per_million_tokens(borne_by_none[0] / 100, shared_out["served_tokens"].sum()))),
         "peak_headroom_fraction": None if tightest is None else rounded(headroom[tightest]),
         "peak_headroom_month": None if tightest is None else labels[tightest],
         "peak_facility_kw": rounded(result.monthly.peak_facility_kw.max(), 3),
@@ -416,6 +422,7 @@ def first_screen(figures: Mapping[str, Any]) -> str:
         )
         for name, row in loads[:SHOWN_ROWS]
     ]
+    served_rows += [("reserve (no workload's)", "", "", cell(fleet[RESERVE], ",.3f"))] if fleet[RESERVE] else []
     lines += ["", text_table(("workload", "SLO low", "month", "USD/Mtok"), served_rows)]
     lines += [f"and {len(loads) - SHOWN_ROWS} more workloads in the report"] if len(loads) > SHOWN_ROWS else []
     return "\n".join([*lines, "", *wrapped([f"! {line}" for line in (judgement.sizing(figures), VARY) if line])])
@@ -436,7 +443,7 @@ def details(figures: Mapping[str, Any]) -> str:
     ]
     lost = sorted(((capacity[column.removesuffix("_node_h")], name) for column, name in LOSSES.items()), reverse=True)
     shares = [f"{name} {share:.2%}" for share, name in lost if share > 0 and name != "at work"]
-    lines.append(f"node-hours lost to: {', '.join(shares)}")
+    lines += [f"node-hours lost to: {', '.join(shares)}", resale_words(figures["measures"])]
     return "\n".join([*wrapped(lines), "", text_table(("cost", "USD"), reconciliation_rows(figures))])
 
 

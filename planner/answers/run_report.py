@@ -17,8 +17,11 @@ from planner.output.folder import Contents
 from planner.output.scales import COLOURS
 from planner.output.tables import Table
 from planner.output.words import NOTHING, count, dollars, percent, unit_price
+from planner.plan.parts import TOKEN_KINDS
 from planner.run.measure_names import FLEET, SITE
 from planner.run.slo_misses import REASONS
+from planner.run.unit_economics import LINES
+from planner.units import MILLION
 
 LOSSES = {
     "working_node_h": "at work",
@@ -29,6 +32,13 @@ LOSSES = {
     "idle_node_h": "no demand",
 }
 IDLE = "no demand"
+_EARNED = ("revenue_usd", "running_cost_usd", "cost_usd", "margin_usd")
+BARE = "levelised_cost_without_resale_per_million_tokens_usd"
+UNITS = (
+    *("", "tokens", "revenue", "running cost", "full cost", "margin"),
+    *("USD/M input", "USD/M cached", "USD/M output", "USD/accelerator-hour"),
+)
+"""Columns of unit economics."""
 ROUTED = (
     "Where requests went follows from the order in which clusters are filled, and from what each can serve: a cluster "
     "that stands idle is not a dear part, and one that is busy not a cheap one."
@@ -149,7 +159,37 @@ def money_section(contents: Contents) -> Section | None:
     if steps := reconciliation_rows(contents.summary):
         caption = "From P&L cost to net present cost; lines that begin with = are sums"
         blocks.append(Grid(caption=caption, header=("cost", "USD"), rows=steps, numeric=(1,)))
+    if units := unit_rows(contents):
+        caption = "Unit economics; reserve is capacity that no workload bears, hours of it those not at work"
+        blocks.append(Grid(caption=caption, header=UNITS, rows=units, numeric=range(1, len(UNITS))))
+    blocks += [Sentence(text=resale_words(figures))] if (figures := contents.summary.get("measures")) else []
     return section("money", [*blocks, *([chart] if (chart := money_chart(contents)) else [])])
+
+
+def resale_words(figures: Mapping[str, Any]) -> str:
+    """Say how much of net present cost is a resale forecast, and the levelised cost without it."""
+    return (
+        f"Resale of used hardware is {dollars(figures['resale_pv_usd'])} of net present value; if it fetched nothing, "
+        f"a million tokens would cost {unit_price(figures[BARE])} levelised instead of {unit_price(figures[COST])}."
+    )
+
+
+def unit_rows(contents: Contents) -> list[tuple[str, ...]]:
+    """Return the unit economics of each workload over the horizon, under :data:`UNITS`; then what none bears."""
+    if not (table := contents.table("unit_economics")):
+        return []
+    shares = [
+        *((f"{kind}_cost_usd", f"{kind}_tokens", MILLION) for kind in TOKEN_KINDS),
+        ("cost_usd", "accelerator_h", 1),
+    ]
+    rows = []
+    for line, load in sorted(dict.fromkeys(table.rows("line", "workload")), key=lambda row: LINES.index(row[0])):
+        part = table.where("line", line).where("workload", load)
+        total = {name: sum(part.totals(name)) for name in (*_EARNED, *(name for pair in shares for name in pair[:2]))}
+        prices = [total[paid] / total[of] * number if total[of] else None for paid, of, number in shares]
+        tokens = sum(total[of] for _, of, _ in shares[:-1])
+        rows.append((load or line, count(tokens), *(dollars(total[n]) for n in _EARNED), *map(unit_price, prices)))
+    return rows
 
 
 def reconciliation_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

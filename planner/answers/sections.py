@@ -9,6 +9,7 @@ from planner.output.folder import Contents
 
 TITLES = {
     "answer": "Summary",
+    "futures": "Futures",
     "time": "Over time",
     "money": "Cost",
     "losses": "Lost capacity",

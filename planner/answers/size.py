@@ -11,6 +11,7 @@ import numpy as np
 import yaml
 
 from planner.answers.answer import Answer
+from planner.answers.futures import futures_lines
 from planner.answers.judgement import verdict_record
 from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages, plain_pages
@@ -23,13 +24,14 @@ from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Tab
 from planner.output.terminal import text_table, wrapped
 from planner.plan.placement import services_of
 from planner.plan.reuse import Reuse
-from planner.plan.slo_target import LEAST_SHORTFALL, past_mending
+from planner.plan.slo_target import LEAST_SHORTFALL, Verdict, met_months_over, past_mending
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
 from planner.sizing.choices import Counts
 from planner.sizing.evaluate import SizeWork
 from planner.sizing.size import Sized
+from planner.studies.futures import AS_STATED
 from planner.units import HOURS_PER_DAY, MILLION
 from planner.version import __version__
 
@@ -86,6 +88,20 @@ def policy_rows(sized: Sized) -> Table:
     return SIZE_TABLES["policies"].of_rows(rows)
 
 
+def future_rows(sized: Sized) -> Iterator[Sequence[Any]]:
+    """Yield the rows of futures.csv: each way in each future, and as stated."""
+    target, labels = sized.slo_target, sized.choices.plan.months.labels
+    stated = [(way.name, AS_STATED, None, way.outcome) for way in sized.ways if way.outcome is not None]
+    for name, future, weight, outcome in (*stated, *sized.futures) if sized.futures else ():
+        verdict = Verdict(int(outcome.kept(target.attainment).sum()), outcome.worst.size, target.confidence)
+        short = np.nan_to_num(outcome.shares, nan=1.0).min(axis=2) <= target.attainment - LEAST_SHORTFALL
+        months = np.where(short.any(axis=1), short.argmax(axis=1), len(labels)).astype(np.float64)
+        through = int(met_months_over(months, target.confidence))
+        missed = labels[through] if through < len(labels) else ""
+        money = (outcome.net_present_cost_usd, None, float(outcome.utilisation.mean()))
+        yield name, future, weight, verdict.status, verdict.share, *verdict.interval, missed, *money, None, None, None
+
+
 def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
     """Yield the rows of months.csv: the lowest SLO attainment, and the binding constraint."""
     choices, slo_target, plan, choose = sized.choices, sized.slo_target, sized.plan, sized.choices.choose
@@ -118,6 +134,7 @@ def size_tables(sized: Sized) -> list[Table]:
     words, explained = sized.choices.words, sized.explanation
     entries = {entry.accelerator: entry.price_change for entry in explained.entries}
     rows: dict[str, Iterable[Sequence[Any]]] = {
+        "futures": future_rows(sized),
         "triggers": (
             (
                 one.cluster,
@@ -246,9 +263,16 @@ def said_of(sized: Sized) -> Iterator[str]:
 
     words = choices.words(plan.counts) if any(plan.counts) else "nothing, what is there is enough"
     low, high = map(money, sized.cost_range)
-    lead = "Buy" if sized.verdict.status != "MISSED" else "Cheapest plan found, not confirmed:"
-    cost = f"{what[sized.trial.objective]} {money(plan.cost)} ({low} to {high} for the error of P(SLO met))"
+    trades = choices.choose.miss_cost_usd is not None
+    lead = "Buy" if sized.verdict.status != "MISSED" or trades else "Cheapest plan found, not confirmed:"
+    doubt = "of the mean over fresh replications" if trades else "for the error of P(SLO met)"
+    cost = f"{what[sized.trial.objective]} {money(plan.cost)} ({low} to {high} {doubt})"
     yield f"{lead} {words}: {cost}."
+    if trades:
+        yield (
+            f"Of that, {money(plan.cost - plan.net_present_cost_usd)} is for requests that miss their SLO, at "
+            f"{choices.choose.miss_cost_usd:g} USD each: no probability is held."
+        )
     probability, asked = sized.probability, sized.slo_target.confidence
     yield (
         f"P(SLO met) {probability.value:.1%} (±{probability.half_width:.1%}) of {asked:.0%} asked; "
@@ -337,8 +361,11 @@ def size_text(sized: Sized, *, verbose: bool = False) -> str:
     lines = [*wrapped(said[:3]), "", text_table((*named, "M USD"), bought), ""]
     if verbose:
         shown = text_table(("P(SLO met)", unit, "nodes", ""), plans)
-        return "\n".join([*lines, "cost against probability:", shown, "", *wrapped(said[3:])])
-    return "\n".join([*lines, *wrapped(said[3:][:SHOWN])]).rstrip()
+        lines += ["cost against probability:", shown, ""]
+    lines += wrapped(said[3:] if verbose else said[3:][:SHOWN])
+    if sized.futures:
+        lines += ["", *futures_lines(SIZE_TABLES["futures"].of_rows(future_rows(sized)))]
+    return "\n".join(lines).rstrip()
 
 
 def write_size(sized: Sized, work: SizeWork, command: Sequence[str], form: CsvFormat = DEFAULT_FORMAT) -> None:

@@ -77,6 +77,7 @@ _MORE = {
     "timeline_daily": _USED,
     "timeline_hourly": _USED,
     "losses": [figure_column(name, decimals=4) for name in DEFINITIONS if name.endswith("_node_h")],
+    **{f"unit_economics_{span}ly": tables_of("run")["unit_economics"].columns[3:] for span in ("quarter", "year")},
     **{f"statement_{span}ly": [cents_column(line, text) for line, text in LINES.items()] for span in Frequency},
 }
 
@@ -89,4 +90,6 @@ _SCENARIO = text_column("scenario", "Scenario, by its name.")
 
 def by_scenario(table: TableDescription) -> TableDescription:
     """Return a run's table with the scenario as first column, for folders of several runs."""
+    if table.columns[0] == _SCENARIO:
+        return table
     return replace(table, columns=(_SCENARIO, *table.columns), key=("scenario", *table.key) if table.key else ())

@@ -228,6 +228,12 @@ class Model(Entry):
     """When its weights were published; absent: before 2025-12, longer ago than any engine takes to run it well."""
     cache_fraction: Sourced[Annotated[float, Field(gt=0, le=1)]] | None = None
     """Cache entries kept per token, where attention compresses several tokens into one; absent: 1."""
+    api_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
+    """What an API asks for a million prompt tokens; absent: no price is known."""
+    api_cached_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
+    """What it asks for those that it has cached; absent: it lists none, and they count as any."""
+    api_output_usd_per_million_tokens: Sourced[NonNegative] | None = None
+    """What it asks for a million generated tokens."""
 
 
 class Precision(Entry):

@@ -58,6 +58,7 @@ OPTIONS: dict[str, Any] = {
     "baseline": Annotated[
         str | None, Option(metavar="NAME", help="Scenario to hold the others against [default: the first].")
     ],
+    "futures": Annotated[Path | None, Option(metavar="FILE", help="File of futures in which each plan is run too.")],
     "study": Annotated[
         Path | None, Option(metavar="STUDY", help="Study whose uncertain inputs the plan must withstand.")
     ],

@@ -386,8 +386,9 @@ class Router:
 def fill(wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats]) -> tuple[Hours, Floats]:
     """Fill clusters in order up to their preferred utilisation, then spread the rest over the remaining capacity.
 
-    Machines rented by the hour are offered what the others, filled as far as their waits allow, have no room for.
-    Clusters that are alike take in proportion to what each has free, as one of all their nodes would.
+    Machines rented by the hour are offered what the others, filled as far as their waits allow, have no room for; as
+    many are held as their own waits ask for. Clusters that are alike take in proportion to what each has free, as one
+    of all their nodes would.
     ``wanted`` has shape (hours,). What each cluster takes is written to ``served``, by cluster, so far zeros of shape
     (hours,), and the node-equivalents to ``room.used``. Returns the hours, and the requests, that found no room.
     """
@@ -395,7 +396,7 @@ def fill(wanted: Floats, room: Room, route: Route, served: Mapping[int, Floats])
     if route.allowed is not None and left.size:
         if room.preferred_utilisation < 1.0:
             left = _spread(left, hours, room, route, served, route.allowed)
-        hours, left = _offer(left, hours, route.rented_tiers, room, route, served)
+        hours, left = _offer(left, hours, route.rented_tiers, replace(room, preferred_utilisation=1.0), route, served)
     if not left.size or room.preferred_utilisation == 1.0:
         return hours, left
     return hours, _spread(left, hours, room, route, served)
@@ -477,17 +478,19 @@ def allowed_loads(plan: Plan, requests: Floats) -> Floats:
     """
     cells = round(LOAD_CELLS / MOST_LOAD)
 
-    def kept(missed: Floats) -> Floats:
-        attainment = np.minimum.accumulate(missed[..., : cells + 1] <= 1.0 - plan.slo_target.attainment, axis=-1)
+    allowance = 1.0 - np.broadcast_to(plan.slo_attainments, len(plan.workloads))
+
+    def kept(missed: Floats, allowance: Floats | float) -> Floats:
+        attainment = np.minimum.accumulate(missed[..., : cells + 1] <= allowance, axis=-1)
         return np.asarray((attainment.sum(axis=-1) - 1) / cells)
 
-    by_pair = kept(plan.late_tables + plan.refused_tables)
+    by_pair = kept(plan.late_tables + plan.refused_tables, allowance[:, np.newaxis])
     by_pair[:, [w for w, workload in enumerate(plan.workloads) if workload.deadline_h]] = 1.0
     by_pair[tuple(np.array([*plan.burst_tables], dtype=np.intp).reshape(-1, 2).T)] = 1.0
     allowed = by_pair.min(axis=1, initial=1.0)[:, np.newaxis]
     for (c, w), by_rate in plan.burst_tables.items():
         assert plan.no_burst_tables is not None  # what bursts add, they add to something
-        at_rates = kept(plan.no_burst_tables[:, c, w].sum(axis=0) + by_rate.added.sum(axis=0))
+        at_rates = kept(plan.no_burst_tables[:, c, w].sum(axis=0) + by_rate.added.sum(axis=0), float(allowance[w]))
         between = by_rate.between(requests[w])
         row, further = between.row, between.further
         if allowed.shape[1] == 1:

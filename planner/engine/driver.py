@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +21,11 @@ import simpy
 
 from planner.arrays import Bools, Floats
 from planner.demand.plan import DemandPlan, hourly_requests_per_s
-from planner.engine.hourly import SpeedLoss, WindowInput, WindowResult, rent_for_shed
+from planner.engine.hourly import NodeHours, SpeedLoss, WindowInput, WindowResult
 from planner.engine.log import Change, ChangeLog, SoftwareEvent, Streams
 from planner.engine.log import streams as streams_of
 from planner.engine.processes import Process, RunContext, SimulationContext, guarded, numbered, site_outages, stated
+from planner.engine.rental import Rentals, rent_for_shed
 from planner.engine.repair_shop import OutageRow, RepairShop, RepairShopProcess
 from planner.engine.scan import hours_within, steps_by_hour
 from planner.engine.software import IncidentProcess
@@ -34,21 +35,6 @@ from planner.plan import quantities
 from planner.plan.plan import Plan
 from planner.plan.sizes import sizes_by_hour
 from planner.units import SECONDS_PER_HOUR
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeHours:
-    """Nodes by state and hour; shape (clusters, hours)."""
-
-    present: Floats
-    """Delivered and not retired."""
-    failed: Floats
-    """Of those, out of service for a hardware fault."""
-    dark: Floats
-    """Of the rest, on site and without power in an outage of it."""
-
-    healthy: Floats
-    """The rest: nodes that can work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +49,8 @@ class Run:
     shop: RepairShop | RepairShopProcess
     on_offer: Bools | None
     """Hours in which instances can be had by burst rental, shape (hours,); None without it."""
+    offers: Mapping[int, Bools]
+    """By cluster that is rented by the hour, the hours in which its nodes can be had, shape (hours,)."""
 
 
 class Simulation:
@@ -95,7 +83,8 @@ class Simulation:
                 self.env.process(guarded(process, world))
         self.demand_requests = _demand_requests(plan.demand, streams)
         burst = plan.money.market.burst
-        self.on_offer = None if burst is None else burst.on_offer(plan.hours, streams("burst rental"))
+        self.on_offer = None if burst is None else burst.hourly.on_offer(plan.hours, streams)
+        self.rentals = Rentals(plan, streams)
 
     def run(self, window_edges_h: Sequence[int]) -> Run:
         """Run all windows between the given hours, the last being the end of the horizon.
@@ -118,21 +107,21 @@ class Simulation:
             for begin, end, sizes in self._parts(first, last) if is_end else ():
                 speed, incidents = self.histories.speeds(begin, end)
                 lit, machines = self._node_hours(begin, end)
-                inputs.append(
-                    WindowInput(
-                        first_hour=begin,
-                        demand_requests=self.demand_requests[:, begin:end],
-                        nodes=machines.healthy,
-                        speed=speed,
-                        incidents=incidents,
-                        waiting_requests=waiting,
-                        lit_fraction=lit,
-                        replicas_before=windows[-1].replicas_after if windows else None,
-                        awake_before=windows[-1].awake_after if windows else None,
-                        sizes=sizes,
-                    )
+                window = WindowInput(
+                    first_hour=begin,
+                    demand_requests=self.demand_requests[:, begin:end],
+                    nodes=machines.healthy,
+                    speed=speed,
+                    incidents=incidents,
+                    waiting_requests=waiting,
+                    lit_fraction=lit,
+                    replicas_before=windows[-1].replicas_after if windows else None,
+                    awake_before=windows[-1].awake_after if windows else None,
+                    sizes=sizes,
                 )
-                windows.append(evaluate_window(self.plan, inputs[-1]))
+                window, machines = self.rentals.hold(window, machines)
+                inputs.append(window)
+                windows.append(evaluate_window(self.plan, window))
                 waiting = windows[-1].waiting_requests
                 node_hours.append(machines)
             first = last if is_end else first
@@ -154,6 +143,7 @@ class Simulation:
             log=self.log,
             shop=self.shop,
             on_offer=self.on_offer,
+            offers=self.rentals.on_offer,
         )
 
     def _end(self, first: int, window_edges_h: Sequence[int], review: Review | None) -> int:

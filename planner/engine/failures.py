@@ -10,6 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
+from planner.engine.log import Streams
 from planner.plan.parts import ReliabilityPlan
 from planner.plan.plan import ClusterPlan
 
@@ -94,21 +95,29 @@ def draw_failures(
 
 
 def draw_interruptions(
-    plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, draw: Generator
+    plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, streams: Streams
 ) -> Failures:
-    """Draw spot interruptions: a Poisson process for each node, with exponential times to replacement.
+    """Draw spot interruptions: Poisson processes of each node and of all nodes of the accelerator together.
 
-    They take no crew and no part, as a soft failure does; their cause is the plan's last.
+    Times to replacement are exponential. Interruptions take no crew and no part, as a soft failure does; their cause is
+    the plan's last.
     """
     rent, cause = cluster.rent, len(plan.causes) - 1
     assert rent is not None, "only machines under contract are taken back"
-    exposure = np.maximum(min(end_h, cluster.retire_h) - start_h, 0.0)
-    node = np.repeat(np.arange(start_h.size), draw.poisson(rent.interruptions_per_h * exposure))
+    draw, pool = (streams(f"interruptions/{name}") for name in (f"{cluster.name}/{first_node}", cluster.accelerator))
+    until_h, together = min(end_h, cluster.retire_h), rent.together_fraction
+    exposure = np.maximum(until_h - start_h, 0.0)
+    node = np.repeat(np.arange(start_h.size), draw.poisson(rent.interruptions_per_h * (1.0 - together) * exposure))
+    time_h, gone_h = start_h[node] + draw.random(node.size) * exposure[node], draw.exponential(size=node.size)
+    count = pool.poisson(rent.interruptions_per_h * together * end_h)
+    all_h, all_gone_h = pool.random(count) * end_h, pool.exponential(size=count)
+    hit, event = np.nonzero((start_h[:, None] <= all_h) & (all_h < until_h))
+    node = np.concatenate((node, hit))
     return Failures(
-        time_h=start_h[node] + draw.random(node.size) * exposure[node],
+        time_h=np.concatenate((time_h, all_h[event])),
         node=node + first_node,
         group=np.full(node.size, -1),
         cause=np.full(node.size, cause),
         severity=np.full(node.size, SOFT),
-        repair_h=draw.exponential(rent.interruption_h, node.size),
+        repair_h=np.concatenate((gone_h, all_gone_h[event])) * rent.interruption_h,
     )

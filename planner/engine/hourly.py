@@ -9,7 +9,6 @@ import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import Hours, part_of, safe_denominator
-from planner.engine.scan import clamp_scan
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
 from planner.plan.quantities import machine_time, shares
@@ -84,6 +83,21 @@ class WindowInput:
     def carried_by(self, workload: int) -> dict[int, Floats]:
         """Return the requests of a workload that each hosted cluster carries in an outage, shape (hours,)."""
         return {c: requests for (c, w), requests in self.carried_requests.items() if w == workload}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHours:
+    """Nodes by state and hour; shape (clusters, hours)."""
+
+    present: Floats
+    """Delivered and not retired; of those rented by the hour, held and billed."""
+    failed: Floats
+    """Of those, out of service for a hardware fault."""
+    dark: Floats
+    """Of the rest, on site and without power in an outage of it."""
+
+    healthy: Floats
+    """The rest, but for rented ones that still start: nodes that can work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,67 +218,6 @@ def serving(routes: Sequence[Route], workloads: Sequence[int]) -> Ints:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rented:
-    """Requests served on rented accelerators, and accelerator-hours billed."""
-
-    requests: Floats
-    """Shape (months, workloads)."""
-    accelerator_h: Floats
-    """Shape (months,)."""
-
-
-def rent_by_hour(plan: Plan, shed: Floats, on_offer: Bools | None) -> tuple[Floats, Floats]:
-    """Return requests served by burst rental, shape (workloads, hours), and accelerators billed, shape (hours,).
-
-    Of n(t) instances wanted in an hour, H(t) = min(max(H(t−1), n(t) where on offer), most wanted in the last hold_h
-    hours) are held and billed; those held for startup_h hours before it serve. A request takes as long on a rented
-    accelerator as on the plan's best for its workload. Where an hour needs more than there are, every workload gets the
-    same share of its need. ``shed``, shape (workloads, hours), begins with the horizon; ``on_offer`` None is always.
-    """
-    burst, hours = plan.money.market.burst, shed.shape[1]
-    if burst is None:
-        return np.zeros_like(shed), np.zeros(hours)
-    month = plan.months.hour_periods[:hours]
-    per_request = burst.accelerator_h_per_request
-    with np.errstate(invalid="ignore"):  # 0 · ∞: nothing is shed of what no accelerator serves
-        needed = shed * (per_request[:, month] if per_request.shape[1] > 1 else per_request)
-    needed[shed <= 0] = 0.0
-    servable = np.isfinite(needed)
-    needed[~servable] = 0.0
-    wanted, size = needed.sum(axis=0), burst.accelerators_per_instance
-    instances = np.minimum(np.ceil(wanted / size - ROUNDING), burst.most_accelerators // size)
-    startable = instances if on_offer is None else np.where(on_offer[:hours], instances, 0.0)
-    held = clamp_scan(np.zeros(hours), startable, _running_max(instances, burst.hold_h), 0.0)
-    ready = (
-        -_running_max(-held, burst.startup_h + 1) * size
-    )  # accelerators of the fewest held since they were asked for
-    share = np.minimum(1.0, np.divide(ready, wanted, out=np.ones(hours), where=wanted > 0))
-    return np.where(servable, shed, 0.0) * share, held * size
-
-
-def _running_max(series: Floats, width: int) -> Floats:
-    """Return the largest of the last ``width`` hours, shape (hours,); 0 before the first."""
-    reach = 1
-    while reach < min(width, series.size + 1):  # of two spans that meet or overlap, the larger
-        step = min(reach, width - reach)
-        series = np.maximum(series, np.pad(series, (step, 0))[: series.size])
-        reach += step
-    return series
-
-
-def rent_for_shed(plan: Plan, windows: Sequence[WindowResult], on_offer: Bools | None = None) -> Rented:
-    """Return the shed requests that burst rental serves instead; sums by month of the windows from the start on."""
-    months = plan.month_edges_h.size - 1
-    requests, accelerator_h = np.zeros((months, len(plan.workloads))), np.zeros(months)
-    if plan.money.market.burst is not None:
-        served, billed = rent_by_hour(plan, joined("shed_requests", windows), on_offer)
-        begun = np.flatnonzero(plan.month_edges_h[:-1] < billed.size)
-        requests[begun] = np.add.reduceat(served, plan.month_edges_h[begun], axis=1).T
-        accelerator_h[begun] = np.add.reduceat(billed, plan.month_edges_h[begun])
-    return Rented(requests=requests, accelerator_h=accelerator_h)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Residence:
     """Replicas and node-hours of each deployment by month; shape (months, deployments)."""
 
@@ -327,7 +280,7 @@ def never_placed(plan: Plan, windows: Sequence[WindowResult]) -> list[int]:
     for w, workload in enumerate(placement.pools.workloads):
         held = [placement.pool_deployment[pool] for pool in workload.cluster_order]
         placed = [d for d in held if d is not None]
-        if len(placed) < len(held) or not any(window.demand_requests[w].max() > 0.0 for window in windows):
+        if not held or len(placed) < len(held) or not any(window.demand_requests[w].max() > 0.0 for window in windows):
             continue
         if not any(window.replicas[d].max() > 0.0 for window in windows for d in placed):
             never.append(w)

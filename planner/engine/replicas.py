@@ -92,7 +92,11 @@ def _absent_requests(plan: Plan, placement: Placement, window: WindowInput, repl
     for w, workload in enumerate(plan.workloads):
         holders = [placement.deployment_of[c, w] for c in workload.cluster_order]
         least = np.array([placement.deployments[d].least_replicas for d in holders])
-        if max(least) > 1 and not workload.deadline_h and all(placement.placed[c] for c in workload.cluster_order):
+        if (
+            least.max(initial=1) > 1
+            and not workload.deadline_h
+            and all(placement.placed[c] for c in workload.cluster_order)
+        ):
             absent = np.zeros_like(window.demand_requests) if absent is None else absent
             share = np.minimum((replicas[holders] / least[:, None]).sum(axis=0), 1.0)
             absent[w] = window.demand_requests[w] * (1.0 - share)

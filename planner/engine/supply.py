@@ -155,8 +155,8 @@ class Supply:
         failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, end_h, stream)
         self.shop.expect(index, failures.where(failures.time_h >= service_h[failures.node - first]))
         if cluster.rent is not None and cluster.rent.interruptions_per_h > 0:
-            draw = self.streams(f"interruptions/{cluster.name}/{self.batches[index]}")
-            self.shop.expect(index, draw_interruptions(self.plan.reliability, cluster, service_h, first, end_h, draw))
+            taken = draw_interruptions(self.plan.reliability, cluster, service_h, first, end_h, self.streams)
+            self.shop.expect(index, taken)
 
     def _announce(self, arrived: simpy.Event, time_h: float) -> Steps:
         """Signal that the first nodes of an accelerator are in service."""

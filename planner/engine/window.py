@@ -27,6 +27,18 @@ _CELLS_PER_LOAD = LOAD_CELLS / MOST_LOAD
 
 
 def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
+    """Return a window's result with what APIs serve: before the clusters, or of what these would shed."""
+    if not any(cluster.api for cluster in plan.clusters):
+        return _on_machines(plan, window)
+    before = bought_requests(plan, window, window.demand_requests, serves_all=True)
+    within = replace(window, demand_requests=window.demand_requests - before.sum(axis=0))
+    result = _on_machines(plan, within)
+    after = bought_requests(plan, window, result.shed_requests, serves_all=False)
+    served, shed = result.served_requests + before + after, result.shed_requests - after.sum(axis=0)
+    return replace(result, demand_requests=window.demand_requests, served_requests=served, shed_requests=shed)
+
+
+def _on_machines(plan: Plan, window: WindowInput) -> WindowResult:
     """Return a window's result: demand routed to nodes, or to pools of whole replicas where those count.
 
     A workload that has outgrown its objective takes no more than its share: what it has no share for is shed, and what
@@ -50,6 +62,24 @@ def evaluate_window(plan: Plan, window: WindowInput) -> WindowResult:
         late[w][past] = result.served_requests[:, w][:, past].sum(axis=0)
     shed = result.shed_requests + beyond
     return replace(result, demand_requests=window.demand_requests, shed_requests=shed, late_requests=late)
+
+
+def bought_requests(plan: Plan, window: WindowInput, requests: Floats, *, serves_all: bool) -> Floats:
+    """Return what APIs serve of requests of shape (workloads, hours), by cluster, shape (clusters, workloads, hours).
+
+    Up to its tokens an hour; where that is too few, every workload gets the same share.
+    """
+    bought = np.zeros((len(plan.clusters), *requests.shape))
+    month, hour = plan.months.hour_periods[window.hours], np.arange(window.hours.start, window.hours.stop)
+    for c, cluster in enumerate(plan.clusters):
+        if cluster.api is not None and cluster.api.serves_all == serves_all:
+            served = np.zeros_like(requests)
+            may = [*cluster.api.workloads]
+            served[may] = (requests - bought.sum(axis=0))[may]
+            served[:, (hour < (cluster.online_h or 0.0)) | (hour >= cluster.retire_h)] = 0.0
+            tokens = (served * plan.tokens_per_request[month].T).sum(axis=0)
+            bought[c] = served * quotient(np.minimum(tokens, cluster.api.most_tokens_per_h), tokens)
+    return bought
 
 
 def beyond_share(plan: Plan, window: WindowInput) -> Floats | None:
@@ -92,7 +122,9 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
     Workloads past their objective are as they are in :func:`evaluate_window`, but for those served late within their
     share.
     """
-    plan = at_sizes(plan, window.sizes)
+    first = (plan := at_sizes(plan, window.sizes)), window
+    before = bought_requests(*first, window.demand_requests, serves_all=True).sum(axis=0)
+    window = replace(window, demand_requests=window.demand_requests - before)
     beyond, placement = beyond_share(plan, window), plan.placement
     absent: Floats | None = None
     replicas = np.zeros((0, 1))
@@ -110,7 +142,8 @@ def missed_under(plan: Plan, window: WindowInput, changes: Sequence[Callable[[Pl
         trial.plan = change(plan)
         _overload(trial)
         late.append(_late(trial, window.nodes))
-        shed.append(trial.shed + sum(extra for extra in (absent, beyond) if extra is not None))
+        lost = trial.shed + sum(extra for extra in (absent, beyond) if extra is not None)
+        shed.append(lost - bought_requests(*first, lost, serves_all=False).sum(axis=0))
     return Missed(np.stack(late), np.stack(shed), tuple(router.waiting), replicas[:, -1])
 
 
@@ -182,7 +215,7 @@ def _overload(router: Router) -> dict[int, Floats]:
     plan, window = router.plan, router.window
     before: dict[int, Floats] = {}
     for w in plan.by_priority:
-        if plan.workloads[w].deadline_h:
+        if plan.workloads[w].deadline_h or not plan.workloads[w].cluster_order:
             continue
         left = router.shed[w] - window.dark_requests(w)
         hours = np.flatnonzero(left > TOLERANCE * window.demand_requests[w])

@@ -18,14 +18,7 @@ with hours on site of a machine on average, and the sum over clusters by their s
 own choices (life, method, residual) are no price: what they move is found by writing the same run's books by the other
 plan's rules, and stands apart as policy.
 
-**Actual against budget.** An account's amount is a product: of what was served, of what that took, and of what it was
-paid (:func:`account_variance`):
-
-    amount = quantity · (driver / quantity) · (amount / driver)
-             volume     efficiency            price
-
-What is bought on a date is timing as far as the plan holds it in another month. Both are in whole cents, and sum to the
-difference exactly.
+Parts are in whole cents, and sum to the difference exactly.
 
 The causes of each bridge, the factors they switch and what they mean stand in ``causes.csv``.
 """
@@ -35,15 +28,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from types import MappingProxyType
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from planner.data_files import data_rows
 from planner.errors import ConservationError
-from planner.finance.ledger import CAPEX_ACCOUNTS, Account
 from planner.units import MILLION
 
 _LINES = data_rows(__file__, "causes.csv")
@@ -120,23 +111,6 @@ def shapley_bridge(causes: Sequence[str], measure: Callable[[frozenset[str]], fl
 
 VARIANCE_CAUSE_MEANINGS = _causes("account", "meaning")
 VARIANCE_CAUSES = tuple(VARIANCE_CAUSE_MEANINGS)
-_POWER, _MACHINES = ("served_tokens", "energy_kwh"), ("accelerators_in_service",)
-DRIVERS: Mapping[Account, tuple[str, ...]] = MappingProxyType(
-    dict.fromkeys(Account, _MACHINES)
-    | dict.fromkeys((Account.ENERGY, Account.COOLING, Account.CARBON), _POWER)
-    | {
-        Account.REVENUE: ("served_tokens",),
-        Account.DEMAND_CHARGE: ("peak_facility_kw",),
-        Account.SLA_CREDITS: ("demand_tokens",),
-        Account.BURST_RENTAL: ("demand_tokens",),
-    }
-)
-"""The fleet's quantities that an account follows, from what is served to what is paid for."""
-ON_A_DATE = (*CAPEX_ACCOUNTS, Account.RESALE)
-ARRIVED = "arrived"
-"""Accelerators in service in the last month seen, among the quantities."""
-
-
 PLAN_CAUSES = {cause: tuple(factors.split()) for cause, factors in _causes("plan", "factors").items()}
 """The factors that each cause of a difference between two plans switches."""
 PLAN_CAUSE_MEANINGS = _causes("plan", "meaning")
@@ -210,46 +184,9 @@ def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: li
     }
 
 
-def account_variance(
-    account: Account, cents: tuple[int, int], planned_cents: int, quantities: Mapping[str, tuple[float, float]]
-) -> dict[str, int]:
-    """Return actual less budget by cause, in cents, without causes that have no effect.
-
-    ``cents`` are the budget and the actual of the same months, ``planned_cents`` the plan's amount over its whole
-    horizon, ``quantities`` the fleet's in the same months, planned and actual, as far as they were seen.
-    """
-    budget, actual = cents
-    drivers, unexplained = DRIVERS[account], _without_nothing({"unexplained": actual - budget})
-    if account in ON_A_DATE:
-        arrived = quantities.get(ARRIVED, (0.0, 0.0))
-        if budget and arrived[0] <= 0:
-            return unexplained
-        # Machines that have arrived, over those planned by now, are what the budget would have paid for by now; the
-        # rest is their price. Where the plan has nothing yet, all that it holds for later came early.
-        early = int(math.copysign(min(abs(actual), abs(planned_cents)), actual))
-        timing = round(budget * (arrived[1] / arrived[0] - 1.0)) if budget else early
-        return _without_nothing({"timing": timing, "price": actual - budget - timing})
-    known = [name for name in drivers if name in quantities and min(quantities[name]) > 0]
-    if not known or known[0] != drivers[0] or not budget or not actual:
-        return unexplained
-    ends = [(1.0, 1.0), *(quantities[name] for name in known), (float(budget), float(actual))]
-    factors = [(after[0] / before[0], after[1] / before[1]) for before, after in pairwise(ends)]
-    last = "price" if known == list(drivers) else "unexplained"
-    causes = ["volume", "efficiency", last] if len(known) > 1 else ["volume", last]
-
-    def amount(switched: frozenset[str]) -> float:
-        return math.prod(pair[cause in switched] for cause, pair in zip(causes, factors, strict=True))
-
-    return to_the_cent(shapley_bridge(causes, amount), actual - budget)
-
-
 def to_the_cent(parts: Mapping[str, float], total_cents: int) -> dict[str, int]:
     """Round parts to whole cents that sum to their total; the largest part takes the remainder."""
     rounded = {name: round(part) for name, part in parts.items()}
     largest = max(parts, key=lambda name: abs(parts[name]))
     rounded[largest] += total_cents - sum(rounded.values())
-    return _without_nothing(rounded)
-
-
-def _without_nothing(parts: Mapping[str, int]) -> dict[str, int]:
-    return {name: part for name, part in parts.items() if part}
+    return {name: part for name, part in rounded.items() if part}

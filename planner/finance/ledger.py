@@ -154,6 +154,8 @@ class Account(StrEnum):
     """The part of the statements it belongs to."""
     cause: str
     """The cause of a bridge that it belongs to; empty where it is no accrued cost."""
+    behaviour: str
+    """What it follows in unit costs: use, capacity, or neither (one-off); empty where it is no accrued cost."""
     positions: tuple[tuple[Position, int], ...]
     """Lines of the balance sheet that a posting moves besides cash and equity; +1 where it adds to a line, −1 where it
     takes from it."""
@@ -165,7 +167,11 @@ class Account(StrEnum):
         account, line = str.__new__(cls, name), _CHART[name]
         account._value_ = name
         account.views = functools.reduce(operator.or_, (View[view.upper()] for view in line["views"].split()), View(0))
-        account.category, account.cause = Category(line["category"]), line["cause"]
+        account.category, account.cause, account.behaviour = (
+            Category(line["category"]),
+            line["cause"],
+            line["behaviour"],
+        )
         account.positions = tuple((Position(moved[1:]), int(f"{moved[0]}1")) for moved in line["positions"].split())
         account.description = line["description"]
         return account
@@ -194,6 +200,7 @@ class Account(StrEnum):
     SLA_CREDITS = "sla_credits"
     CARBON = "carbon"
     BURST_RENTAL = "burst_rental"
+    API = "api"
     REVENUE = "revenue"
     TAX_CASH = "tax_cash"
     TAX_DEFERRED = "tax_deferred"

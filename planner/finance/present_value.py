@@ -287,20 +287,12 @@ def break_even_utilisation(
     return fixed_cost_usd / margin if margin > 0 else None
 
 
-def break_even_rental_utilisation(owned_usd_per_available_hour: float, rental_usd_per_hour: float) -> float | None:
-    """Return the utilisation above which owning beats hourly rent: owned cost per hour / rent.
-
-    Owned hours cost the same used or not, on-demand hours only when used. None where rent is free. Against a
-    reserved rental, paid whether used or not, the break-even rent is the owned levelised cost per hour
-    itself.
-    """
-    return owned_usd_per_available_hour / rental_usd_per_hour if rental_usd_per_hour > 0 else None
-
-
-def price_path(start_price_usd: float, annual_decline_fraction: float, offset_months: ArrayLike) -> Floats:
-    """Return a price that changes by a constant ratio: p₀·(1 − d)^(months/12); negative d rises. Shape as given."""
-    months = np.asarray(offset_months, dtype=np.float64)
-    return start_price_usd * (1.0 - annual_decline_fraction) ** (months / MONTHS_PER_YEAR)
+def mean_prices(start_price_usd: float, change_per_year: float, edge_months: Floats) -> Floats:
+    """Return the mean of a price over each period: p₀·∫ (1 + c)^(t/12) dt / Δt, from the periods' edges."""
+    growth = np.log1p(change_per_year) / MONTHS_PER_YEAR
+    step = growth * np.diff(edge_months)
+    risen = np.divide(np.expm1(step), step, out=np.ones_like(step), where=step != 0)
+    return np.asarray(start_price_usd * np.exp(growth * edge_months[:-1]) * risen, dtype=np.float64)
 
 
 def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> Floats:

@@ -77,11 +77,9 @@ class Statements:
 
         A fiscal year has the number of the calendar year in which it ends.
         """
-        if frequency is Frequency.MONTH:
-            return self
-        labels = [fiscal_label(edge.year, edge.month, first_month, frequency) for edge in grid.edges[:-1]]
-        firsts = [m for m, label in enumerate(labels) if m == 0 or label != labels[m - 1]]
-        lasts = [*(first - 1 for first in firsts[1:]), len(labels) - 1]
+        periods = fiscal_periods(grid, first_month, frequency)
+        firsts = [*periods.values()]
+        lasts = [*(first - 1 for first in firsts[1:]), grid.period_count - 1]
 
         def joined(name: str, months: Cents) -> Cents:
             if name == "opening_cash_usd":
@@ -89,11 +87,19 @@ class Statements:
             return months[lasts] if name in BALANCES else np.add.reduceat(months, firsts, axis=0)
 
         joint = {name: joined(name, months) for name, months in self.lines_cents.items()}
-        return replace(self, periods=tuple(labels[first] for first in firsts), lines_cents=joint)
+        return replace(self, periods=tuple(periods), lines_cents=joint)
+
+
+def fiscal_periods(grid: MonthGrid, first_month: int, frequency: Frequency) -> dict[str, int]:
+    """Return the calendar months, fiscal quarters or fiscal years of a horizon, and the first month of each."""
+    labels = [fiscal_label(edge.year, edge.month, first_month, frequency) for edge in grid.edges[:-1]]
+    return {label: labels.index(label) for label in dict.fromkeys(labels)}
 
 
 def fiscal_label(year: int, month: int, first_month: int, frequency: Frequency) -> str:
-    """Return the fiscal quarter or year of a calendar month."""
+    """Return the calendar month, or its fiscal quarter or year."""
+    if frequency is Frequency.MONTH:
+        return f"{year:04d}-{month:02d}"
     fiscal = year + (1 if 1 < first_month <= month else 0)
     quarter = (month - first_month) % MONTHS_PER_YEAR // MONTHS_PER_QUARTER + 1
     return f"FY{fiscal}-Q{quarter}" if frequency is Frequency.QUARTER else f"FY{fiscal}"

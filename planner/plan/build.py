@@ -12,7 +12,7 @@ import numpy as np
 from planner.demand.plan import build_demand_plan
 from planner.demand.shape import Horizon
 from planner.finance.months import MonthGrid
-from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table
+from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table, token_time_table
 from planner.plan.clusters import cluster_plan, reliability_plan, weeks_in_h
 from planner.plan.contradictions import contradictions, slower_drafts
 from planner.plan.money import money_plan
@@ -68,6 +68,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         clusters=clusters,
         demand=demand,
         requests_per_node_h=capacity,
+        token_time=token_time_table(scenario, services),
         **load_tables(scenario, services, demand, reuse)._asdict(),
         preferred_utilisation=0.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),

@@ -59,6 +59,8 @@ class Service:
     single_tpot_s: float
     prefill_fraction: float
     """Share of a loaded replica's time spent in prefill."""
+    token_time: tuple[float, float, float]
+    """Shares of its time by kind of token: of prefill, tokens in the cache take the attention to them; then decode."""
     single_stream_s: float
     """Bytes that one board moves in the step of a single sequence, over its bandwidth."""
     stream_s: float
@@ -229,12 +231,12 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
     services: dict[tuple[str, str], Service] = {}
     refused: list[str] = []
     problems: list[Problem] = []
-    bought = [as_first_bought(scenario, name) for name in scenario.clusters]
+    bought = [as_first_bought(scenario, name) for name in scenario.machines]
     kinds = [(*_hardware(of), of.throughput_multiplier, of.engine_date, pooled_nodes(of.nodes)) for of in bought]
     for workload_name, workload in scenario.workloads.items():
         reasons = []
         by_kind: dict[Hashable, Service | CapacityError] = {}
-        for cluster_name, cluster, kind in zip(scenario.clusters, bought, kinds, strict=True):
+        for cluster_name, cluster, kind in zip(scenario.machines, bought, kinds, strict=True):
             if kind not in by_kind:
                 by_kind[kind] = served_by(cluster, workload, scenario, reuse, factors)
             service = by_kind[kind]
@@ -243,7 +245,8 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
             else:
                 services[cluster_name, workload_name] = service
         refused += [f"workload {workload_name} cannot run on {reason}" for reason in reasons]
-        if len(reasons) == len(scenario.clusters):
+        by_api = workload.allow_api and len(scenario.machines) < len(scenario.clusters)
+        if len(reasons) == len(scenario.machines) and not by_api:
             message = "no cluster can serve it: " + "; ".join(reasons)
             problems.append(scenario.document.problem(("workloads", workload_name), message))
     if problems:
@@ -519,7 +522,9 @@ def _serve(
     if spec.drafted_tokens:
         layout += f", {spec.drafted_tokens} tokens drafted"
     yearly = held.yearly * part.accelerators_per_node
-    compute_s = float(work["flops_s_per_token"][best])
+    compute_s, mean = float(work["flops_s_per_token"][best]), workload.lengths.input.mean
+    attention_s, prefill_s = mean * replicas["attention_s_per_token2"][best], replicas["prefill_s_per_token"][best]
+    cached = float(workload.prefix_cache_hit_fraction * attention_s / (prefill_s + attention_s))
     single_stream_s, full_stream_s = stream_s(work, best, spec, workload, np.array([1.0, held.batch]))
     wider = dataclasses.replace(spec, precision=model_on_part.wider_precision(part, shape, spec.precision))
     _, wide = _mean_rates(price_replicas([wider], reuse.calibration), workload)
@@ -537,7 +542,12 @@ def _serve(
         single_stream_s=single_stream_s,
         stream_s=full_stream_s,
         compute_s_per_token=compute_s,
-        prefill_compute_fraction=min(1.0, compute_s / float(replicas["prefill_s_per_token"][best])),
+        token_time=(
+            held.prefill_fraction * (1.0 - cached),
+            held.prefill_fraction * cached,
+            1.0 - held.prefill_fraction,
+        ),
+        prefill_compute_fraction=min(1.0, compute_s / float(prefill_s)),
         wide_factor=min(1.0, float(wide[0] / rate[best])) if rate[best] > 0 and wider.memory().fits else 0.0,
         roofline_factor=float(roofline[0]) / (float(rate[best]) or math.inf),
         layout=layout,
@@ -561,6 +571,12 @@ def stream_s(work: ReplicaWork, best: int, spec: ReplicaSpec, workload: Workload
     experts_s = work["routed_stream_s"][best] * -np.expm1(batch * work["log_expert_missed"][best])
     seconds: list[float] = (work["shared_stream_s"][best] + experts_s + batch * cache_s).tolist()
     return seconds
+
+
+def token_time_table(scenario: Scenario, services: Services) -> Floats:
+    """Return the shares of a request's machine time by kind of token, shape (clusters, workloads, 3); 0 for none."""
+    rows = [[services.get((c, w)) for w in scenario.workloads] for c in scenario.clusters]
+    return np.array([[service.token_time if service else (0.0, 0.0, 0.0) for service in row] for row in rows])
 
 
 def capacity_table(scenario: Scenario, services: Services, month_mid_years: Floats) -> Floats:

@@ -12,7 +12,7 @@ from planner.errors import ScenarioError
 from planner.physics.power import HOST_IDLE_W, BoardRating, NodeRating, ServingMix, build_node_power
 from planner.plan import parts
 from planner.plan.capacity import Service, Services
-from planner.plan.money import last_day, lease_terms, rent_plan
+from planner.plan.money import api_plan, last_day, lease_terms, rent_plan
 from planner.plan.parts import CausePlan, PlannedWork, PriceBook, as_stated
 from planner.plan.plan import ClusterPlan, OrderPlan, OwnedPlan, PaymentPlan, Prices
 from planner.plan.reuse import Reuse
@@ -27,6 +27,15 @@ from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_
 def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse) -> ClusterPlan:
     """Compile one cluster into its plan."""
     catalog, cluster = reuse.catalog, scenario.clusters[name]
+    online_h = None if cluster.order else ((cluster.online or scenario.start) - scenario.start).days * HOURS_PER_DAY
+    if (api := api_plan(scenario, name, catalog)) is not None:
+        board = BoardRating(tdp_w=1.0, idle_w=0.5)  # of which there is none
+        retire_h = (cluster.retire - scenario.start).days * HOURS_PER_DAY if cluster.retire else np.inf
+        return ClusterPlan(
+            name=name, accelerator="", vendor="", nodes=0, accelerators_per_node=1, group_accelerators=1,
+            online_h=online_h, order=None, retire_h=retire_h, failure_multiplier=0.0, nameplate_kw=0.0,
+            node_power=build_node_power(NodeRating(board=board), _IDLE), prices_usd=(0.0,) * 4, api=api,
+        )  # fmt: skip
     entry = catalog.accelerator(cluster.accelerator)
     vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
     maker = catalog.vendor(vendor)
@@ -54,7 +63,7 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse
         nodes=cluster.nodes,
         accelerators_per_node=per_node,
         group_accelerators=per_node if loses_node or per_node % widest else min(widest, per_node),
-        online_h=None if cluster.order else ((cluster.online or scenario.start) - scenario.start).days * HOURS_PER_DAY,
+        online_h=online_h,
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=(retire - scenario.start).days * HOURS_PER_DAY if retire else np.inf,
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),

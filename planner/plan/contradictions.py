@@ -140,7 +140,7 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
         so = "some nodes are paid for and will never serve" if needed[-1] > has else waits
         yield f"power blocks energise {has:,.0f} kW in all; the clusters' nameplate is {most:,.0f} kW at once, so {so}"
     buys = any(rule.enlarges for rule in scenario.expansion.rules)
-    for name, cluster in scenario.clusters.items():
+    for name, cluster in scenario.machines.items():
         entry = scenario.load_catalog().accelerator(cluster.accelerator)
         stated = {
             "host": entry.host_usd_per_accelerator or cluster.host_usd_per_node,
@@ -153,7 +153,14 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
                 f"clusters.{name}: no {' or '.join(missing)} price is stated for {cluster.accelerator}, so 0 USD is "
                 "paid for it; state it in an overlay of the catalogue"
             )
-    if not buys and not any(cluster.nodes for cluster in plan.clusters):
+    rentals = {f"clusters.{c.name}.contract": c.rent.hourly for c in plan.clusters if c.rent}
+    if (burst := plan.money.market.burst) is not None:
+        rentals["finance.burst_rental"] = burst.hourly
+    for place, terms in rentals.items():
+        if terms is not None and terms.available_fraction == 0.0:
+            why = f"available_fraction, else prior rental_available_{terms.accelerator.lower()}, is 0"
+            yield f"{place}: no {terms.accelerator} is to be had by the hour on any day, so none is rented ({why})"
+    if not buys and not any(cluster.nodes or cluster.api for cluster in plan.clusters):
         nothing = "no cluster has a node and no review buys any: nothing can be served"
         yield nothing if scenario.sizing is None else f"{nothing} until planner size has chosen how many to buy"
     edges = plan.month_edges_h[:-1].astype(np.intp)
@@ -255,8 +262,8 @@ def _too_long(scenario: Scenario, plan: Plan) -> Iterator[str]:
     assert plan.no_burst_tables is not None  # a compiled plan has both
     assert plan.alone_s is not None
     for w, workload in enumerate(plan.workloads):
-        slo = scenario.workloads[workload.name].slo
-        too_long, best = min((float(plan.no_burst_tables[0, c, w, 0]), c) for c in workload.cluster_order)
+        slo, idle = scenario.workloads[workload.name].slo, plan.no_burst_tables[0, :, w, 0]
+        too_long, best = min(((float(idle[c]), c) for c in workload.cluster_order), default=(0.0, 0))
         if too_long > 1.0 - slo.share + 1e-9:
             message = (
                 f"{too_long:.1%} of its prompts take longer than this on an idle replica of "

@@ -14,17 +14,28 @@ from planner.finance import financing
 from planner.finance.depreciation import LossRule, ResaleCurve, TaxRules
 from planner.finance.financing import LeaseTerms
 from planner.finance.months import MonthGrid, add_months
-from planner.finance.present_value import CashFlowTiming, price_path
+from planner.finance.present_value import CashFlowTiming, mean_prices
 from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
 from planner.plan import parts
-from planner.plan.parts import PricePath, RentPlan, as_stated
+from planner.plan.parts import TOKEN_KINDS, ApiPlan, HourlyTerms, RentPlan, as_stated
 from planner.plan.plan import ClusterPlan
 from planner.plan.software import SUPPORT_USD
-from planner.scenario.cluster import Cluster, FinanceLease, OnDemand, Reserved, Spot
-from planner.scenario.finance import Finance, TokenPrice
+from planner.scenario.cluster import (
+    Api,
+    Cluster,
+    FinanceLease,
+    HourlyRental,
+    OnDemand,
+    RentedNodes,
+    Reserved,
+    Spot,
+    TokenPrice,
+)
+from planner.scenario.finance import Finance
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import tariff_of, window_zone
-from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
+from planner.yaml_io import KeyPath
 
 
 def money_plan(
@@ -32,8 +43,8 @@ def money_plan(
 ) -> parts.MoneyPlan:
     """Compile all prices, rates and contracts; ``rates`` is the plan's requests per node and hour."""
     finance, software = scenario.finance, scenario.software
-    support, rental = software.support_usd_per_accelerator_year, finance.rental
-    burst, tax = finance.burst_rental, finance.tax
+    support = software.support_usd_per_accelerator_year
+    burst, tax, edges = finance.burst_rental, finance.tax, grid.edge_coordinates - grid.edge_coordinates[0]
     accelerator_usd = np.array([cluster.upkeep_prices_usd[0] / cluster.accelerators_per_node for cluster in clusters])
     upkeep = as_stated(
         parts.UpkeepPlan,
@@ -49,6 +60,9 @@ def money_plan(
         replacement_usd=accelerator_usd * finance.replacement_price_fraction,
         warranty_h=finance.warranty_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
     )
+    terms = burst and _hourly_terms(
+        scenario, ("finance", "burst_rental"), burst, burst.accelerator, "ondemand", catalog
+    )
     # Accelerators rented for bursts serve like the best cluster of the plan.
     per_node = np.array([cluster.accelerators_per_node for cluster in clusters])
     best = (np.nan_to_num(rates) / per_node[:, None, None]).max(axis=0)
@@ -56,11 +70,11 @@ def money_plan(
     market = as_stated(
         parts.MarketPlan,
         finance,
-        token_price=_path(finance.token_price, catalog, grid),
-        api_price=_path(finance.api_price, catalog, grid),
-        rental_usd_per_accelerator_h=rental
-        and price_path(rental.usd_per_accelerator_h, -rental.change_per_year, grid.offset_months),
-        burst=burst and as_stated(parts.BurstPlan, burst, accelerator_h_per_request=hours),
+        token_price=_token_prices(scenario, catalog, edges, [load.token_price for load in scenario.workloads.values()]),
+        api_price=_token_prices(
+            scenario, catalog, edges, [finance.api_price] * len(scenario.workloads), "finance", "api_price"
+        ),
+        burst=burst and as_stated(parts.BurstPlan, burst, hourly=terms, accelerator_h_per_request=hours),
         tax=tax and as_stated(TaxRules, tax, losses=LossRule(tax.losses.replace("-", "_"))),
     )
     power = _power(scenario, catalog, grid)
@@ -86,8 +100,9 @@ def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
             lives = (kind.depreciation_months or life for kind in kinds)
             components[index] = tuple(zip(lives, shares, strict=True))
         stated = {point.age_months: point.fraction_of_new for point in cluster.resale_curve}
-        points = stated or catalog.resale_fractions(cluster.accelerator)
+        points = stated or ({1.0: 1.0} if cluster.is_api else catalog.resale_fractions(cluster.accelerator))
         multiplier = finance.resale_multiplier * cluster.resale_multiplier * keeps
+        multiplier *= 1.0 - finance.selling_cost_fraction
         ages, fractions = tuple(points), tuple(points.values())
         resale.append(ResaleCurve(age_months=ages, fractions=fractions, multiplier=multiplier))
     # The discount rate has inflation in it (Fisher): (1 + r)·(1 + π) − 1 where r is a real one.
@@ -129,7 +144,7 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> parts.Power
     stated_g = site.grid_carbon_g_per_kwh
     embodied = []
     for cluster in scenario.clusters.values():
-        published = catalog.accelerator(cluster.accelerator).embodied_kg_per_node
+        published = None if cluster.is_api else catalog.accelerator(cluster.accelerator).embodied_kg_per_node
         unstated = published.value if published else np.nan
         embodied.append(unstated if cluster.embodied_kg_per_node is None else cluster.embodied_kg_per_node)
     rise = escalation(grid, _rise(finance, finance.carbon_change_per_year))
@@ -147,17 +162,89 @@ def _power(scenario: Scenario, catalog: Catalog, grid: MonthGrid) -> parts.Power
     )
 
 
-def _path(price: TokenPrice | None, catalog: Catalog, grid: MonthGrid) -> PricePath | None:
-    """Return token prices by month; cached input is priced at the catalogue's ratio where not stated."""
-    if price is None:
+def _token_prices(
+    scenario: Scenario, catalog: Catalog, edge_months: Floats, prices: list[TokenPrice | None], *where: str
+) -> Floats | None:
+    """Return given prices of the workloads' tokens as the mean of each month; None where none is stated.
+
+    What is not stated is the catalogue's, and cached input at its ratio where no list has it. Shape (months, workloads,
+    kinds); ``where`` is the key that states them, unless the workloads do.
+    """
+    keys = [f"{kind}_usd_per_million_tokens" for kind in TOKEN_KINDS]
+    table = np.zeros((edge_months.size - 1, len(prices), len(keys)))
+    for place, (name, price) in enumerate(zip(scenario.workloads, prices, strict=True)):
+        if price is None:
+            continue
+        model, stated = scenario.workloads[name].model, [getattr(price, key) for key in keys]
+        facts = [getattr(catalog.model(model), f"api_{key}") for key in keys]
+        listed = [fact.value if fact else None for fact in facts]
+        fresh, cached, output = (mine if mine is not None else its for mine, its in zip(stated, listed, strict=True))
+        if fresh is None or output is None:
+            message, hint = f"the catalogue has no API price of {model}", f"state {keys[0]} and {keys[2]}"
+            hint += ", or allow_api: false" if "contract" in where else ""
+            raise ScenarioError(scenario.document.problem(where or ("workloads", name, "token_price"), message, hint))
+        if cached is None or stated[:2] == [fresh, None]:  # a list's price of cached tokens goes with its own of others
+            cached = catalog.prior("cached_input_price_ratio").base * fresh
+        table[:, place] = np.outer(mean_prices(1.0, price.change_per_year, edge_months), (fresh, cached, output))
+    return table if any(price is not None for price in prices) else None
+
+
+def api_plan(scenario: Scenario, name: str, catalog: Catalog) -> ApiPlan | None:
+    """Compile a cluster that is an API, at the stated or the catalogue's prices by model; None for machines."""
+    contract = scenario.clusters[name].contract
+    if not isinstance(contract, Api):
         return None
-    cached = price.cached_input_usd_per_million_tokens
-    if cached is None:
-        cached = catalog.prior("cached_input_price_ratio").base * price.input_usd_per_million_tokens
-    stated = {"cached_input": cached, "input": price.input_usd_per_million_tokens}
-    stated["output"] = price.output_usd_per_million_tokens
-    paths = {kind: price_path(usd, -price.change_per_year, grid.offset_months) for kind, usd in stated.items()}
-    return PricePath(**{f"{kind}_usd_per_million_tokens": path for kind, path in paths.items()})
+    grid, loads = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months), scenario.workloads.values()
+    asked = [contract.token_prices.get(load.model, TokenPrice()) if load.allow_api else None for load in loads]
+    edges = grid.edge_coordinates - grid.edge_coordinates[0]
+    prices = _token_prices(scenario, catalog, edges, asked, "clusters", name, "contract")
+    most = np.inf if contract.max_tokens_per_s is None else contract.max_tokens_per_s * SECONDS_PER_HOUR
+    return ApiPlan(
+        prices=np.zeros((edges.size - 1, len(asked), len(TOKEN_KINDS))) if prices is None else prices,
+        workloads=tuple(w for w, load in enumerate(loads) if load.allow_api),
+        serves_all=contract.serves == "all",
+        most_tokens_per_h=most,
+    )
+
+
+def _or_prior(scenario: Scenario, path: KeyPath, stated: float | None, prior: str, catalog: Catalog) -> float:
+    """Return a figure as stated, or the base value of its prior; raise ScenarioError where there is neither."""
+    if stated is None and prior not in catalog.priors:
+        message = f"the catalogue has no figure for this contract (prior {prior})"
+        raise ScenarioError(scenario.document.problem(path[:-1], message, f"state {path[-1]}"))
+    return catalog.priors[prior].base if stated is None else stated
+
+
+def hourly_priors(accelerator: str, kind: str, catalog: Catalog) -> dict[str, str]:
+    """Return the catalogue's priors for what a rental by the hour leaves open, by key."""
+    part, vendor = accelerator.lower(), catalog.accelerator(accelerator).vendor.value
+    priors = {"usd_per_accelerator_h": f"rent_{kind}_{part}", "startup_h": f"rental_startup_{vendor}"}
+    priors |= {"available_fraction": f"rental_available_{part}", "gap_days": f"rental_gap_{part}"}
+    spot = {"interruptions_per_year": "spot_interruptions", "together_fraction": "spot_co_interruption"}
+    return priors | (spot if kind == "spot" else {})
+
+
+def _hourly_terms(
+    scenario: Scenario, place: KeyPath, stated: HourlyRental, accelerator: str, kind: str, catalog: Catalog
+) -> HourlyTerms:
+    """Compile the terms of a rental by the hour, the catalogue's of the accelerator where not stated."""
+    priors = hourly_priors(accelerator, kind, catalog)
+    grid = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+
+    def figure(key: str) -> float:
+        return _or_prior(scenario, (*place, key), getattr(stated, key), priors[key], catalog)
+
+    rent, available = figure("usd_per_accelerator_h"), figure("available_fraction")
+    return HourlyTerms(
+        accelerator=accelerator,
+        usd_per_accelerator_h=mean_prices(
+            rent, stated.change_per_year, grid.edge_coordinates - grid.edge_coordinates[0]
+        ),
+        startup_h=figure("startup_h"),
+        hold_h=max(stated.hold_h, stated.minimum_h),
+        available_fraction=available,
+        gap_days=figure("gap_days") if 0.0 < available < 1.0 else 0.0,
+    )
 
 
 _TERM_PRIORS = {12: "1yr", 36: "3yr"}
@@ -171,21 +258,25 @@ def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan | Non
     """
     cluster, grid = scenario.clusters[name], MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
     contract = cluster.contract
-    if contract is None or isinstance(contract, FinanceLease):
+    if contract is None or isinstance(contract, FinanceLease | Api):
         return None
-    rent, prior = contract.usd_per_accelerator_h, rent_prior(cluster)
-    if rent is None and prior not in catalog.priors:
-        message = f"the catalogue has no rent of {cluster.accelerator} for this contract (prior {prior})"
-        place = ("clusters", name, "contract")
-        raise ScenarioError(scenario.document.problem(place, message, "state usd_per_accelerator_h"))
-    rent = catalog.priors[prior].base if rent is None else rent
-    if isinstance(contract, OnDemand | Spot):
-        path = price_path(rent, -contract.change_per_year, grid.offset_months)
-        by_the_hour = RentPlan(usd_per_accelerator_h=path, when_used=True, is_hosted=True)
-        if isinstance(contract, OnDemand):
-            return by_the_hour
-        per_h = contract.interruptions_per_year / HOURS_PER_YEAR
-        return replace(by_the_hour, interruptions_per_h=per_h, interruption_h=contract.interruption_h)
+    place, prior = ("clusters", name, "contract"), rent_prior(cluster)
+    if isinstance(contract, RentedNodes):
+        kind, warm = contract.kind.replace("-", ""), np.inf if contract.warm_nodes == "all" else contract.warm_nodes
+        terms = _hourly_terms(scenario, place, contract, cluster.accelerator, kind, catalog)
+        rented = RentPlan(
+            usd_per_accelerator_h=terms.usd_per_accelerator_h, is_hosted=True, hourly=terms, warm_nodes=warm
+        )
+        if not isinstance(contract, Spot):
+            return rented
+        often, together = contract.interruptions_per_year, contract.together_fraction
+        return replace(
+            rented,
+            interruptions_per_h=(catalog.prior("spot_interruptions").base if often is None else often) / HOURS_PER_YEAR,
+            interruption_h=contract.interruption_h,
+            together_fraction=catalog.prior("spot_co_interruption").base if together is None else together,
+        )
+    rent = _or_prior(scenario, (*place, "usd_per_accelerator_h"), contract.usd_per_accelerator_h, prior, catalog)
     signed = cluster.online or grid.start
     edges = [signed]
     while edges[-1] <= max(grid.end, cluster.retire or grid.end):
@@ -196,7 +287,6 @@ def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan | Non
     left = financing.left_of_term_usd((leaves - grid.start).days * HOURS_PER_DAY, edge_h, prices)
     return RentPlan(
         usd_per_accelerator_h=financing.mean_price_usd_per_h(grid.edge_hours.astype(np.float64), edge_h, prices),
-        when_used=False,
         is_hosted=isinstance(contract, Reserved),
         exit_usd_per_accelerator=left * contract.exit_fee_fraction if leaves < grid.end else 0.0,
         bound_usd_per_accelerator=left if leaves == grid.end else 0.0,

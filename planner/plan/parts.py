@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from planner.arrays import Bools, Floats, Ints, Names
-from planner.demand.plan import on_off_fraction
+from planner.demand.plan import Streams, on_off_fraction
 from planner.elementwise import Hours, pad_edge, part_of
 from planner.finance.depreciation import ResaleCurve, TaxRules
 from planner.finance.financing import LoanTerms, Quote, choose_quote
@@ -80,15 +80,40 @@ class CapitalPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyTerms:
+    """Terms of machines rented by the hour, of clusters and of burst rental alike."""
+
+    accelerator: str
+    """Whoever rents it is sold out together."""
+    usd_per_accelerator_h: Floats
+    """Rent of an hour by month, shape (months,)."""
+    startup_h: float
+    hold_h: int
+    """Hours for which a machine is held after it was last needed, its minimum counted."""
+    available_fraction: float
+    gap_days: float
+
+    def on_offer(self, hours: int, streams: Streams) -> Bools:
+        """Draw the hours in which machines can be had, shape (hours,): spells and gaps of exponential lengths."""
+        share, gap_h = self.available_fraction, self.gap_days * HOURS_PER_DAY
+        if share in (0.0, 1.0):
+            return np.full(hours, share == 1.0)
+        generator = streams(f"rental/{self.accelerator}")
+        return on_off_fraction(gap_h * share / (1.0 - share), gap_h, hours, generator) > 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RentPlan:
     """Rent and terms of a cluster whose machines are not bought."""
 
     usd_per_accelerator_h: Floats
     """Rent of an hour by month, shape (months,)."""
-    when_used: bool
-    """Whether only hours at work are paid, or all of them."""
     is_hosted: bool
     """Whether the provider pays power, space, repairs and those who run the site."""
+    hourly: HourlyTerms | None = None
+    """By which nodes are held where they are rented by the hour; None where all are, for a term."""
+    warm_nodes: float = 0.0
+    """Of those, held at all times; infinity for all."""
     exit_usd_per_accelerator: float = 0.0
     """What is owed when the cluster is retired before its term ends."""
     bound_usd_per_accelerator: float = 0.0
@@ -97,6 +122,8 @@ class RentPlan:
     """How often a node in service is taken back."""
     interruption_h: float = 0.0
     """Mean time until another takes its place."""
+    together_fraction: float = 0.0
+    """Share of interruptions that take all nodes of the accelerator at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,47 +169,43 @@ class UpkeepPlan:
     warranty_h: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PricePath:
-    """Prices of tokens by month, shape (months,) each."""
+TOKEN_KINDS = ("input", "cached_input", "output")
+"""Prompt tokens that are computed, those found in the prefix cache, and generated ones: each has a price of its own."""
 
-    input_usd_per_million_tokens: Floats
-    """Of prompt tokens that have to be computed."""
-    cached_input_usd_per_million_tokens: Floats
-    """Of prompt tokens found in the prefix cache."""
-    output_usd_per_million_tokens: Floats
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiPlan:
+    """An API in place of a cluster's machines."""
+
+    prices: Floats
+    """USD per million tokens, the mean of each month, shape (months, workloads, kinds)."""
+    workloads: tuple[int, ...]
+    """Those that it may serve."""
+    serves_all: bool
+    """Whether it serves before the clusters, or what they would shed."""
+    most_tokens_per_h: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurstPlan:
     """Instances rented on demand for requests that would be shed."""
 
-    usd_per_accelerator_h: float
     most_accelerators: float
     accelerators_per_instance: int
-    startup_h: int
-    hold_h: int
-    available_fraction: float
-    gap_days: float
+    hourly: HourlyTerms
     accelerator_h_per_request: Floats
     """Accelerator-hours a request takes, shape (workloads, months or 1)."""
-
-    def on_offer(self, hours: int, generator: np.random.Generator) -> Bools:
-        """Draw the hours in which instances can be had, shape (hours,): spells and gaps of exponential lengths."""
-        share, gap_h = self.available_fraction, self.gap_days * HOURS_PER_DAY
-        if share == 1.0:
-            return np.ones(hours, dtype=np.bool_)
-        return on_off_fraction(gap_h * share / (1.0 - share), gap_h, hours, generator) > 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketPlan:
     """Prices at which the plan sells, SLA credits, tax, and the market prices it is compared with."""
 
-    token_price: PricePath | None
-    api_price: PricePath | None
-    rental_usd_per_accelerator_h: Floats | None
-    """Rent elsewhere by month, shape (months,)."""
+    token_price: Floats | None
+    """USD per million tokens, the mean of each month, 0 for a workload that is not sold; shape (months, workloads,
+    kinds); None where none is."""
+    api_price: Floats | None
+    """The same of an API."""
     burst: BurstPlan | None
     sla_objective_fraction: float
     sla_credit_usd_per_million_tokens: float

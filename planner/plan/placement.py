@@ -232,7 +232,7 @@ def services_of(scenario: Scenario, factors: Factors, reuse: Reuse) -> tuple[Ser
     """
     services, refused = build_services(scenario, reuse, factors)
     kept, loads = dict(services), scenario.workloads
-    for name, cluster in scenario.clusters.items():
+    for name, cluster in scenario.machines.items():
         per_node = reuse.catalog.accelerator(cluster.accelerator).accelerators_per_node.value
         of_cluster = {w: service for (c, w), service in services.items() if c == name and loads[w].requests_per_s > 0}
         # What can wait needs no replica of its own beside others of its model.

@@ -142,18 +142,20 @@ class ClusterPlan:
     """The finance lease of machines that are on the books without having been paid for."""
     leased_prices_usd: Prices | None = None
     """What a node that is leased, on whatever terms, costs new; None where its own prices say it."""
+    api: parts.ApiPlan | None = None
+    """The API that it stands for; None where it has machines."""
     price_book: parts.PriceBook | None = None
     """What later orders of its accelerators cost; None where only the list price moves."""
 
     @property
     def is_hosted(self) -> bool:
         """Whether the machines are hosted by a provider."""
-        return self.rent is not None and self.rent.is_hosted
+        return self.api is not None or (self.rent is not None and self.rent.is_hosted)
 
     @property
     def is_paid_by_the_hour(self) -> bool:
-        """Whether the machines are rented and only their busy hours are paid."""
-        return self.rent is not None and self.rent.when_used
+        """Whether the machines are rented by the hour and held as the load needs them."""
+        return self.rent is not None and self.rent.hourly is not None and self.rent.warm_nodes < np.inf
 
     @property
     def upkeep_prices_usd(self) -> Prices:
@@ -327,6 +329,8 @@ class Plan:
     alone_s: Floats | None = None
     """The first-token objective at which half as many prompts, and no more than its percentile allows, are too long
     for an idle replica, shape (clusters, workloads); NaN where nothing says it."""
+    token_time: Floats | None = None
+    """Shares of a request's machine time by kind of token, prefill and decode, shape (clusters, workloads, 3)."""
     placement: Placement | None = None
     """How models share clusters; None where any share of a cluster may serve any model."""
     sizes: Mapping[int, tuple[ClusterSize, ...]] = field(default_factory=dict)
@@ -361,6 +365,15 @@ class Plan:
         return hours / HOURS_PER_YEAR
 
     @property
+    def slo_attainments(self) -> Floats:
+        """The attainment that each workload is held to, shape (workloads,), (1,) where all are held to one."""
+        target = self.slo_target
+        return np.array(
+            [target.attainment_of(load.name) for load in self.workloads if target.is_per_workload]
+            or [target.attainment]
+        )
+
+    @property
     def accelerators_per_node(self) -> Floats:
         """Accelerators of a node, shape (clusters,)."""
         return np.array([cluster.accelerators_per_node for cluster in self.clusters], dtype=np.float64)
@@ -371,22 +384,34 @@ class Plan:
         return np.array([0.0 if cluster.is_hosted else 1.0 for cluster in self.clusters])
 
     @property
+    def is_here(self) -> list[bool]:
+        """Whether all that may serve a workload is on the own site, by workload."""
+        bought = {w for cluster in self.clusters if cluster.api is not None for w in cluster.api.workloads}
+        here = (bool(self.on_site[list(load.cluster_order)].all()) for load in self.workloads)
+        return [is_here and w not in bought for w, is_here in enumerate(here)]
+
+    @property
     def tokens_per_request(self) -> Floats:
         """Mean prompt and generated tokens of a request, shape (months, workloads)."""
         return np.stack([workload.tokens_per_request for workload in self.workloads], axis=-1)
 
-    def request_usd(self, price: parts.PricePath) -> Floats:
-        """Return the price of a request at given token prices, shape (months, workloads).
-
-        (input·((1 − h)·p_input + h·p_cached) + output·p_output) / 10⁶, with h the share of the prompt in the cache.
-        """
+    @property
+    def request_tokens(self) -> Floats:
+        """Mean tokens of a request by kind (:data:`~planner.plan.parts.TOKEN_KINDS`), shape (months, workloads, 3)."""
         columns = [
-            load.input_tokens * (1.0 - load.cached_input_fraction) * price.input_usd_per_million_tokens
-            + load.input_tokens * load.cached_input_fraction * price.cached_input_usd_per_million_tokens
-            + load.output_tokens * price.output_usd_per_million_tokens
+            (load.input_tokens * (1.0 - (h := load.cached_input_fraction)), load.input_tokens * h, load.output_tokens)
             for load in self.workloads
         ]
-        return np.stack(columns, axis=-1) / MILLION
+        return np.moveaxis(np.array(columns), 2, 0)
+
+    def request_usd(self, price: Floats) -> Floats:
+        """Return the price of a request, Σ tokens·price / 10⁶ over the kinds of tokens, shape (months, workloads)."""
+        return np.asarray((self.request_tokens * price).sum(axis=2) / MILLION, dtype=np.float64)
+
+    def api_request_usd(self, cluster: int) -> Floats:
+        """Return what an API asks for a request, shape (months, workloads); 0 of what it may not serve."""
+        api = self.clusters[cluster].api
+        return np.zeros(self.tokens_per_request.shape) if api is None else self.request_usd(api.prices)
 
     @property
     def refusal_free_load(self) -> Floats:

@@ -41,7 +41,7 @@ class SloResult:
     shortfall_fraction: float
     """By how much the worst share falls short of what is promised; 0 where the SLO target is met."""
     worst: Moment | None
-    """Where the share in time is least; None where no request was settled."""
+    """Where the share in time falls shortest of its target; None where no request was settled."""
     first_missed: Moment | None
     """Where the SLO target is first missed, the month in which the plan runs out; None where it is kept."""
 
@@ -125,13 +125,15 @@ def targeted_shares(missed: Floats, settled: Floats, slo_target: SloTarget) -> F
     return attainment(np.cumsum(missed, axis=0), np.broadcast_to(settled.sum(axis=0), missed.shape))
 
 
-def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> SloResult:
+def judge(missed: Floats, settled: Floats, slo_target: SloTarget, attainments: Floats | None = None) -> SloResult:
     """Return whether a replication meets an SLO target, where it is worst, where it first breaks and by how much.
 
-    ``missed`` and ``settled`` are requests, shape (months, workloads). The shortfall is max(0, promised − worst
-    share), and what is less than :data:`LEAST_SHORTFALL` is none.
+    ``missed`` and ``settled`` are requests, shape (months, workloads), ``attainments`` what each workload is held to,
+    (workloads,), where that is not all the same. The shortfall is max(0, attainment − share) where that is largest, and
+    what is less than :data:`LEAST_SHORTFALL` is none.
     """
     shares = targeted_shares(missed, settled, slo_target)
+    short = (slo_target.attainment if attainments is None else attainments) - shares
     if np.isnan(shares).all():
         return SloResult(shortfall_fraction=0.0, worst=None, first_missed=None)
 
@@ -139,14 +141,14 @@ def judge(missed: Floats, settled: Floats, slo_target: SloTarget) -> SloResult:
         workload = of if slo_target.is_per_workload else None
         return Moment(month=month, workload=workload, slo_attainment_fraction=float(shares[month, of]))
 
-    month, of = (int(place) for place in np.unravel_index(np.nanargmin(shares), shares.shape))
-    shortfall = slo_target.attainment - float(shares[month, of])
+    month, of = (int(place) for place in np.unravel_index(np.nanargmax(short), shares.shape))
+    shortfall = float(short[month, of])
     worst = moment(month, of)
     if shortfall < LEAST_SHORTFALL:
         return SloResult(shortfall_fraction=0.0, worst=worst, first_missed=None)
-    broken = slo_target.attainment - shares >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
+    broken = short >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
     first = int(np.argmax(broken.any(axis=1)))
-    missed_first = moment(first, int(np.nanargmin(shares[first])))
+    missed_first = moment(first, int(np.nanargmax(short[first])))
     return SloResult(shortfall_fraction=shortfall, worst=worst, first_missed=missed_first)
 
 

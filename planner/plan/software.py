@@ -60,9 +60,10 @@ def software_plan(
         teams = [TeamPlan(name="all", clusters=tuple(range(len(clusters))), engineers=headcount(staffed))]
     else:
         teams = []
-        for vendor in sorted({cluster.vendor for cluster in clusters}):
+        for vendor in sorted({cluster.vendor for cluster in clusters if cluster.api is None}):
             usual = stated.engineers_per_800.get(vendor, catalog.vendor(vendor).engineers_per_800.value)
-            people = (staffed or {}).get(vendor, PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0))
+            by_rate = PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0, rounding="up")
+            people = (staffed or {}).get(vendor, by_rate)
             served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
             teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(people)))
     stacks = {}

@@ -176,7 +176,7 @@ def _order(
     that nobody takes up changes nothing.
     """
     able = [index for index, cluster in enumerate(clusters) if (cluster.name, name) in services]
-    there = {name for name in scenario.clusters if as_first_bought(scenario, name).nodes} or set(scenario.clusters)
+    there = {name for name in scenario.machines if as_first_bought(scenario, name).nodes} or set(scenario.machines)
     services_there = {pair: service for pair, service in services.items() if pair[0] in there}
 
     def rent(index: int) -> float:
@@ -203,7 +203,7 @@ def _order(
 
 def _rent_usd_per_h(cluster: ClusterPlan) -> float:
     """Return the rent of an accelerator's busy hour at the start; 0 where idle hours are paid as well."""
-    return float(cluster.rent.usd_per_accelerator_h[0]) if cluster.rent and cluster.rent.when_used else 0.0
+    return float(cluster.rent.usd_per_accelerator_h[0]) if cluster.rent and cluster.is_paid_by_the_hour else 0.0
 
 
 def _is_memory_bound(scenario: Scenario, name: str, services: Services) -> bool:

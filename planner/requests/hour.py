@@ -91,6 +91,8 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
         if outage.start_h <= hour < outage.end_h:
             nodes[outage.cluster] -= outage.accelerators / plan.clusters[outage.cluster].accelerators_per_node
     nodes = np.maximum(nodes, 0.0)
+    for c in run.offers:  # of what is rented by the hour, what is held and has started
+        nodes[c] = min(nodes[c], round(given.nodes[c, place]))
     if not np.any(nodes > 0.0):
         first = min((change.time_h for change in run.log.changes), default=math.inf)
         later = "none is left" if first <= hour else "none comes"
@@ -137,14 +139,16 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
                 longest_is=f"{load.model} can attend to" if context <= memory else "one replica has memory for",
             )
         )
-    demand = window.demand_requests[:, place]
+    served, apis = window.served_requests[:, :, place], [cluster.api for cluster in plan.clusters]
+    sent = served[[api is not None and api.serves_all for api in apis]].sum(axis=0)  # no machine sees it
+    demand = window.demand_requests[:, place] - sent
     return Hour(
         replica_groups=groups,
         breakdowns=tuple(sorted(breakdowns, key=lambda breakdown: breakdown.start_s)),
         demand_requests_per_s=demand / SECONDS_PER_HOUR,
         backlog_requests=np.where(deferrable, np.maximum(waiting, 0.0), 0.0),
         lengths=tuple(lengths),
-        served_fraction=ratio(window.served_requests[:, :, place].sum(axis=0), demand),
+        served_fraction=ratio(served.sum(axis=0) - sent, demand),
         late_fraction=ratio(window.late_requests[:, place], demand),
         shed_fraction=ratio(window.shed_requests[:, place], demand),
         utilisation_fraction=ratio(window.busy_nodes[:, place], window.nodes[:, place]),

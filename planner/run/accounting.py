@@ -9,8 +9,9 @@ import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.engine.driver import Run
-from planner.engine.hourly import Rented, joined
+from planner.engine.hourly import joined
 from planner.engine.log import ChangeLog
+from planner.engine.rental import Rented
 from planner.finance import depreciation, ledger
 from planner.finance.depreciation import DepreciationSchedule, TaxRules
 from planner.finance.financing import LoanTerms, loan_schedule, yearly_cost_usd
@@ -272,33 +273,41 @@ def running_usd(
 
     A table has shape (months, clusters); what belongs to the site as a whole has (months,).
     """
-    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])
-    paid_node_h = np.where(by_the_hour, monthly.busy_node_h, monthly.present_node_h)  # by the hour, those at work
     yield from _power_usd(plan, run, monthly)
-    yield from _upkeep_usd(plan, run, monthly, cohorts, paid_node_h)
-    rent, fees = np.zeros_like(paid_node_h), np.zeros_like(paid_node_h)
+    yield from _upkeep_usd(plan, run, monthly, cohorts)
+    is_spot = [cluster.rent is not None and cluster.rent.interruptions_per_h > 0 for cluster in plan.clusters]
+    held_node_h = np.where(is_spot, monthly.in_service_node_h, monthly.present_node_h)  # what is taken back is not paid
+    rent, fees, apis = np.zeros((3, *held_node_h.shape))
     for index, cluster in enumerate(plan.clusters):
         if cluster.rent is not None:
-            rent[:, index] = paid_node_h[:, index] * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
+            rent[:, index] = held_node_h[:, index] * cluster.accelerators_per_node * cluster.rent.usd_per_accelerator_h
             if cluster.rent.exit_usd_per_accelerator > 0:
                 month = int(plan.months.period_of_hour(np.array(cluster.retire_h)))
                 accelerators = cluster.nodes * cluster.accelerators_per_node
                 fees[month, index] = accelerators * cluster.rent.exit_usd_per_accelerator
-    yield from ((account, paid) for account, paid in ((Account.RENT, rent), (Account.EXIT_FEES, fees)) if paid.any())
+        elif cluster.api is not None:
+            apis[:, index] = (monthly.served_requests[:, index] * plan.api_request_usd(index)).sum(axis=1)
+    paid = ((Account.RENT, rent), (Account.EXIT_FEES, fees), (Account.API, apis))
+    yield from ((account, amount) for account, amount in paid if amount.any())
     market, extra = plan.money.market, rented.requests
     if market.sla_credit_usd_per_million_tokens > 0:
-        missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, extra))
-        settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
-        allowed = (1.0 - market.sla_objective_fraction) * settled
-        beyond = (np.maximum(missed - allowed, 0.0) * plan.tokens_per_request).sum(axis=1)
+        beyond = credited_tokens(plan, monthly, rented).sum(axis=1)
         yield Account.SLA_CREDITS, beyond / MILLION * market.sla_credit_usd_per_million_tokens
     if market.burst is not None:
-        yield Account.BURST_RENTAL, rented.accelerator_h * market.burst.usd_per_accelerator_h
+        yield Account.BURST_RENTAL, rented.accelerator_h * market.burst.hourly.usd_per_accelerator_h
     if market.token_price is not None:
         per_request = plan.request_usd(market.token_price)
         yield Account.REVENUE, -(monthly.served_requests * per_request[:, None, :]).sum(axis=2)
         if extra.any():
             yield Account.REVENUE, -(extra * per_request).sum(axis=1)
+
+
+def credited_tokens(plan: Plan, monthly: Monthly, rented: Rented) -> Floats:
+    """Return the tokens late or shed beyond the share that is allowed, shape (months, workloads)."""
+    missed = missed_requests(monthly.late_requests, shed_requests(monthly.shed_requests, rented.requests))
+    settled = settled_requests(monthly.served_requests.sum(axis=1), monthly.shed_requests)
+    allowed = (1.0 - plan.money.market.sla_objective_fraction) * settled
+    return np.asarray(np.maximum(missed - allowed, 0.0) * plan.tokens_per_request, dtype=np.float64)
 
 
 def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account, Floats]]:
@@ -328,18 +337,18 @@ def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account
 
 
 def _upkeep_usd(
-    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], paid_node_h: Floats
+    plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...]
 ) -> Iterator[tuple[Account, Floats]]:
     """Yield the cost of maintenance, insurance, people, contracts, spares and parts.
 
     People are there for all machines that may serve, support and licences are paid as the machines are: for those that
-    are rented by the hour, in the hours that they are. Maintenance and insurance go with what the machines in service
+    are rented by the hour, while they are held. Maintenance and insurance go with what the machines in service
     cost when they were bought, Σ over cohorts of cost · nodes in service / nodes: each order at its own price, and what
     is leased at what it costs new. The spare parts of a delivery are bought with it, as the stock grows; the stock of
     machines owned before the start is owned with them.
     """
     grid, upkeep, reliability, per_node = plan.months, plan.money.upkeep, plan.reliability, plan.accelerators_per_node
-    capital, spares = (np.zeros(paid_node_h.shape) for _ in range(2))
+    capital, spares = (np.zeros(monthly.present_node_h.shape) for _ in range(2))
     if cohorts:
         nodes, owner = (np.array([getattr(cohort, name) for cohort in cohorts]) for name in ("nodes", "cluster"))
         serving = purchases.nodes_in_service(plan, cohorts) / nodes[:, None]
@@ -353,14 +362,13 @@ def _upkeep_usd(
     staff = accelerators * plan.on_site * upkeep.staff_per_accelerator
     here = np.flatnonzero(plan.on_site)
     crews = people(plan, run.log, reliability.crews, here.tolist(), accelerators) * bool(here.size)
-    paid = paid_node_h / grid.period_hours[:, None] * per_node
     for account, quantity, price, rise in (
         (Account.MAINTENANCE, capital, upkeep.operations_fraction_per_year, 0.0),
         (Account.INSURANCE, capital, upkeep.insurance_fraction_per_year, 0.0),
         (Account.SOFTWARE_ENGINEERS, engineers, upkeep.engineer_usd_per_year, upkeep.escalator_per_year),
         (Account.OPERATIONS_STAFF, staff, upkeep.staff_usd_per_year, upkeep.escalator_per_year),
-        (Account.SUPPORT_CONTRACTS, paid, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
-        (Account.LICENCES, paid, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (Account.SUPPORT_CONTRACTS, accelerators, upkeep.support_usd_per_accelerator_year, upkeep.escalator_per_year),
+        (Account.LICENCES, accelerators, upkeep.licence_usd_per_accelerator_year, upkeep.escalator_per_year),
         (Account.OPERATIONS_STAFF, crews, upkeep.crew_usd_per_year, upkeep.escalator_per_year),
     ):
         if price and quantity.any():

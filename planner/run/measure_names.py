@@ -32,7 +32,7 @@ class MeasureDescription:
     meaning: str
     """What it says, and what it needs, for the reference (Markdown)."""
     needs: str = ""
-    """The key of ``finance`` without which it has no meaning; empty where it always has one."""
+    """The key without which it has no meaning; empty where it always has one."""
 
 
 _LINES = data_rows(__file__, "figures.csv")
@@ -45,7 +45,7 @@ def _measures(kind: str) -> tuple[MeasureDescription, ...]:
             name=line["name"],
             view=line["view"],
             formula=line["formula"],
-            meaning=f"{line['meaning'].removesuffix('.')}; needs `finance.{needs}`." if needs else line["meaning"],
+            meaning=f"{line['meaning'].removesuffix('.')}; needs `{needs}`." if needs else line["meaning"],
             needs=needs,
         )
         for line in _LINES

@@ -11,7 +11,7 @@ What owning the fleet costs and earns counts each dollar at its time, by the tim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -31,7 +31,7 @@ from planner.run import cohorts
 from planner.run.measure_names import MEASURES, SERVICE
 from planner.run.simulate import RunResult, per_run
 from planner.scenario.actuals import FLEET, Seen
-from planner.units import MILLION
+from planner.units import HOURS_PER_YEAR, KILO, MILLION, MONTHS_PER_YEAR
 
 Figures = dict[str, float | None]
 
@@ -146,6 +146,10 @@ def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> 
     return by_cluster
 
 
+RESOLD_ACCOUNTS = (Account.RESALE, Account.RESIDUAL_VALUE)
+"""What used hardware fetches, when it retires and as if sold on the last day."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
     """Cost of ownership up to each month's end, before income, and the figures for tax on an income.
@@ -228,6 +232,23 @@ def ownership(result: RunResult) -> Ownership:
         years=tax_years(plan.months),
         tax=rules,
     )
+
+
+def without_resale(result: RunResult) -> Ownership:
+    """Return the fleet's cost of ownership to the last month if used hardware fetched nothing at any time."""
+    plan, money, owner, ledger = result.plan, result.plan.money, ownership(result), result.ledger
+    worthless = tuple(replace(curve, multiplier=0.0) for curve in money.capital.resale)
+    bare = replace(plan, money=replace(money, capital=replace(money.capital, resale=worthless)))
+    rows = ledger.rows_of(*RESOLD_ACCOUNTS, Account.OPENING_VALUE) & (ledger.cohort_index >= 0)
+    cost, income, gain = (table.copy() for table in (owner.cost_pv_usd, owner.income_usd, owner.end_gain_usd))
+    cost[-1, -1] -= usd(ledger.amount_cents[rows]) @ row_factors(result)[rows]
+    if money.market.tax is not None and result.cohorts:
+        of = (result.cohorts, money.market.tax)
+        cost[-1, -1] += usd(cohorts.opening_value_cents(bare, *of).sum())
+        bases = cohorts.tax_base(plan, *of), cohorts.tax_base(bare, *of)
+        for table, now, then in zip((income, gain), *bases, strict=True):
+            table[:, -1] += usd((then - now).sum(axis=0))
+    return replace(owner, cost_pv_usd=cost, income_usd=income, end_gain_usd=gain)
 
 
 def levelised_to_date(owner: Ownership, quantity: Floats) -> Floats:
@@ -376,7 +397,9 @@ def series_of(result: RunResult) -> FleetSeries:
 def measures(result: RunResult) -> Mapping[str, float | None]:
     """Return every measure of a run by name, in the order of :data:`MEASURES`."""
     series, plan, ledger, market = series_of(result), result.plan, result.ledger, result.plan.money.market
-    owner, sums = ownership(result), series.sums.over_run()
+    owner, sums, tokens_m = ownership(result), series.sums.over_run(), series.tokens / MILLION
+    resold = ledger.rows_of(*RESOLD_ACCOUNTS) & (ledger.cohort_index >= 0)
+    mw_h = result.monthly.present_node_h.sum(axis=0) @ [cluster.nameplate_kw / KILO for cluster in plan.clusters]
     figures: Figures = {
         **{name: _known(accrued) for name, accrued in sums.figures().items()},
         "pl_cost_usd": float(usd(ledger.account_cents(*PL_ACCOUNTS))),
@@ -385,24 +408,20 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
         "capex_usd": float(usd(ledger.account_cents(*books.CAPEX_ACCOUNTS))),
         "cash_usd": float(-series.cash_flow_usd.sum()),
         "end_value_usd": float(-usd(ledger.account_cents(Account.RESIDUAL_VALUE))),
+        "resale_pv_usd": -float(usd(ledger.amount_cents[resold]) @ row_factors(result)[resold]),
+        "levelised_cost_without_resale_per_million_tokens_usd": without_resale(result).price_usd(tokens_m),
         "levelised_cost_per_accelerator_h_usd": owner.price_usd(series.sums.in_service_h[:, -1]),
-        "levelised_cost_per_million_tokens_usd": owner.price_usd(series.tokens / MILLION),
+        "levelised_cost_per_million_tokens_usd": owner.price_usd(tokens_m),
         "levelised_cost_per_million_output_tokens_usd": owner.price_usd(series.output_tokens / MILLION),
     }
+    figures["cost_per_mw_year_usd"] = _known(present_value.ratio(sums.cost_usd[0, -1] * HOURS_PER_YEAR, mw_h))
     if market.tax:
         figures["tax_usd"] = float(usd(ledger.account_cents(Account.TAX_CASH, Account.TAX_DEFERRED)))
     if inflation := plan.money.capital.inflation_per_year:  # in dollars of the first day
         paid = running_months(series.economic.edge_months, series.economic.timing)
-        level = present_value.price_path(1.0, -inflation, paid)
+        level = (1.0 + inflation) ** (paid / MONTHS_PER_YEAR)
         figures["real_cost_usd"] = float((series.accrued_usd / level).sum())
-        figures["real_levelised_cost_per_million_tokens_usd"] = owner.price_usd(series.tokens / MILLION * level)
-    by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])  # only hours at work are paid
-    if market.rental_usd_per_accelerator_h is not None:
-        paid_h = np.where(by_the_hour, series.sums.busy_h[:, :-1], series.sums.in_service_h[:, :-1]).sum(axis=1)
-        weights, owned = paid_h * owner.running_factors, owner.price_usd(paid_h)
-        rent = present_value.levelised_cost(float(market.rental_usd_per_accelerator_h @ weights), float(weights.sum()))
-        if owned is not None and rent is not None:
-            figures["break_even_rental_utilisation_fraction"] = present_value.break_even_rental_utilisation(owned, rent)
+        figures["real_levelised_cost_per_million_tokens_usd"] = owner.price_usd(tokens_m * level)
     if market.api_price is not None:
         requests = result.monthly.served_requests.sum(axis=1) + result.rented.requests
         bill = (requests * plan.request_usd(market.api_price)).sum(axis=1)
@@ -410,6 +429,7 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
         figures["api_saving_npv_usd"] = owner.value_usd(bill)
     accrued, tokens = float(sums.cost_usd[0, -1]), float(sums.served_tokens[0, -1])
     if market.token_price is not None:
+        by_the_hour = np.array([cluster.is_paid_by_the_hour for cluster in plan.clusters])
         rents = ledger.totals_cents(Dimension.CLUSTER, Dimension.ACCOUNT)[:-1, ACCOUNT_CODES[Account.RENT]]
         with_use = float(usd(ledger.account_cents(Account.ENERGY, Account.COOLING))) + float(usd(rents @ by_the_hour))
         revenue = float(-usd(ledger.account_cents(Account.REVENUE)))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.arrays import Floats
-from planner.engine.driver import NodeHours, Run
-from planner.engine.hourly import WindowResult, joined
+from planner.engine.driver import Run
+from planner.engine.hourly import NodeHours, WindowResult, joined
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Dimension, Ledger, cents
 from planner.plan.plan import Plan
@@ -145,6 +145,8 @@ def check_books(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, .
         owner = np.array([cohort.cluster for cohort in complete], dtype=np.intp)
         np.add.at(hours.T, owner, nodes_in_service(plan, complete) * plan.months.period_hours)
     off = np.abs(hours - monthly.present_node_h)
+    rented = [*run.offers]  # of which some are held, and no more than there are
+    off[:, rented] = np.maximum(monthly.present_node_h - hours, 0.0)[:, rented]
     if np.any(off > 1e-6 * monthly.present_node_h + 1e-3):
         problems.append(f"node-hours of cohorts in service are off by {off.max():.3g}")
     if problems:
@@ -174,7 +176,7 @@ def _work(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
         owed = window.demand_requests * np.diff(np.interp(edges, moments, gone_h))
         short = owed - window.shed_requests > _RELATIVE * window.demand_requests + 1e-6
         for w, workload in enumerate(plan.workloads):
-            if not workload.deadline_h and plan.on_site[list(workload.cluster_order)].all() and short[w].any():
+            if not workload.deadline_h and plan.is_here[w] and short[w].any():
                 yield f"{workload.name}: requests that arrived in an outage were served"
     for w, workload in enumerate(plan.workloads):
         for window in run.windows:
@@ -190,7 +192,8 @@ def _machines(plan: Plan, run: Run) -> Iterator[str]:
         present = sum(change.accelerators for change in changes if change.time_h <= plan.hours - 1)
         settled = any(change.time_h > plan.hours - 1 for change in changes)
         counted = run.node_hours[-1].present[index, -1] * cluster.accelerators_per_node
-        if not settled and abs(counted - present) > 1e-6 * max(present, 1):
+        off = counted - present if index in run.offers else abs(counted - present)
+        if not settled and off > 1e-6 * max(present, 1):
             yield f"{cluster.name}: {counted:.6g} accelerators on site, {present} delivered less retired"
     if any(bool(np.any(machines.healthy > machines.present)) for machines in run.node_hours):
         yield "more nodes healthy than present"

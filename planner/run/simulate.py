@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.engine.driver import Run, run_plan
-from planner.engine.hourly import Rented, never_placed, rent_for_shed
+from planner.engine.hourly import never_placed
 from planner.engine.processes import Process
+from planner.engine.rental import Rented, rent_for_shed
 from planner.errors import ScenarioError
 from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Dimension, Ledger, View
 from planner.finance.statements import LINES, Frequency, cover_ratio, monthly_statements
@@ -29,7 +30,7 @@ from planner.run.cohorts import Cohort, cohorts_of, opening_of
 from planner.run.measure_names import FLEET
 from planner.run.monthly import Monthly, check_run, sum_months
 from planner.scenario.scenario import Scenario
-from planner.units import counted, unit_of
+from planner.units import DOLLARS, counted, unit_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +138,7 @@ class RunResult:
 
     def slo_result(self) -> SloResult:
         """Return how this replication stands to the scenario's SLO target."""
-        return judge(self.missed_requests(), self.settled_requests(), self.plan.slo_target)
+        return judge(self.missed_requests(), self.settled_requests(), self.plan.slo_target, self.plan.slo_attainments)
 
     def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
         """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""
@@ -179,6 +180,12 @@ class RunResult:
         """Income statement, cash flow and balance sheet in dollars, one row per month, quarter or year and cluster."""
         table = self._frame("statement", Frequency(frequency))
         return with_units(table.assign(**{name: table[name] / 100 for name in LINES}))
+
+    def unit_economics(self, frequency: str = "month") -> pd.DataFrame:
+        """Tokens, revenue, cost and margin in dollars by month, quarter or year, cluster and workload."""
+        table = self._frame("unit_economics", Frequency(frequency))
+        cents = [str(name) for name in table if unit_of(str(name)) == DOLLARS]
+        return with_units(table.assign(**{name: table[name] / 100 for name in cents}))
 
     def events(self) -> pd.DataFrame:
         """One row per event, with its cost in tokens."""

@@ -30,12 +30,13 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.engine.hourly import WindowInput, joined, rent_by_hour
+from planner.engine.hourly import WindowInput, joined
+from planner.engine.rental import rent_by_hour
 from planner.engine.window import Missed, missed_under
 from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
-from planner.plan.slo_target import CEILINGS, judge
+from planner.plan.slo_target import CEILINGS, targeted_shares
 from planner.run.simulate import RunResult, per_run
 
 REASONS: Mapping[str, str] = {
@@ -180,7 +181,7 @@ def lit_share(result: RunResult, offered: Plan | None = None) -> Floats:
     """
     plan = offered or result.plan
     lit, hours = np.ones((len(plan.workloads), plan.hours)), np.arange(plan.hours, dtype=np.float64)
-    here = [all(plan.on_site[c] for c in load.cluster_order) for load in plan.workloads]
+    here = plan.is_here
     urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
     for outage in result.run.log.site:
         lit[urgent] -= quantities.open_fraction(hours, *outage)
@@ -192,7 +193,8 @@ def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, fl
 
     Each is the lowest that the SLO target is about, as if nothing else were missed: with site outages alone, less what
     burst rental serves of them, and with prompts too long for the objective on every cluster as well, which are all
-    of a workload's in months in which no batch meets it.
+    of a workload's in months in which no batch meets it. That of a workload with an attainment of its own is as far
+    from the common one as from its own.
     """
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
     settled, dark = result.settled_requests(), demand * (1.0 - lit_share(result, offered))
@@ -200,11 +202,15 @@ def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, fl
     late = np.ones((1, 1))
     for plan in (result.plan, offered or result.plan):
         assert plan.no_burst_tables is not None  # a compiled plan has them
-        idle = [plan.no_burst_tables[0, list(load.cluster_order), w, 0].min() for w, load in enumerate(plan.workloads)]
+        tables = enumerate(load.cluster_order for load in plan.workloads)
+        idle = [plan.no_burst_tables[0, list(order), w, 0].min(initial=1.0) for w, order in tables]
         late = np.minimum(late, np.where(_outgrown(plan), 1.0, idle))
     both = outages + np.maximum(settled - outages, 0.0) * late
-    worst = (judge(missed, settled, result.plan.slo_target).worst for missed in (outages, both))
-    ceilings = (np.nan if moment is None else moment.slo_attainment_fraction for moment in worst)
+    target, ceilings = result.plan.slo_target, []
+    apart = target.attainment - result.plan.slo_attainments
+    for missed in (outages, both):
+        shares = targeted_shares(missed, settled, target) + apart
+        ceilings.append(np.nan if np.isnan(shares).all() else float(np.nanmin(shares)))
     return dict(zip(CEILINGS, ceilings, strict=True))
 
 

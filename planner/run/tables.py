@@ -14,14 +14,17 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.elementwise import in_hours
-from planner.engine.hourly import Residence, joined, rent_by_hour, residence
+from planner.engine.hourly import Residence, joined, residence
+from planner.engine.rental import rent_by_hour
 from planner.engine.repair_shop import PLANNED
 from planner.errors import ConservationError
-from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, split_cents, usd
+from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, usd
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens, ratio
-from planner.finance.statements import Frequency, monthly_statements
+from planner.finance.statements import Frequency, fiscal_periods, monthly_statements
 from planner.plan import quantities
+from planner.plan.parts import TOKEN_KINDS
 from planner.plan.plan import Placement, Plan
+from planner.run import unit_economics as units
 from planner.run.cohorts import opening_of
 from planner.run.incidents import slowed_hours
 from planner.run.measure_names import FLEET, SITE, TIMELINE
@@ -32,8 +35,6 @@ from planner.run.slo_misses import REASONS, lost_requests
 from planner.units import HOURS_PER_DAY, counted
 
 Columns = dict[str, Any]
-DEFERRABLE = 2
-"""Priority of work that can wait."""
 
 
 def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
@@ -89,23 +90,12 @@ def _accelerators_needed(result: RunResult) -> tuple[Floats, Floats]:
 def peak_headroom(result: RunResult) -> Floats:
     """Return the headroom of each month's tightest hour: 1 − accelerators that urgent demand needs / in service then.
 
-    Deferrable work fills idle hours, so it is left out. Of the machine time at work in an hour, urgent workloads have
-    their share of what all requests served then take at full speed; below 0 some urgent demand is shed or late.
+    Deferrable work fills idle hours, so it is left out; below 0 some urgent demand is shed or late.
     """
-    plan, hourly = result.plan, list[Floats]()
-    urgent = np.array([load.priority < DEFERRABLE for load in plan.workloads])
-    rates = in_hours(plan.requests_per_node_h, plan.months.hour_periods)
-    tokens = in_hours(np.ascontiguousarray(plan.tokens_per_request.T), plan.months.hour_periods) * urgent[:, None]
-    for window in result.run.windows:
-        hours = slice(window.first_hour, window.first_hour + window.facility_kw.size)
-        node_h = quantities.machine_time(window.served_requests, rates[..., hours])
-        time = node_h * plan.accelerators_per_node[:, None, None]
-        share = ratio(time[:, urgent].sum(axis=(0, 1)), time.sum(axis=(0, 1)))
-        served = (window.served_requests.sum(axis=0) * tokens[:, hours]).sum(axis=0)
-        shed = (window.shed_requests * tokens[:, hours]).sum(axis=0)
-        needed = quantities.needed(plan.accelerators_per_node @ window.busy_nodes * share, served, shed)
-        hourly.append(1.0 - ratio(needed, plan.accelerators_per_node @ window.nodes))
-    return np.fmin.reduceat(np.concatenate(hourly), plan.month_edges_h[:-1])
+    plan = result.plan
+    in_service = plan.accelerators_per_node @ joined("nodes", result.run.windows)
+    headroom = 1.0 - ratio(units.urgent_accelerators(result), in_service)
+    return np.fmin.reduceat(headroom, plan.month_edges_h[:-1])
 
 
 def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
@@ -131,10 +121,11 @@ def _clusters_and_fleet(plan: Plan) -> list[str]:
 
 @per_run
 def workload_sums(result: RunResult) -> dict[str, Floats]:
-    """Return the figures of workloads with their share of machine time and cost, shape (months, workloads) each."""
-    table = workload_figures(result)
+    """Return the figures of workloads with their machine time and full cost, shape (months, workloads) each."""
+    table, economics = workload_figures(result), units.unit_economics(result)
     del table["served_output_tokens"]
-    table["accelerator_h"], table["cost_usd"] = _shares(result, table["served_tokens"], table["demand_tokens"])
+    table["accelerator_h"] = economics.accelerator_h[:, :-1, :-2].sum(axis=1)
+    table["cost_usd"] = usd(economics.cost_cents[:, :, :-2].sum(axis=1))
     return table
 
 
@@ -146,33 +137,34 @@ def timeline_workloads(result: RunResult) -> Columns:
     return _rows_by("month", result.plan.months.labels, "workload", names, table)
 
 
-def _shares(result: RunResult, served_tokens: Floats, demand_tokens: Floats) -> tuple[Floats, Floats]:
-    """Return each workload's accelerator-hours and its share of the cost, both of shape (months, workloads).
-
-    A cluster's month is shared by the machine time that requests take there at full speed. What no machine time
-    carries (a cluster without work, the site as a whole, rented machines) is shared by tokens served; where a month
-    served none by tokens asked for, in it or else in all months. Whole cents, so workloads sum to the fleet.
-    """
-    time = _machine_time(result)
-    nobodys = np.zeros_like(time[:, :1])  # the site as a whole does no work
-    others = (served_tokens[:, None], demand_tokens[:, None], demand_tokens.sum(axis=0))
-    share = quantities.shares(np.concatenate([time, nobodys], axis=1), *others)
-    busy_h = result.monthly.busy_node_h * result.plan.accelerators_per_node
-    return (share[:, :-1] * busy_h[:, :, None]).sum(axis=1), usd(split_cents(result.cost_cents(), share).sum(axis=1))
-
-
-def _machine_time(result: RunResult) -> Floats:
-    """Return the node-hours of served requests at full speed, in the layouts that served them.
-
-    Shape (months, clusters, workloads). In hours of overload more is served, late, than what keeps the objective, and
-    these sum to more than the hours at work: it is their proportions that share those out.
-    """
-    plan, requests = result.plan, result.monthly.served_requests.copy()
-    for window in result.run.windows:
-        for (c, w), slower in window.slower_requests.items():
-            periods = plan.months.hour_periods[window.first_hour : window.first_hour + slower.size]
-            requests[:, c, w] += np.bincount(periods, slower, len(requests))
-    return quantities.machine_time(requests, np.moveaxis(plan.requests_per_node_h, 2, 0))
+def unit_economics(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
+    """One row per period, cluster and workload that took or earned something, and its reserve and one-offs."""
+    plan, by = result.plan, units.unit_economics(result)
+    periods = fiscal_periods(plan.months, plan.money.capital.fiscal_year_start_month, frequency)
+    tables = (by.tokens, by.accelerator_h, by.revenue_cents, by.running_cents, by.cost_cents, by.kind_cents)
+    labels, firsts = [*periods], [*periods.values()]
+    tokens, hours, revenue, running, cost, parts = (np.add.reduceat(table, firsts, axis=0) for table in tables)
+    row = np.nonzero(tokens.any(axis=3) | (hours != 0) | (revenue != 0) | (cost != 0))
+    by_kind = [*zip(TOKEN_KINDS, tokens[row].T, parts[row].T, strict=True)]
+    hours, revenue, running, cost = hours[row], revenue[row], running[row], cost[row]
+    loads = [(units.LINES[0], load.name, load.model) for load in plan.workloads]
+    loads += [(line, "", "") for line in units.LINES[1:]]
+    clusters = [*(cluster.name for cluster in plan.clusters), SITE]
+    money = {"revenue_usd": revenue, "running_cost_usd": running, "cost_usd": cost, "margin_usd": revenue - cost}
+    return {
+        "scenario": [result.scenario.name] * len(hours),
+        "date": [plan.months.edges[firsts[m]].isoformat() for m in row[0]],
+        "month" if frequency is Frequency.MONTH else "period": [labels[m] for m in row[0]],
+        "cluster": [clusters[c] for c in row[1]],
+        **{name: [loads[w][place] for w in row[2]] for place, name in enumerate(("line", "workload", "model"))},
+        **{f"{kind}_tokens": served for kind, served, _ in by_kind},
+        "accelerator_h": hours,
+        **money,
+        **{f"{kind}_cost_usd": paid for kind, _, paid in by_kind},
+        **{f"{kind}_cost_per_million_tokens_usd": per_million_tokens(usd(paid), of) for kind, of, paid in by_kind},
+        "cost_per_accelerator_h_usd": ratio(usd(cost), hours),
+        "margin_per_accelerator_h_usd": ratio(usd(revenue - cost), hours),
+    }
 
 
 def losses(result: RunResult) -> Columns:
@@ -224,7 +216,7 @@ def routing_monthly(result: RunResult) -> Columns:
             if placed.placed[c] and deployment.cluster == c and other != of[place] and w in deployment.waiting_speed:
                 node_h[:, place] += held.held_node_h[:, other]
     clusters, loads = [c for c, _ in pairs], [w for _, w in pairs]
-    work = quantities.shares(_machine_time(result))[:, clusters, loads] * monthly.busy_node_h[:, clusters]
+    work = quantities.shares(units.machine_time(result))[:, clusters, loads] * monthly.busy_node_h[:, clusters]
     return columns | {
         "replicas": held.replicas[:, of].ravel(),
         "served_tokens": result.tokens(monthly.served_requests)[:, clusters, loads].ravel(),
@@ -279,6 +271,7 @@ def accounts() -> Columns:
         "account": [str(account) for account in Account],
         "view": [" ".join(str(view.name).lower() for view in View if view in account.views) for account in Account],
         "category": [str(account.category) for account in Account],
+        "behaviour": [account.behaviour for account in Account],
         "sign": ["income" if account in INCOME_ACCOUNTS else "cost" for account in Account],
         "position": [" ".join(str(line) for line, _ in account.positions) for account in Account],
         "description": [account.description for account in Account],
@@ -429,6 +422,9 @@ def _failures(result: RunResult, tokens: Floats) -> _Events:
     clusters = np.array(index)
     hours = np.minimum(end_h, float(plan.hours)) - start_h
     lost = quantities.failure_node_h(hours, np.array(accelerators), plan.accelerators_per_node[clusters])
+    taken = np.bincount(clusters, lost, shape)
+    for c in result.run.offers:  # of what is rented by the hour, what failed was held for a share of the time
+        lost[clusters == c] *= result.monthly.failed_node_h[:, c].sum() / max(taken[c], 1e-9)
     events = [_EVENTS.get(repair, "failure") for repair in severity]
     details = [
         f"node {number}, {repair} repair, waited {waited:.1f} h" if event == "failure" else f"node {number}, taken out"

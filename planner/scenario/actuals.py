@@ -6,10 +6,11 @@ folder is said at once.
 """
 
 import csv
+import functools
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -136,6 +137,7 @@ class _Reader:
         self.notes: list[str] = []
         self.cells: dict[Seen, dict[str, float]] = {}
         self.covered: dict[str, set[str]] = {}
+        self.first_lines: dict[tuple[str, ...], int] = {}
 
     def wrong(self, file: str, line: int | None, message: str, hint: str | None = None) -> None:
         """Add a problem with a file."""
@@ -193,6 +195,14 @@ class _Reader:
         self.covered.setdefault(name, set()).add(month)
         return month
 
+    def is_repeated(self, name: str, line: int, of: str, month: str, *cluster: str) -> bool:
+        """Return whether a file has a row of the same month before, with a problem recorded."""
+        before = self.first_lines.setdefault((name, of, month, *cluster), line)
+        if before != line:
+            hint = "sum the lines of an account and month" if cluster else None
+            self.wrong(name, line, f"{of} of {month} is there twice, first on line {before}", hint)
+        return before != line
+
     def put(self, seen: Seen, month: str, number: float) -> None:
         """Add a figure to its series and month, summing accounts that map to the same one."""
         months = self.cells.setdefault(seen, {})
@@ -200,7 +210,6 @@ class _Reader:
 
     def finance(self, name: str, file: FinanceFile) -> None:
         """Read a finance export."""
-        known: dict[tuple[str, str, str], int] = {}
         for line, row in self.rows(name, file, ("account", "month", "usd")):
             text = file.accounts.get(row["account"], row["account"])
             month = self.month(name, line, row["month"])
@@ -216,18 +225,14 @@ class _Reader:
                 self.wrong(name, line, f"unknown cluster {cluster!r}", nearest(cluster, self.scenario.clusters))
             if month is None or usd is None:
                 continue
-            if before := known.get((row["account"], month, cluster)):
-                message = f"{row['account']} of {month} is there twice, first on line {before}"
-                self.wrong(name, line, message, "sum the lines of an account and month")
+            if self.is_repeated(name, line, row["account"], month, cluster):
                 continue
-            known[row["account"], month, cluster] = line
             account = Account(text)
             is_turned = file.income == "positive" and account in INCOME_ACCOUNTS
             self.put(Seen("account", FLEET, account), month, -usd if is_turned else usd)
 
     def figures(self, name: str, file: FiguresFile) -> None:
         """Read figures under the planner's own names."""
-        known: dict[tuple[str, str], int] = {}
         ignored: dict[str, None] = {}
         for line, row in self.rows(name, file, ("month",)):
             month = self.month(name, line, row["month"])
@@ -239,10 +244,8 @@ class _Reader:
                 continue
             if month is None:
                 continue
-            if before := known.get((month, of)):
-                self.wrong(name, line, f"{month} of {of} is there twice, first on line {before}")
+            if self.is_repeated(name, line, of, month):
                 continue
-            known[month, of] = line
             allowed: tuple[str, ...] = WORKLOAD_FIGURES if kind == "workload" else CLUSTER_FIGURES
             allowed += FLEET_FIGURES if (kind, of) == ("cluster", FLEET) else ()
             for figure, cell in row.items():
@@ -264,11 +267,10 @@ class _Reader:
         if unknown or self.problems:
             return
         objectives = {w: (load.slo.ttft_s, load.slo.tpot_s) for w, load in self.scenario.workloads.items()}
-        metrics = monthly_metrics(rows, self.grid, file.workloads, objectives)
-        self.notes += [f"{name}: {note}" for note in metrics.notes]
-        for line, message, hint in metrics.problems:
-            self.wrong(name, line, message, hint)
-        for (workload, figure, month), number in metrics.figures.items():
+        figures = monthly_metrics(rows, self.grid, file.workloads, objectives, functools.partial(self.wrong, name))
+        if any(figure == "slo_attainment_fraction" for _, figure, _ in figures):
+            self.notes.append(f"{name}: SLO attainment is at most this: requests refused are not among vLLM's")
+        for (workload, figure, month), number in figures.items():
             self.covered.setdefault(name, set()).add(month)
             kind: Literal["cluster", "workload"] = "workload" if workload else "cluster"
             self.put(Seen(kind, workload or FLEET, figure), month, number)
@@ -280,11 +282,9 @@ def read_actuals(folder: Path, scenario: Scenario) -> "Actuals":
     mapping = validate(ActualsMapping, document)
     reader = _Reader(folder, scenario)
     known = {*CLUSTER_FIGURES, *FLEET_FIGURES, *WORKLOAD_FIGURES, *BOOKED}
-    named: Iterable[tuple[KeyPath, str]] = (
-        *((("errors", name), name) for name in mapping.errors),
-        *((("leave_out", place), name) for place, name in enumerate(mapping.leave_out)),
-    )
-    for path, name in named:
+    paths: dict[KeyPath, str] = {("errors", name): name for name in mapping.errors}
+    paths |= {("leave_out", place): name for place, name in enumerate(mapping.leave_out)}
+    for path, name in paths.items():
         if name not in known:
             message = f"no figure or account is called {name!r}"
             reader.problems.append(document.problem(path, message, nearest(name, known)))

@@ -1,9 +1,9 @@
 """Clusters: machines bought, leased or rented, their prices, and their dates in service."""
 
 import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from planner.scenario.fields import BelowOne, Fraction, NonNegative, Plausible, Positive, Price, Spread, YearlyChange
 from planner.validation import Strict
@@ -16,6 +16,39 @@ RentChange = Annotated[
 BookLife = Annotated[int, Field(ge=1, le=240), Plausible(12, 96, "prior book_life, 3 to 6 years, and two beyond")]
 Residual = Annotated[Fraction, Plausible(0, 0.6, "priors resale_36m_amd 0.1 to resale_12m_nvidia 0.65")]
 TermMonths = Annotated[int, Field(ge=1, le=120), Plausible(1, 60, "one month to five years")]
+
+
+_APIS = "assumption: below the cheapest and above the dearest API"
+
+
+class TokenPrice(Strict):
+    """Prices per million tokens that may change from year to year; the word api stands for the catalogue's."""
+
+    model_config = ConfigDict(json_schema_extra=lambda s: s.update(anyOf=[{"type": s.pop("type")}, {"const": "api"}]))
+
+    input_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 200, _APIS)] | None = None
+    """Price of a million prompt tokens on the first day. Default: the catalogue's API price of the model."""
+    output_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 1000, _APIS)] | None = None
+    """Price of a million generated tokens on the first day. Default: the catalogue's API price of the model."""
+    cached_input_usd_per_million_tokens: Annotated[Price, Plausible(0.0002, 100, _APIS)] | None = None
+    """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
+    day. Default: the catalogue's with its input price, or else 0.05 of the input price: lists ask 2 to 10%."""
+    change_per_year: Annotated[
+        YearlyChange, Plausible(-0.99, 1, "prior api_price_decline_fixed_quality: falls of 0.6 to 0.98")
+    ] = 0.0
+    """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, stated: Any) -> Any:
+        return {} if stated == "api" else stated
+
+    @model_validator(mode="after")
+    def _cached_is_not_dearer(self) -> "TokenPrice":
+        cached, plain = self.cached_input_usd_per_million_tokens, self.input_usd_per_million_tokens
+        if cached is not None and plain is not None and cached > plain:
+            raise ValueError(f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?")
+        return self
 
 
 class Reserved(Strict):
@@ -72,35 +105,78 @@ class FinanceLease(Strict):
     that would be bought out are sold then, others go back. Default 0: no public figure was found."""
 
 
-class OnDemand(Strict):
-    """Machines at a provider, paid only for hours in which they work; the provider pays power, space and repairs."""
+class HourlyRental(Strict):
+    """Terms of machines rented by the hour: whole ones, started with a delay, billed while held, at times sold out."""
+
+    usd_per_accelerator_h: Rent | None = None
+    """Rent of one accelerator for an hour on the first day. Default: the catalogue's for the part (priors
+    rent_ondemand_h200, rent_spot_h200 and so on)."""
+    change_per_year: RentChange = 0.0
+    """Yearly change of the rent, month by month. Default 0: today's."""
+    startup_h: Annotated[float, Field(ge=0, le=168), Plausible(0, 2, "6 to 60 minutes, published")] | None = None
+    """Hours from asking for a machine to its first request: start, image, weights and engine. They are billed.
+    Default: the catalogue's for the vendor, 0.5 of NVIDIA's and 1 of AMD's (priors rental_startup_nvidia and so on)."""
+    hold_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 336, "an hour to two weeks")] = 24
+    """Hours after which a machine that is not needed is given back. Default 24: the shortest AWS Capacity Block."""
+    minimum_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 168, "an hour to a week")] = 1
+    """Hours that are billed at least from each start; a machine is held for them. Default 1: NVIDIA clouds state no
+    minimum, and the hour is the step of a run."""
+    available_fraction: Annotated[Fraction, Plausible(0.02, 1, "B200 in 2026 to all in 2025")] | None = None
+    """Share of days on which machines can be had; at other times none starts, and those held stay. Default: the
+    catalogue's for the part: H100 0.70, H200 0.21, B200 0.04, MI325X 0 (priors rental_available_h200 and so on)."""
+    gap_days: (
+        Annotated[float, Field(ge=0.1, le=3650), Plausible(0.5, 110, "1.5 days, H100, to the longest gap of B200")]
+        | None
+    ) = None
+    """Mean days for which none can be had; whoever rents the same part is sold out together. Default: the catalogue's
+    for the part: H100 1.5, H200 6.5, B200 24 (priors rental_gap_h200 and so on)."""
+
+
+class RentedNodes(HourlyRental):
+    """Nodes at a provider, held and paid while the load needs them; the provider pays power, space and repairs."""
+
+    warm_nodes: Annotated[int, Field(ge=0, le=1_000_000), Plausible(0, 25000, "as nodes")] | Literal["all"] = 0
+    """Nodes that are held at all times, from when they can be had; all holds every node. Default 0: as many are held
+    as the load needs within the SLO target, whole replicas counted, up to the cluster's nodes."""
+
+
+class OnDemand(RentedNodes):
+    """Nodes rented by the hour, as many as the load needs."""
 
     kind: Literal["on-demand"]
     """Rented by the hour."""
-    usd_per_accelerator_h: Rent | None = None
-    """Rent of one accelerator for an hour on the first day. Default: the catalogue's for the part (priors
-    rent_ondemand_h200 and so on)."""
-    change_per_year: RentChange = 0.0
-    """Yearly change of the rent, month by month. Default 0: today's."""
 
 
-class Spot(Strict):
-    """On-demand machines that the provider may reclaim, for a lower rent."""
+class Spot(RentedNodes):
+    """On-demand nodes that the provider may reclaim, for a lower rent; a node that is taken back is not billed."""
 
     kind: Literal["spot"]
     """Rented by the hour until someone pays more."""
-    usd_per_accelerator_h: Rent | None = None
-    """Rent of one accelerator for an hour on the first day. Default: the catalogue's for the part (priors
-    rent_spot_h200 and so on)."""
-    change_per_year: RentChange = 0.0
-    """Yearly change of the rent, month by month. Default 0: today's."""
-    interruptions_per_year: Annotated[NonNegative, Plausible(0.5, 2000, "assumption: twice a year to five a day")]
-    """Times a year that a node is taken back; no public figure was found, so it has to be stated."""
+    interruptions_per_year: Annotated[NonNegative, Plausible(0.5, 2000, "twice a year to five a day")] | None = None
+    """Times a year that a node is taken back. Default: the catalogue's, 2.3 (prior spot_interruptions)."""
     interruption_h: Annotated[Positive, Plausible(0.05, 720, "assumption: minutes to a month")] = 4.0
     """Mean hours until another takes its place. Default 4: assumption."""
+    together_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] | None = None
+    """Share of interruptions that take all nodes of the part at once. Default: the catalogue's, 0.92 (prior
+    spot_co_interruption)."""
 
 
-Contract = Annotated[Reserved | OperatingLease | FinanceLease | OnDemand | Spot, Field(discriminator="kind")]
+class Api(Strict):
+    """Tokens bought from an API: no machines, power, failures or engineers, and a price per token."""
+
+    kind: Literal["api"]
+    """An API of somebody else's machines, taken to serve what it is sent within the SLO."""
+    serves: Literal["overflow", "all"] = "overflow"
+    """Whether it serves what the clusters would shed, or all requests of the workloads that allow_api, before them.
+    Default overflow: what is owned or rented works first."""
+    token_prices: Annotated[dict[str, TokenPrice], Field(max_length=64, default_factory=dict)]
+    """Prices by model. Default: the catalogue's for the model, where it has one (planner catalog show MODEL); cached
+    input counts as input where none is listed."""
+    max_tokens_per_s: Annotated[Positive, Plausible(100, 1e9, "a small quota to nobody's")] | None = None
+    """Prompt and generated tokens that it takes at most. Default: as many as come."""
+
+
+Contract = Annotated[Reserved | OperatingLease | FinanceLease | OnDemand | Spot | Api, Field(discriminator="kind")]
 ON_SITE = (OperatingLease, FinanceLease)
 """Contracts of machines that stand at the own site."""
 
@@ -301,8 +377,8 @@ class Cluster(Strict):
     order: Order | None = None
     """A purchase order in place of a fixed date: lead time, slip, shipments, acceptance. Default: none."""
     contract: Contract | None = None
-    """How its machines are had without buying them: reserved, operating-lease, finance-lease, on-demand or spot.
-    Default: bought."""
+    """How its machines are had without buying them: reserved, operating-lease, finance-lease, on-demand or spot; or, in
+    place of machines, an api, which has no accelerator and no nodes. Default: bought."""
     owned: Owned | None = None
     """Machines owned already, which serve from the first day: no new capital, depreciation goes on. Default: none."""
     retire: datetime.date | None = None
@@ -348,8 +424,23 @@ class Cluster(Strict):
     ) = None
     """Emissions of making one node, kgCO2e. Default: the catalogue's, where it has one."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_machines(cls, raw: Any) -> Any:
+        """Fill in that an API has no machines."""
+        contract = raw.get("contract") if isinstance(raw, dict) else None
+        is_api = isinstance(contract, Api) or (isinstance(contract, dict) and contract.get("kind") == "api")
+        return {"accelerator": "", "nodes": 0, **raw} if is_api else raw
+
+    @property
+    def is_api(self) -> bool:
+        """Whether it is an API in place of machines."""
+        return isinstance(self.contract, Api)
+
     @model_validator(mode="after")
     def _consistent(self) -> "Cluster":
+        if self.is_api and (self.accelerator or self.nodes):
+            raise ValueError("an API has no machines of yours: leave accelerator and nodes out")
         if self.throughput_tokens_per_s_per_accelerator is not None and self.throughput_measured_at is None:
             raise ValueError(
                 "throughput_tokens_per_s_per_accelerator holds at the lengths it was measured at; state them, e.g. "

@@ -52,6 +52,12 @@ def check_scenario(scenario: Scenario) -> None:
         years = MAXIMUM_HORIZON_MONTHS // MONTHS_PER_YEAR
         report(("site", "building", "opened"), f"{site.building.opened} is more than {years} years before the start")
     _check_references(scenario, report)
+    for name in scenario.slo_target.workloads:
+        if not scenario.slo_target.is_per_workload:
+            report(("slo_target", "workloads"), "is of single workloads, and the scope is the fleet")
+        elif name not in scenario.workloads:
+            hint = nearest(name, scenario.workloads)
+            report(("slo_target", "workloads", name), "no workload is called so", hint)
     if scenario.sizing is not None:
         _check_choices(scenario, scenario.sizing, end, report)
     for path, stated in (
@@ -164,7 +170,7 @@ def _check_clusters(scenario: Scenario, catalog: Catalog, end: datetime.date, re
             message = "a review cannot enlarge or reduce machines taken for a term"
             report((*path, "contract"), message, "add another cluster for it: bought, on-demand or spot")
         place = (*path, "accelerator")
-        if not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
+        if cluster.is_api or not _check_known(place, "accelerator", cluster.accelerator, catalog.accelerators, report):
             continue
         part = catalog.accelerators[cluster.accelerator]
         vendor = part.vendor.value
@@ -306,7 +312,7 @@ _LEAST_PAID = 0.1  # of the catalogue's price of a server: less is not what mach
 
 def _odd_prices(scenario: Scenario, catalog: Catalog) -> Iterator[tuple[KeyPath, tuple[str, str | None]]]:
     """Yield accelerator prices far from the catalogue's, and costs of owned machines that are implausible."""
-    for name, cluster in scenario.clusters.items():
+    for name, cluster in scenario.machines.items():
         part = catalog.accelerator(cluster.accelerator)
         listed, place, key = part.accelerator_price_usd, ("clusters", name), "accelerator_price_usd"
         if listed is None or listed.value <= 0.0:

@@ -4,68 +4,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from planner.scenario.cluster import BookLife, Residual
+from planner.scenario.cluster import BookLife, HourlyRental, Residual, TokenPrice
 from planner.scenario.fields import BelowOne, Count, Fraction, NonNegative, Plausible, Positive, Price, YearlyChange
 from planner.validation import Strict
 
-_APIS = "assumption: below the cheapest and above the dearest API"
 
+class BurstRental(HourlyRental):
+    """Instances rented on demand for work that would otherwise be shed, on the terms of every rental by the hour."""
 
-class TokenPrice(Strict):
-    """A price per million tokens that may change from year to year."""
-
-    input_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 200, _APIS)]
-    """Price of a million prompt tokens on the first day."""
-    output_usd_per_million_tokens: Annotated[Price, Plausible(0.005, 1000, _APIS)]
-    """Price of a million generated tokens on the first day."""
-    cached_input_usd_per_million_tokens: Annotated[Price, Plausible(0.0002, 100, _APIS)] | None = None
-    """Price of a million prompt tokens found in the prefix cache (a workload's prefix_cache_hit_fraction) on the first
-    day. Default: the input price times the catalogue's cached_input_price_ratio, 0.05: lists ask 2 to 10%."""
-    change_per_year: Annotated[
-        YearlyChange, Plausible(-0.99, 1, "prior api_price_decline_fixed_quality: falls of 0.6 to 0.98")
-    ] = 0.0
-    """Yearly change of all; -0.9 is a fall of 90%. Default 0: a contract price (Epoch: markets fall 60 to 98%)."""
-
-    @model_validator(mode="after")
-    def _cached_is_not_dearer(self) -> "TokenPrice":
-        cached, plain = self.cached_input_usd_per_million_tokens, self.input_usd_per_million_tokens
-        if cached is not None and cached > plain:
-            raise ValueError(f"a cached prompt token at {cached:g} costs more than a fresh one at {plain:g}; swapped?")
-        return self
-
-
-class Rental(Strict):
-    """Hourly rent of an accelerator on the market."""
-
-    usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
-    """Rent of one accelerator for an hour on the first day."""
-    change_per_year: Annotated[
-        YearlyChange, Plausible(-0.75, 0.75, "prior rental_price_drift -0.25 to 0.15, three times beyond and more")
-    ] = 0.0
-    """Yearly change of the rent. Default 0: a contract price (H100 rents moved by -25 to +15% a year)."""
-
-
-class BurstRental(Strict):
-    """Instances rented on demand for work that would otherwise be shed, billed for every hour that they are held."""
-
-    usd_per_accelerator_h: Annotated[Positive, Plausible.prior("rent_3yr_h200", "rent_ondemand_b200")]
-    """Rent of one accelerator for an hour."""
+    accelerator: str = "H200"
+    """Accelerator whose terms the catalogue is read for; an instance serves like the plan's best. Default H200: the one
+    of which most offers are known."""
     most_accelerators: Annotated[Count, Plausible(1, 1000000, "as many as are needed")] = 1_000_000
     """Most accelerators to be had at once. Default 1,000,000: as many as are needed."""
     accelerators_per_instance: Annotated[Count, Plausible(1, 72, "one to a rack")] = 8
     """Accelerators of the smallest unit to be had. Default 8: an HGX node, as CoreWeave and AWS rent them (2026-09)."""
-    startup_h: Annotated[int, Field(ge=0, le=168), Plausible(0, 2, "6 to 60 minutes, published")] = 1
-    """Whole hours from asking for an instance to its first request; they are billed. Default 1: the long end of 6 to 60
-    minutes for start, image, weights and engine (grade C)."""
-    hold_h: Annotated[int, Field(ge=1, le=8784), Plausible(1, 336, "an hour to two weeks")] = 24
-    """Hours after which an instance that is not needed is given back. Default 24: the shortest AWS Capacity Block."""
-    available_fraction: Annotated[float, Field(gt=0, le=1), Plausible(0.02, 1, "B200 in 2026 to all in 2025")] = 0.21
-    """Share of days on which instances can be had; at other times none starts, and those held stay. Default 0.21: days
-    with an offer of 8 H200 at some 20 clouds, 2026 Q2 and Q3 (skypilot-catalog, grade A); H100 0.70, B200 0.04."""
-    gap_days: Annotated[
-        float, Field(ge=0.1, le=3650), Plausible(0.5, 110, "1.5 days, H100, to the longest gap of B200")
-    ] = 6.5
-    """Mean days for which none can be had. Default 6.5: 24 gaps of the same record; H100 1.5, B200 24."""
 
     @model_validator(mode="after")
     def _one_is_to_be_had(self) -> "BurstRental":
@@ -141,6 +94,9 @@ class Finance(Strict):
     resale_multiplier: Annotated[NonNegative, Plausible.prior("resale_multiplier_amd", "resale_multiplier")] = 1.0
     """Factor on every resale curve, for what retires and for the end value. Default 1: the catalogue's curves (a study
     may draw it from the prior of the same name)."""
+    selling_cost_fraction: Annotated[BelowOne, Plausible(0, 0.3, "assumption")] = 0.0
+    """Share of what used hardware fetches that selling it costs: broker, wiping, freight. Default 0: no figure is
+    public; resale curves are what buyers paid, so state a broker's quote."""
     discount_rate_per_year: Annotated[YearlyChange, Plausible.prior("discount_rate")] = 0.1
     """Price of capital. Default 0.1: borrowing rates in GPU cloud filings, 7 to 15%."""
     discount_rate_basis: Literal["nominal", "real"] = "nominal"
@@ -159,8 +115,8 @@ class Finance(Strict):
     """Insurance a year, as a share of capital. Default 0: inside operations; apart, 0.005 to 0.03 is usual."""
     property_tax_fraction_per_year: Annotated[NonNegative, Plausible.prior("property_tax_rate")] = 0.0
     """Property tax a year on hardware, as a share of its book value. Default 0: exempt, as many states grant."""
-    operations_staff_per_1000_accelerators: Annotated[NonNegative, Plausible(0.1, 100, "assumption")] = 0.0
-    """Times 1,000 accelerators, people who run the site. Default 0: inside operations_fraction_per_year."""
+    operations_staff_per_1000_accelerators: Annotated[NonNegative, Plausible(0.1, 100, "assumption")] = 1.0
+    """Times 1,000 accelerators, people who run the site. Default 1: about that of a published campus of 300 people."""
     operations_staff_usd_per_year: Annotated[Price, Plausible(20000, 600000, "assumption")] = 150_000.0
     """Fully loaded cost of one of them. Default 150,000: assumption."""
     repair_crew_usd_per_year: Annotated[Price, Plausible(20000, 2000000, "assumption")] = 0.0
@@ -189,12 +145,12 @@ class Finance(Strict):
         int, Field(ge=1, le=240), Plausible(24, 144, "prior book_life, 3 to 6 years, and twice that")
     ] = 60
     """Life over which embodied emissions are spread. Default 60: book lives of large operators, 5 to 6 years."""
-    token_price: TokenPrice | None = None
-    """What the tokens are sold for: gives revenue, margin and break-even. Default: not sold, cost alone."""
+    allocation: Literal["peak-responsibility", "by-use", "marginal"] = "peak-responsibility"
+    """Who pays for capacity in unit costs: those at work in the hours that size the fleet, all by use, or nobody; what
+    no workload bears is the reserve. Default peak-responsibility: work that fills idle hours sizes no fleet."""
     api_price: TokenPrice | None = None
-    """What the tokens would cost from an API, for the break-even. Default: no such offer."""
-    rental: Rental | None = None
-    """What accelerators would cost to rent, for the break-even. Default: no such offer."""
+    """What the tokens would cost from an API, for the break-even: prices, or api for the catalogue's price of each
+    model. Default: no such offer."""
     burst_rental: BurstRental | None = None
     """Rent accelerators for what would be shed. Default: it is shed."""
     tax: Tax | None = None

@@ -5,7 +5,8 @@ Precedence, from weakest to strongest, key by key:
 1. the defaults in the field reference,
 2. for a workload with a ``class``, the figures of that class,
 3. the file at the end of the ``extends`` chain, then each file that extends it, down to the one that was named,
-4. ``--set path=value``, in the order given; ``clusters.*.engine`` is that of every cluster.
+4. ``--set path=value``, in the order given; ``clusters.*.engine`` is that of every cluster, ``×2`` twice what stands
+   there, and ``+3 months`` that much after the date that stands there.
 
 Mappings merge key by key; lists and plain values replace. ``null`` takes a key away again, so that a what-if can drop
 a cluster of its base: ``clusters: {h200: null}``. The place of each value follows it, so that a message or the list
@@ -15,16 +16,19 @@ of assumptions names the file whose value stands.
 from __future__ import annotations
 
 import copy
+import datetime
 import fnmatch
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from planner.errors import Problem, ScenarioError
+from planner.finance.months import add_months
 from planner.scenario.consistency import check_scenario
-from planner.scenario.scenario import Scenario
-from planner.scenario.workload import lay_presets_under
+from planner.scenario.scenario import Future, Scenario
+from planner.scenario.workload import lay_presets_under, value_at
 from planner.validation import sound_part, validate
 from planner.yaml_io import Document, KeyPath, Location, document_of_mapping, dotted, parse_document, read_document
 
@@ -80,7 +84,7 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         if not (paths := _matching(document.content, keys)):
             raise ScenarioError(Problem(file=origin, path=path_text.strip(), message="matches nothing in the scenario"))
         for path in paths:
-            _set(document, path, value, origin)
+            _set(document, path, _related(document, path, value), origin)
     lay_presets_under(document)
     try:
         scenario = validate(Scenario, document)
@@ -201,6 +205,63 @@ def _set(document: Document, keys: KeyPath, value: Document, origin: str) -> Non
     merge(document, Document(layer, new | {(*keys, *path): place for path in value.locations}))
 
 
+_TIMES, _LATER = re.compile(r"[×x] ?(\d+(?:\.\d+)?)"), re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
+
+
+def _related(document: Document, path: KeyPath, value: Document) -> Document:
+    """Return a value that is given by what is stated: ``×2`` times a number, ``+3 months`` after a date."""
+    text = value.content if isinstance(value.content, str) else ""
+    times, later = _TIMES.fullmatch(text), _LATER.fullmatch(text)
+    if not (times or later):
+        return value
+    stated = _walk(document.content, path)
+    if stated is None:  # left to its default
+        copied = document.copy()
+        lay_presets_under(copied)
+        scenario = validate(Scenario, copied)
+        scenario._document = copied
+        stated = value_at(scenario.model_dump(by_alias=True), path)
+        match path:
+            case ("clusters", name, "online") if stated is None:
+                stated = scenario.start
+            case ("clusters", name, "accelerator_price_usd") if stated is None:
+                price = scenario.load_catalog().accelerator(scenario.clusters[str(name)].accelerator)
+                stated = price.accelerator_price_usd and price.accelerator_price_usd.value
+
+    def related(before: Any) -> Any:
+        if isinstance(before, dict):
+            return {key: related(part) for key, part in before.items()}
+        if times and isinstance(before, int | float) and not isinstance(before, bool):
+            product = before * float(times[1])
+            return round(product) if isinstance(before, int) else product
+        if later and isinstance(before, datetime.date):
+            count = int(later[1])
+            days = {"day": 1, "week": 7}.get(later[2])
+            return before + datetime.timedelta(days=count * days) if days else add_months(before, count)
+        kind = "number" if times else "date"
+        message = f"{text!r} needs a {kind} to go by, and {dotted(path)} states none"
+        raise ScenarioError(Problem(path=dotted(path), message=message, hint="give the value itself"))
+
+    return Document(related(stated), value.locations)
+
+
+_FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "futures", "sizing")
+
+
+def under(scenario: Scenario, future: Future) -> tuple[Scenario | None, list[str]]:
+    """Return a plan in a future, None where that changes nothing of it, and the paths of the future that reach it."""
+    laid, content = [], scenario.document.content
+    for path in future.set:
+        keys = tuple(path.split("."))
+        if keys[0] in _FIXED:
+            raise ScenarioError(Problem(path=path, message="is what plans and futures share; a future cannot set it"))
+        among = content.get(keys[0]) if keys[0] in ("clusters", "workloads") else None
+        if _matching(content, keys) and (among is None or len(keys) == 1 or fnmatch.filter(among, keys[1])):
+            laid.append(path)
+    changes = {path: future.set[path] for path in laid}
+    return (scenario.with_(changes) if changes else None), laid
+
+
 def _matching(content: Any, keys: KeyPath) -> list[KeyPath]:
     """Return the paths that a path stands for: ``*`` in a key is any part of the names there, as in a study."""
     if not any("*" in str(key) for key in keys):
@@ -223,6 +284,8 @@ def layer_of(document: Document) -> dict[str, Any]:
         pattern, _, text = override.partition("=")
         for path in _matching(document.content, tuple(pattern.strip().split("."))):
             value = parse_document(text, "--set").content
+            if isinstance(value, str) and (_TIMES.fullmatch(value) or _LATER.fullmatch(value)):
+                value = _walk(document.content, path)
             for key in reversed(path):
                 value = {key: value}
             layer = over(layer, value)

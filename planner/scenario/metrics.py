@@ -10,8 +10,7 @@ import datetime
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 
 from planner.finance.months import MonthGrid
 from planner.validation import choices
@@ -29,16 +28,7 @@ _EDGE = datetime.timedelta(days=1)
 
 Key = tuple[str, str, str]
 """Workload (empty: the fleet), figure, month."""
-
-
-@dataclass(slots=True)
-class MonthlyMetrics:
-    """Monthly figures from counters, with problems and notes."""
-
-    figures: dict[Key, float] = field(default_factory=dict)
-    problems: list[tuple[int | None, str, str | None]] = field(default_factory=list)
-    """Line, message and hint."""
-    notes: list[str] = field(default_factory=list)
+Wrong = Callable[[int | None, str, str | None], None]
 
 
 def monthly_metrics(
@@ -46,12 +36,14 @@ def monthly_metrics(
     grid: MonthGrid,
     workloads: Mapping[str, str],
     objectives: Mapping[str, tuple[float, float]],
-) -> MonthlyMetrics:
+    wrong: Wrong,
+) -> dict[Key, float]:
     """Return tokens and SLO attainment by month from rows of time, metric, value and labels.
 
-    ``objectives`` are each workload's seconds to the first token and between tokens.
+    ``objectives`` are each workload's seconds to the first token and between tokens; ``wrong`` takes the line, message
+    and hint of a problem, after which the figures mean nothing.
     """
-    metrics = MonthlyMetrics()
+    figures: dict[Key, float] = {}
     used = {PROMPT, GENERATED, FIRST_TOKEN, *BETWEEN_TOKENS}
     samples: dict[tuple[str, tuple[tuple[str, str], ...]], list[tuple[datetime.datetime, float]]] = defaultdict(list)
     for line, row in rows:
@@ -63,30 +55,30 @@ def monthly_metrics(
             if not (math.isfinite(total) and total >= 0):
                 raise ValueError
         except ValueError:
-            metrics.problems.append((line, f"{row['time']!r}, {row['value']!r} are no time and running total", None))
+            wrong(line, f"{row['time']!r}, {row['value']!r} are no time and running total", None)
             continue
         labels = tuple(sorted((k, v) for k, v in row.items() if k not in ("time", "metric", "value")))
         samples[metric, labels].append((time, total))
     for needed in (PROMPT, GENERATED):
         if not any(metric == needed for metric, _ in samples):
-            metrics.problems.append((None, f"no rows of {needed}", None))
+            wrong(None, f"no rows of {needed}", None)
     models = {dict(labels).get("model_name", "") for _, labels in samples}
     if workloads and (unknown := sorted(models - set(workloads))):
-        hint = "name it under workloads in mapping.yaml"
-        metrics.problems.append((None, f"model_name {choices(unknown)} has no workload", hint))
-    if metrics.problems:
-        return metrics
+        wrong(None, f"model_name {choices(unknown)} has no workload", "name it under workloads in mapping.yaml")
+        return figures
     # A month that the samples cover in part is refused: it would read as a fall in traffic.
     times = [time for (metric, _), series in samples.items() if metric == GENERATED for time, _ in series]
+    if not times:
+        return figures
     first, last = min(times), max(times)
     edges = [datetime.datetime.combine(edge, datetime.time()) for edge in grid.edges]
     if first > edges[0] + _EDGE:
         message = f"the first sample is of {first:%Y-%m-%d %H:%M}, the plan begins on {grid.start}"
-        metrics.problems.append((None, message, "export from the plan's first day on"))
+        wrong(None, message, "export from the plan's first day on")
     covered = [edge for edge in edges if edge <= last + _EDGE]
     if covered and last > covered[-1] + _EDGE and len(covered) < len(edges):
         message = f"the last sample is of {last:%Y-%m-%d %H:%M}: {last:%Y-%m} is there in part"
-        metrics.problems.append((None, message, "export whole months, to the first sample of the next"))
+        wrong(None, message, "export whole months, to the first sample of the next")
     months = set(grid.labels[: max(len(covered) - 1, 0)])
     rises: dict[tuple[str, str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for (metric, labels), series in samples.items():
@@ -97,18 +89,16 @@ def monthly_metrics(
                 rises[workload, metric, month][tags.get("le", "")] += now - before if now >= before else now
     for workload, month in sorted({(workload, month) for workload, _, month in rises}):
         generated, prompt = (rises[workload, metric, month][""] for metric in (GENERATED, PROMPT))
-        metrics.figures[workload, "served_tokens", month] = generated + prompt
-        metrics.figures[workload, "served_output_tokens", month] = generated
+        figures[workload, "served_tokens", month] = generated + prompt
+        figures[workload, "served_output_tokens", month] = generated
         if workload:
             there = {metric for w, metric, _ in rises if w == workload}
             between = next((metric for metric in BETWEEN_TOKENS if metric in there), BETWEEN_TOKENS[0])
             both = zip((FIRST_TOKEN, between), objectives[workload], strict=True)
             shares = [_share_within(rises.get((workload, metric, month), {}), limit) for metric, limit in both]
             if known := [share for share in shares if share is not None]:
-                metrics.figures[workload, "slo_attainment_fraction", month] = min(known)
-    if any(figure == "slo_attainment_fraction" for _, figure, _ in metrics.figures):
-        metrics.notes.append("SLO attainment is at most this: requests refused are not among vLLM's")
-    return metrics
+                figures[workload, "slo_attainment_fraction", month] = min(known)
+    return figures
 
 
 def _share_within(buckets: Mapping[str, float], limit: float) -> float | None:

@@ -190,6 +190,9 @@ class Sizing(Strict):
     none of it. Default: no limit."""
     it_power_cap_kw: SitePower | None = None
     """Most nameplate IT power of all nodes on site at once. Default: no limit beyond the site's own power."""
+    miss_cost_usd: Annotated[NonNegative, Plausible(1e-6, 100, "assumption")] | None = None
+    """What a request that misses its SLO costs, in today's money. Net present cost is then minimised with it, so that
+    to own, to rent and to miss are one trade-off, and no confidence is held. Default: none; the SLO target is held."""
 
 
 Team = Annotated[int, Field(ge=0, le=100_000), Plausible(0, 2000, "assumption"), Tag("count")]
@@ -255,8 +258,8 @@ class Software(Strict):
     engineers_per_800: dict[str, Annotated[NonNegative, Plausible(0.02, 40, "assumption")]] = Field(
         default_factory=dict
     )
-    """Engineers per 800 accelerators on site, to the nearest whole, by vendor, e.g. {amd: 2}; engineers goes before it.
-    Default: what the catalogue's vendors say."""
+    """Engineers per 800 accelerators on site, rounded up, so one from the first machine on, by vendor, e.g. {amd: 2};
+    engineers goes before it. Default: what the catalogue's vendors say."""
     engineer_usd_per_year: Annotated[Price, Plausible(30000, 1500000, "assumption")] = 280_000.0
     """Fully loaded cost of one engineer. Default 280,000: the source articles' figure."""
     support_contract: Literal["none", "standard", "premium"] = "standard"
@@ -394,6 +397,8 @@ class SloTarget(Strict):
     scope: Literal["workload", "fleet"] = "workload"
     """Whose requests are counted: each workload's, or all together. Default workload: a large one must not hide a
     small one."""
+    workloads: dict[EntryName, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    """Attainment of workloads that are held to another share, above 0 and at most 1. Default: none is."""
     confidence: Annotated[float, Field(gt=0, lt=1), Plausible(0.5, 0.999, "assumption")] = 0.9
     """Least share of replications that meet it, above 0 and below 1: no number of replications proves certainty.
     Default 0.9: nine in ten (assumption)."""
@@ -407,6 +412,20 @@ class SloTarget(Strict):
     def is_per_workload(self) -> bool:
         """Whether it must be met for every workload; otherwise for all requests together."""
         return self.scope == "workload"
+
+    def attainment_of(self, workload: str) -> float:
+        """Return the attainment that a workload is held to."""
+        return self.workloads.get(workload, self.attainment)
+
+
+class Future(Strict):
+    """A way in which things may turn out otherwise than a plan states, and that no one decides."""
+
+    set: Annotated[dict[str, Any], Field(min_length=1, max_length=64)]
+    """What is then otherwise, by dotted path, as ``--set`` takes it: ``"workloads.*.growth.per_year": ×2``. A plan that
+    has no such cluster or workload is as stated."""
+    weight: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """How likely it is beside the others, a weight in any unit. Default: none; nothing is averaged over futures."""
 
 
 class Scenario(Strict):
@@ -456,17 +475,24 @@ class Scenario(Strict):
     """What ``planner size`` may buy and retire. Default: nothing; no other command reads it."""
     finance: Finance = Finance()
     """Depreciation, capital, people. Default: three years straight-line."""
+    futures: Annotated[dict[EntryName, Future], Field(max_length=32)] = Field(default_factory=dict)
+    """Futures by name, in each of which ``planner compare`` and ``planner size`` run their plans. Default: none."""
 
     _document: Document = PrivateAttr(default_factory=lambda: Document({}))
     _read: "Callable[[Document, Sequence[str]], Scenario] | None" = PrivateAttr(default=None)
     """By what it was read, to be read again with more laid over it; None where it was not read."""
 
+    @property
+    def machines(self) -> dict[str, Cluster]:
+        """The clusters that have machines; the others are APIs."""
+        return {name: cluster for name, cluster in self.clusters.items() if not cluster.is_api}
+
     @model_validator(mode="after")
     def _one_percentile(self) -> "Scenario":
         """Hold workloads that state no percentile to the target's attainment, within what an objective may state."""
-        share = min(max(self.slo_target.attainment, 0.5), 0.9999)
         for name, workload in self.workloads.items():
             if workload.slo.percentile is None:
+                share = min(max(self.slo_target.attainment_of(name), 0.5), 0.9999)
                 slo = workload.slo.model_copy(update={"percentile": share})
                 self.workloads[name] = workload.model_copy(update={"slo": slo})
         return self

@@ -305,7 +305,7 @@ def _study_of_priors(path: Path, overrides: tuple[str, ...]) -> tuple[Document, 
     for name, prior in catalog.priors.items():
         clusters = [
             cluster
-            for cluster, entry in scenario.clusters.items()
+            for cluster, entry in scenario.machines.items()
             if prior.accelerator in (None, entry.accelerator)
             and prior.vendor in (None, catalog.accelerator(entry.accelerator).vendor.value)
         ]

@@ -12,6 +12,7 @@ from planner.catalog.load import workload_preset, workload_preset_names
 from planner.demand.bursts import Bursts
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
+from planner.scenario.cluster import TokenPrice
 from planner.scenario.fields import BelowOne, EntryName, Plausible, Positive
 from planner.units import MONTHS_PER_YEAR
 from planner.validation import Strict, choices
@@ -360,6 +361,12 @@ class Workload(Strict):
         Annotated[float, Field(ge=1, le=2000), Plausible(1, 336, "an hour to two weeks: assumption")] | None
     ) = None
     """Hours that deferrable work may wait before it counts as shed. Default 24 for deferrable work."""
+    allow_api: bool = True
+    """Whether its requests may go to an API (a cluster with contract: {kind: api}); false for data that must not leave.
+    Default true: where a plan has no API, none does."""
+    token_price: TokenPrice | None = None
+    """What its tokens are sold for: prices, or api for the catalogue's API price of its model. Gives revenue, margin
+    and break-even. Default: not sold, cost alone."""
     cluster_preference: tuple[EntryName, ...] = ()
     """Clusters to offer it to, in order, under routing: preference. Default: all, cheapest first."""
 

@@ -376,6 +376,13 @@ class Choices:
     def _is_paid_by_the_hour(self, purchase: PurchaseChoice) -> bool:
         return self.plan.clusters[self.place(purchase.name)].is_paid_by_the_hour
 
+    def alike(self, other: Choices, counts: Counts) -> Counts:
+        """Return the policy that another's is here: what is not on offer here is not bought."""
+        bought = {purchase.name: nodes for purchase, nodes in zip(other.purchases, counts, strict=False)}
+        loads = dict(zip(other.reactive, counts[other.loads], strict=True))
+        here = [bought.get(purchase.name, 0) for purchase in self.purchases]
+        return (*here, *(loads.get(name, 0) for name in self.reactive), *counts[other.loads.stop :])
+
     def words(self, counts: Counts) -> str:
         """Return a policy in words."""
         said = [

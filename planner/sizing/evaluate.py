@@ -20,12 +20,12 @@ import numpy as np
 from planner.arrays import Bools, Floats
 from planner.engine.driver import keep_memory
 from planner.errors import ScenarioError
-from planner.finance.ledger import CAPEX_ACCOUNTS, usd
+from planner.finance.ledger import CAPEX_ACCOUNTS, Account, usd
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
 from planner.plan.slo_target import LEAST_SHORTFALL, targeted_shares
-from planner.run.measures import measures, present_cost_usd
+from planner.run.measures import measures, present_cost_usd, running_factors
 from planner.run.simulate import RunResult, simulate_plan
 from planner.run.slo_misses import slo_ceilings
 from planner.scenario.scenario import Scenario, SloTarget
@@ -52,8 +52,11 @@ class SizingOutcome:
     """What is minimised: dollars, or dollars per million tokens."""
     net_present_cost_usd: float
     capital_usd: float
+    overflow_usd: float
+    """Present cost of what own machines did not serve: misses, where they have a price, and what APIs charged."""
     shares: Floats
-    """In time, as the SLO target counts them, shape (months, workloads or 1)."""
+    """In time, as the SLO target counts them, shape (months, workloads or 1); of a workload with an attainment of its
+    own, as far from the common one as from its own."""
     utilisation: Floats
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
     ceilings: Floats
@@ -118,19 +121,24 @@ class Evaluator:
         return simulate_plan(*compiled, trial.seed, replication)
 
     def unrouted(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
-        """Run a candidate without replica placement and power cap, for figures that routing does not affect."""
-        scenario, plan = self._compiled(counts, replication, changes or {})
+        """Run a candidate without bursts, placement and power cap, for figures that routing does not affect."""
+        scenario, plan = self._compiled(counts, replication, changes or {}, has_bursts=False)
         free = dataclasses.replace(plan, placement=None, site=dataclasses.replace(plan.site, cap_kw=None))
         return simulate_plan(scenario, free, self.trial.seed, replication)
 
-    def _compiled(self, counts: Counts, replication: int, changes: Changes) -> tuple[Any, Plan]:
+    def _compiled(
+        self, counts: Counts, replication: int, changes: Changes, *, has_bursts: bool = True
+    ) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
         base = trial.choices.stated(counts)
         clusters = dict(base.content["clusters"])
         for (name, field), value in changes.items():
             clusters[name] = {**clusters[name], field: value}
-        base = dataclasses.replace(base, content={**base.content, "clusters": clusters})
+        loads = base.content["workloads"]
+        if not has_bursts:  # lateness by the minute takes half of a compilation
+            loads = {name: {**load, "burst_index_of_dispersion": 1.0} for name, load in loads.items()}
+        base = dataclasses.replace(base, content={**base.content, "clusters": clusters, "workloads": loads})
         entries = []
         for uncertain in trial.inputs.entries:  # without the fields of clusters that are not bought, or that are set
             targets = tuple(
@@ -150,7 +158,8 @@ class Evaluator:
         except ScenarioError:  # a model that fits none of the parts bought
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
             return SizingOutcome(
-                cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, shares=worst, utilisation=worst[:, 0],
+                cost=np.inf, net_present_cost_usd=np.inf, capital_usd=np.inf, overflow_usd=np.inf,
+                shares=worst, utilisation=worst[:, 0],
                 ceilings=np.full(2, np.nan),
             )  # fmt: skip
         cost = float(present_cost_usd(result).sum())
@@ -158,13 +167,18 @@ class Evaluator:
         levelised = np.nan
         if self.trial.objective == "levelised":
             levelised = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
-        monthly = result.monthly
+        monthly, target = result.monthly, self.trial.slo_target
+        missed = self.trial.choices.choose.miss_cost_usd or 0.0
+        missed *= float(result.missed_requests().sum(axis=1) @ running_factors(result.plan)) if missed else 0.0
+        api = cost - float(present_cost_usd(result, (Account.API,)).sum())
         busy, there = monthly.busy_node_h.sum(axis=1), monthly.in_service_node_h.sum(axis=1)
         return SizingOutcome(
-            cost={"net-present-cost": cost, "capital": capital, "levelised": levelised}[self.trial.objective],
+            cost={"net-present-cost": cost + missed, "capital": capital, "levelised": levelised}[self.trial.objective],
             net_present_cost_usd=cost,
             capital_usd=capital,
-            shares=targeted_shares(result.missed_requests(), result.settled_requests(), self.trial.slo_target),
+            overflow_usd=missed + api,
+            shares=targeted_shares(result.missed_requests(), result.settled_requests(), target)
+            + (target.attainment - result.plan.slo_attainments),
             utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
             ceilings=np.array([*slo_ceilings(result, self.trial.choices.plan).values()]),
         )
@@ -176,14 +190,22 @@ class Workers(Crew[Evaluator]):
     def __init__(self, trial: Trial, count: int, scheduler: str | None = None) -> None:
         """Start ``count`` worker processes; with one, the work is done here."""
         super().__init__(Evaluator, trial, count, scheduler)
-        self.runs = 0
+        self.runs, self.worked_s = 0, 0.0
 
     def all(
         self, work: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, runs: bool = True
     ) -> list[Result]:
         """Return the results of a function of an evaluator for each set of arguments, in order."""
+        began_s = time.monotonic()
+        results = list(self.map(work, arguments))
         self.runs += runs * len(arguments)
-        return list(self.map(work, arguments))
+        self.worked_s += time.monotonic() - began_s
+        return results
+
+    def about(self, runs: int) -> str:
+        """Return the time that a number of further runs takes, by all so far; nothing before the first."""
+        took_s = self.worked_s / self.runs * runs if self.runs else 0.0
+        return f", about {took_s / 60.0:,.0f} min" if took_s > 90.0 else f", about {took_s:,.0f} s" if took_s else ""
 
 
 class SizeWork(LinesWork):

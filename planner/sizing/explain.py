@@ -119,13 +119,13 @@ def explain(search: Search, best: Counts) -> Explanation:
     regrets, idle = _regrets(search, best)
     return Explanation(
         marginal=tuple(_marginal(search, best, place) for place, nodes in enumerate(best[choices.bought]) if nodes),
-        curve=_curve(search, best),
+        curve=_curve(search, best) if search.confidence else (),
         limits=_limits(search, best),
         entries=_entries(search, best),
         regrets=regrets,
         idle=idle,
         triggers=triggers(search, best),
-        last_safe=_last_safe(search, best),
+        last_safe=_last_safe(search, best) if search.confidence else None,
         predicted_saves=_predicted(search, best),
     )
 

@@ -20,8 +20,8 @@ from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Archive, Clock, SizingOutcome
 from planner.sizing.surrogate import Surrogate
 
-_ROUNDS = 4  # of search, simulation and calibration
-_MOST_RUNS = 24  # replications in which a policy is simulated to calibrate: those nearest to its threshold
+ROUNDS = 4  # of search, simulation and calibration
+MOST_RUNS = 24  # replications in which a policy is simulated to calibrate: those nearest to its threshold
 _MASTER_ROUNDS = 30  # of the linear program, each with the rows that its last answer breaks
 _BLOCKS = 6  # parts of the horizon from each of which a replication may add a row
 _SCALES = 7  # halvings of the margin on demand
@@ -35,6 +35,7 @@ _PROBABILITY_ERROR = 0.005  # between what the surrogate says of a policy before
 _MOST_EXACT = 60  # cheaper policies that are simulated one by one, each until it has missed too often
 _MOST_HELD = 4  # of those, that meet the SLO target: the cheapest as simulated is taken
 _AS_CHEAP = 1.03  # times the cost of the answer, for the error of a prediction
+_AS_CHEAP_TRADED = 1.1  # the same where overflow has a price, which is predicted less well
 _MOST_LISTED = 20_000  # policies, begun or complete, that are looked at before they are too many to list
 _LOADS_BESIDE = (-10, -5, 0, 5, 10)  # percent: loads beside the answer's that are listed
 _MOST_NODES_EXACT = 48  # nodes of a policy: with more, one of them is less than a surrogate's error
@@ -48,8 +49,9 @@ class Search:
         self.surrogate, self.archive, self.clock = surrogate, archive, clock
         self.trial, self.choices = surrogate.trial, surrogate.choices
         self.confidence = self.trial.slo_target.confidence
+        self.trades = surrogate.trades
         self._values: dict[Counts, tuple[float, float]] = {}
-        self._rents = False
+        self._reacts = self._rents = False
         self.fresh: list[int] = []
         """Replications beyond the surveyed ones to which an answer has been held."""
         self.best: Counts | None = None
@@ -93,14 +95,14 @@ class Search:
 
     def solve(
         self, allowed: Sequence[bool], start: Counts | None = None, *, reacts: bool = False, rents: bool = False,
-        rounds: int = _ROUNDS,
+        rounds: int = ROUNDS,
     ) -> Counts | None:  # fmt: skip
         """Return the cheapest policy among some purchases; None where none meets the SLO target.
 
         It may order on a signal where it ``reacts``, and take overflow rent where it ``rents``.
         """
         best = start
-        for _ in range(rounds):
+        for _ in range(rounds if self.confidence else 2 * rounds):
             before = best
             best = self.searched(allowed, before, reacts=reacts, rents=rents)
             if best is None:  # the surrogate may be too strict: the most that limits allow tells
@@ -116,7 +118,7 @@ class Search:
                 f"{self.archive.workers.runs:,} runs: {self.choices.words(best)}; about {cost / 1e6:,.2f} M, "
                 f"P(SLO met) {probability:.1%}"
             )
-            if best == before or abs(probability - expected) < _PROBABILITY_ERROR:
+            if best == before or (self.confidence and abs(probability - expected) < _PROBABILITY_ERROR):
                 break
         return None if best is None else self.exact(best, allowed)
 
@@ -125,7 +127,7 @@ class Search:
         surrogate = self.surrogate
         logs, _ = surrogate.log_loads(surrogate.fleet(counts))
         away = np.where(surrogate.hopeless, np.inf, np.abs(logs - surrogate.threshold.log))
-        nearest = np.argsort(away, kind="stable")[:_MOST_RUNS]
+        nearest = np.argsort(away, kind="stable")[:MOST_RUNS]
         self.clock.check()
         self.outcomes(counts, [int(r) for r in nearest if np.isfinite(away[r])])
 
@@ -137,7 +139,7 @@ class Search:
         self, allowed: Sequence[bool], start: Counts | None, *, reacts: bool = False, rents: bool = False
     ) -> Counts | None:
         """Return the cheapest policy by the surrogate; None where none is likely enough to meet the SLO target."""
-        self._rents = rents
+        self._reacts, self._rents = reacts, rents
         starts = [made for made in (start, self._started(allowed)) if made is not None]
         starts = [made for made in (self._enlarged(made, allowed) for made in starts) if made is not None]
         if not starts:
@@ -367,6 +369,7 @@ class Search:
         used = [place for place, nodes in enumerate(counts[choices.bought]) if nodes]
         usd, worth = surrogate.node_usd[surrogate.column], surrogate.worth
         changes = [{place: -min(step, counts[place])} for place in used]
+        changes += [{place: step} for place, may in enumerate(allowed) if may and self.trades]
         for out, into in itertools.product(used, range(len(choices.purchases))):
             if allowed[into] and self._exchangeable(out, into):
                 taken = min(step, counts[out])
@@ -380,6 +383,9 @@ class Search:
                 changes += [{at: load_step}]
                 changes += [{at: load_step, place: step} for place in range(len(choices.purchases)) if allowed[place]]
                 changes += [{at: -load_step, place: -min(step, counts[place])} for place in used]
+                changes += [{at: -counts[at]}]
+            elif self._reacts and choices.windows[at - loads.start]:  # another that orders what the first may not
+                changes += [{at: load} for load in {max(counts[choices.loads]), _LOADS[-1]} - {0}]
         for at in range(choices.rent.start, choices.rent.stop) if self._rents else ():
             changes += [{at: move} for move in (-step, step)]
             changes += [{at: step, place: -min(step, counts[place])} for place in used]
@@ -391,7 +397,7 @@ class Search:
         for place in np.argsort(-np.array(saved), kind="stable").tolist() if changes else ():
             made = moved(counts, changes[place])
             is_other = any(at >= usd.size for at in changes[place])
-            if (saved[place] > 0 or is_other) and self._allowed(made):
+            if (saved[place] > 0 or is_other or self.trades) and self._allowed(made):
                 yield made
         for at, retirement in zip(range(choices.days.start, choices.days.stop), choices.retirements, strict=True):
             for day in range(1 + len(retirement.dates)):
@@ -434,7 +440,7 @@ class Search:
             self.clock.check()
             if self.holds(made):
                 held.append(made)
-            if len(held) > _MOST_HELD:
+            if len(held) > (_MOST_EXACT // 4 if self.trades else _MOST_HELD):
                 break
         return min(held, key=self._seen_cost, default=counts)
 
@@ -444,7 +450,7 @@ class Search:
 
     def _below(self, counts: Counts, allowed: Sequence[bool]) -> list[Counts]:
         """Return all policies that may cost less than one by what is predicted; its neighbours where they are many."""
-        choices, most = self.choices, self.value(counts)[0] * _AS_CHEAP
+        choices, most = self.choices, self.value(counts)[0] * (_AS_CHEAP_TRADED if self.trades else _AS_CHEAP)
         usd = np.maximum(self.surrogate.node_usd[self.surrogate.column], 0.0)
         loads = [
             sorted({0, *(min(max(load + by, 1), 100) for by in _LOADS_BESIDE)} if load else {0})
@@ -453,7 +459,7 @@ class Search:
         days = [range(1 + len(retirement.dates)) for retirement in choices.retirements]
         below, begun = list[Counts](), [((0,) * len(choices.purchases), 0)]
         others = [*itertools.product(*loads, *([rent] for rent in counts[choices.rent]), *days)]
-        floor = min(self.value((*begun[0][0], *other))[0] for other in others)
+        floor = 0.0 if self.trades else min(self.value((*begun[0][0], *other))[0] for other in others)
         for _ in range(_MOST_LISTED):
             if not begun:
                 return [made for made in below if self.value(made)[0] < most]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from planner.errors import CapacityError
 from planner.plan.slo_target import Verdict, past_mending
 from planner.run.simulate import RunResult
@@ -29,11 +31,12 @@ from planner.sizing.evaluate import (
     judged,
 )
 from planner.sizing.explain import Explanation, explain, nothing, nothing_mends
-from planner.sizing.search import Search
+from planner.sizing.search import MOST_RUNS, ROUNDS, Search
 from planner.sizing.surrogate import Surrogate
 from planner.sizing.survey import survey
 from planner.studies.decision import IntervalEstimate, half_width
 from planner.studies.designs import MonteCarlo, PointSet
+from planner.studies.futures import plans_under
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 
 
@@ -101,6 +104,15 @@ class Way(NamedTuple):
     """What the answer saves against it, replication by replication; None for the answer itself."""
 
 
+class WayInFuture(NamedTuple):
+    """A way to decide in a named future, over the first of the fresh replications."""
+
+    way: str
+    future: str
+    weight: float | None
+    outcome: Judged
+
+
 class Rival(NamedTuple):
     """The best policy of one accelerator alone, by the surrogate, calibrated on runs of its like."""
 
@@ -131,6 +143,8 @@ class Sized:
     ways: tuple[Way, ...]
     explanation: Explanation
     rivals: tuple[Rival, ...]
+    futures: tuple[WayInFuture, ...]
+    """Each way in each future that the scenario names."""
     runs: int
     stopped: str
     """Why the search ended before its end; empty where it did not."""
@@ -161,6 +175,7 @@ class Sized:
 
 FIXED, REACTIVE, RENTED = "fixed on the first day", "ordered on a signal", "with overflow rent"
 _TOO_LOW, _TOO_HIGH = 0.01, 0.025  # probability below and above what is asked at which an answer is searched anew
+_IN_FUTURE = 64  # fresh replications in which policies are run in each named future
 _NARROW = 0.04  # of the cost: half its interval at which no more replications are run
 
 
@@ -175,13 +190,22 @@ def size(
     """
     with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
         clock.say(f"surveying {effort.replications} replications")
-        search = Search(surveyed(trial, workers, effort.replications), Archive(workers, work), clock)
-        if search.surrogate.fixable.mean() < trial.slo_target.confidence:
+        made = surveyed(trial, workers, effort.replications)
+        most = ROUNDS * MOST_RUNS * (1 + bool(trial.choices.reactive) + bool(trial.choices.most_instances))
+        clock.say(f"searching{workers.about(most + effort.confirmations)} to a confirmed policy at most")
+        search = Search(made, Archive(workers, work), clock)
+        is_free = (
+            trial.choices.choose.miss_cost_usd is not None
+        )  # of the confidence, once a policy that holds it is known
+        if search.surrogate.fixable.mean() < trial.slo_target.confidence and not is_free:
             raise CapacityError(nothing_mends(search))
         every, stopped = search.every, ""
         ways: dict[str, Counts | None] = {}
         try:
             best = ways[FIXED] = search.solve(every)
+            if is_free and best is not None:
+                search.confidence = 0.0
+                best = ways[FIXED] = search.solve(every, best)
             if trial.choices.reactive:
                 best = ways[REACTIVE] = search.solve(every, best, reacts=True)
             if trial.choices.most_instances:
@@ -206,6 +230,7 @@ def size(
             if effort.rivals and not stopped and not clock.is_over:
                 sized = dataclasses.replace(sized, explanation=explain(search, best))
                 sized = dataclasses.replace(sized, rivals=_rivals(search, best), runs=workers.runs)
+                sized = dataclasses.replace(sized, futures=_futures(sized, effort, fresh, clock))
         except (TimeUp, KeyboardInterrupt) as reason:
             if sized is None:
                 raise
@@ -229,14 +254,15 @@ def confirmed(
     held_to: dict[Counts, range] = {}
     for block in range(effort.blocks):
         fresh = held_to[best] = range(first, first + effort.confirmations)
-        search.clock.say(f"confirming on {len(fresh)} fresh replications")
+        search.clock.say(f"confirming on {len(fresh)} fresh replications{search.archive.workers.about(len(fresh))}")
         search.outcomes(best, fresh)
         search.fresh += fresh
         search.calibrate(best)
         say_so(best, fresh)
         cost, probability = search.value(best)
         low, high = cost_range(search, best)
-        is_narrow, off = high - low <= 2.0 * _NARROW * abs(cost), probability - search.confidence
+        is_narrow = high - low <= 2.0 * _NARROW * abs(cost)
+        off = probability - search.confidence if search.confidence else 0.0
         search.clock.say(f"P(SLO met) about {probability:.1%}, cost {low / 1e6:,.1f} to {high / 1e6:,.1f} M")
         if block == effort.blocks - 1 or (is_narrow and -_TOO_LOW <= off <= _TOO_HIGH) or search.clock.is_over:
             break
@@ -252,6 +278,10 @@ def confirmed(
 
 def cost_range(search: Search, counts: Counts) -> tuple[float, float]:
     """Return what policies like one cost whose probabilities are off by the error of the surrogate's."""
+    if not search.confidence:
+        seen = [outcome.cost for (made, _), outcome in search.archive.known.items() if made == counts]
+        error, cost = half_width(np.array(seen)), search.value(counts)[0]
+        return cost - error, cost + error
     error = search.surrogate.bias.half_width
     ends = (search.near(counts, search.confidence + side * error) for side in (-1.0, 1.0))
     costs = [search.value(counts)[0], *(search.value(made)[0] for made in ends if made is not None)]
@@ -284,9 +314,29 @@ def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, 
         ways=tuple(made),
         explanation=Explanation(),
         rivals=(),
+        futures=(),
         runs=search.archive.workers.runs,
         stopped=stopped,
     )
+
+
+def _futures(sized: Sized, effort: Effort, fresh: range, clock: Clock) -> tuple[WayInFuture, ...]:
+    """Return each way in each future: the same policy, the same fresh replications, what is stated otherwise."""
+    made: list[WayInFuture] = []
+    scenario, choices, parts = sized.scenario, sized.choices, sized.choices.accelerators
+    ways = [way for way in sized.ways if way.outcome is not None]
+    for name, (changed, *_) in plans_under([scenario], scenario.futures).items():
+        clock.say(f"running the policies in the future {name}")
+        other = choices_of(changed or scenario, parts)
+        policies = [other.alike(choices, way.outcome.counts) for way in ways if way.outcome is not None]
+        trial = dataclasses.replace(sized.trial, choices=other)
+        with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
+            few = fresh[:_IN_FUTURE]
+            outcomes = workers.all(Evaluator.outcome, [(counts, r) for counts in policies for r in few])
+        for place, (way, counts) in enumerate(zip(ways, policies, strict=True)):
+            seen = judged(counts, outcomes[place * len(few) : (place + 1) * len(few)])
+            made.append(WayInFuture(way.name, name, scenario.futures[name].weight, seen))
+    return tuple(made)
 
 
 def _rivals(search: Search, best: Counts) -> tuple[Rival, ...]:

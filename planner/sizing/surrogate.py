@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import datetime
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -51,6 +52,9 @@ _THRESHOLDS = np.linspace(-0.5, 0.5, 201)
 _SPREADS = np.array([0.01, 0.015, 0.025, 0.04, 0.06, 0.1])
 _ALIKE = 0.3  # difference of fleets' shares at which a run counts for a third
 _PRIOR_RUNS = 40.0  # fresh runs that having no bias weighs as
+_MISSED = 0.5  # of requests beyond capacity: those that miss, before any run tells; an API takes them all
+_FULL = np.linspace(0.8, 2.0, 13)  # of what a machine serves within the SLO: what it serves while others take the rest
+_PULL = 0.01  # what that weighs beside runs
 _PRIOR = 0.15  # standard deviation of the threshold before any run
 
 
@@ -93,6 +97,7 @@ class Surrogate:
         self.weights = [1.0 / max(s.tokens, 1e-9) if trial.objective == "levelised" else 1.0 for s in surveys]
         self.hours = np.stack([s.hours for s in surveys])
         self.urgent, self.waiting = np.stack([s.urgent for s in surveys]), np.stack([s.waiting for s in surveys])
+        self._unasked = (self.urgent.sum(axis=(2, 3)) + self.waiting.sum(axis=2)) <= 0.0  # an API takes all that comes
         self.rates = np.stack(
             [s.rates[self.group_clusters] for s in surveys]
         )  # replications, groups, workloads, months
@@ -102,6 +107,13 @@ class Surrogate:
             self._rent_place = self.group_clusters.size
             self.rates = np.concatenate([self.rates, np.stack([s.rent_rates for s in surveys])[:, None]], axis=1)
         self.groups = self.rates.shape[1]
+        self._requests, self._fastest = np.stack([s.requests for s in surveys]), np.stack([s.fastest for s in surveys])
+        self._overflow_usd = np.stack([s.overflow_usd for s in surveys])
+        self.trades = choices.choose.miss_cost_usd is not None or any(cluster.api for cluster in plan.clusters)
+        """Whether what own machines do not serve has a price."""
+        self._slope = 1.0 if choices.choose.miss_cost_usd is None else _MISSED
+        self.overflow_line, self.full = (0.0, self._slope), _FULL[len(_FULL) // 2]
+        """Of that cost: what no node saves, and how simulated goes with predicted, in runs of a policy's like."""
         self.present = np.stack([s.present for s in surveys])
         self.peaks, self.worths = np.stack([s.peaks for s in surveys]), np.stack([s.worths for s in surveys])
         self._mean_present = self.present.mean(axis=0)
@@ -137,29 +149,39 @@ class Surrogate:
 
     # Fleet
 
-    def nodes(self, counts: Counts) -> Floats:
-        """Return the nodes of each purchase in each replication, with orders on a signal, (replications, columns)."""
+    def nodes(self, counts: Counts, until: tuple[datetime.date, int] | None = None) -> Floats:
+        """Return the nodes of each purchase in each replication, with orders on a signal, (replications, columns).
+
+        ``until`` leaves out that review, of a date and a rule, and those that follow it.
+        """
         choices = self.choices
         nodes = np.tile(np.array(counts[choices.bought], dtype=np.float64), (len(self.surveys), 1))
-        for which, load in enumerate(counts[choices.loads]):
-            if load:
-                self._order(nodes, counts, which, load / 100.0)
+        loads = enumerate(counts[choices.loads])
+        reviews = [
+            (choices.purchases[at].date, which, at, load)
+            for which, load in loads
+            if load
+            for at in choices.windows[which]
+        ]
+        for date, which, place, load in sorted(reviews):
+            if until is not None and (date, which) >= until:
+                break
+            self._order(nodes, counts, which, place, load / 100.0)
         return nodes
 
-    def _order(self, nodes: Floats, counts: Counts, which: int, load: float) -> None:
-        """Add what one cluster's rule orders at each of its windows, as :mod:`planner.engine.orders` has it."""
+    def _order(self, nodes: Floats, counts: Counts, which: int, place: int, load: float) -> None:
+        """Add what one cluster's rule orders at one of its windows, as :mod:`planner.engine.orders` has it."""
         choices = self.choices
         limit, ahead = choices.choose.clusters[choices.reactive[which]], choices.forecast_months[which]
-        same = self._of_rule[which]
-        for place in choices.windows[which]:
-            month = self._month(place)
-            if (which, month) not in self._forecasts:
-                peaks = self.peaks[:, which, :month]
-                self._forecasts[which, month] = forecast_peak(peaks, ahead, choices.expected_growth)
-            installed = self._installed(nodes, counts, which, place)
-            room = np.minimum(limit.max_nodes_per_date or np.inf, limit.max_nodes - nodes[:, same].sum(axis=1))
-            forecast, most = self._forecasts[which, month], np.maximum(room, 0.0)
-            nodes[:, place] += order_up_to(forecast, installed, load, load, limit.step_nodes, most)
+        month = self._month(place)
+        if (which, month) not in self._forecasts:
+            peaks = self.peaks[:, which, :month]
+            self._forecasts[which, month] = forecast_peak(peaks, ahead, choices.expected_growth)
+        installed = self._installed(nodes, counts, which, place)
+        bought = nodes[:, self._of_rule[which]].sum(axis=1)
+        room = np.minimum(limit.max_nodes_per_date or np.inf, limit.max_nodes - bought)
+        forecast, most = self._forecasts[which, month], np.maximum(room, 0.0)
+        nodes[:, place] += order_up_to(forecast, installed, load, load, limit.step_nodes, most)
 
     def _month(self, place: int) -> int:
         """Return the months that have ended on the day of a purchase."""
@@ -178,14 +200,12 @@ class Surrogate:
         installed = counted[:, self.standing] @ self._standing_nodes[self.standing]
         installed += (nodes * counted[:, self.column]).sum(axis=1)
         stated = np.array(counts[choices.bought], dtype=np.float64)
-        ordered = (nodes - stated) * self._of_rule[which] * worth[:, self.column]
+        ordered = (nodes - stated) * worth[:, self.column]  # by any rule
         return np.asarray(installed + (ordered * (counted[:, self.column] == 0)).sum(axis=1))
 
     def installed(self, counts: Counts, which: int, place: int) -> Floats:
         """Return what counts as installed at one review of a rule, in nodes of its cluster, shape (replications,)."""
-        nodes = self.nodes(counts)
-        later = [window for window in self.choices.windows[which] if self._month(window) >= self._month(place)]
-        nodes[:, later] = np.array(counts)[later]
+        nodes = self.nodes(counts, (self.choices.purchases[place].date, which))
         return self._installed(nodes, counts, which, place)
 
     def _stays(self, counts: Counts) -> Floats:
@@ -233,7 +253,7 @@ class Surrogate:
 
     def scales(self, fleet: Floats) -> Floats:
         """Return the bound on λ that each set of prices gives, shape (prices, replications, months)."""
-        return np.asarray(np.einsum("krmg,rmg->krm", self.bounds, fleet))
+        return np.where(self._unasked, _MOST_SCALE, np.einsum("krmg,rmg->krm", self.bounds, fleet))
 
     def log_loads(self, fleet: Floats) -> tuple[Floats, Ints]:
         """Return log λ of each replication and the month that decides it."""
@@ -415,6 +435,33 @@ class Surrogate:
                 best = float(fit[at]), Threshold(float(_THRESHOLDS[at]), float(spread))
         self.threshold = best[1]
         self._correct(fresh)
+        self._count_overflow(known, alike)
+
+    def _count_overflow(self, known: Sequence[tuple[Run, SizingOutcome]], alike: Mapping[Counts, float]) -> None:
+        """Fit to runs how full machines are before work overflows, and the line from predicted to simulated cost.
+
+        Its slope is drawn to what is expected of it.
+        """
+        runs = [(run, seen) for run, seen in known if run[1] < len(self.surveys) and np.isfinite(seen.cost)]
+        if not self.trades or not runs:
+            return
+        weight = np.array([alike[counts] for (counts, _), _ in runs])
+        seen = np.array([outcome.overflow_usd for _, outcome in runs])
+        weight /= weight.sum()
+        y, fits = seen - weight @ seen, []
+        self.overflow_line = (0.0, 1.0)
+        for full in _FULL:
+            self.full = float(full)
+            usd = {counts: self.overflow_usd(self.fleet(counts)) for counts in alike}
+            predicted = np.array([usd[counts][r] for (counts, r), _ in runs])
+            x = predicted - weight @ predicted
+            pull = _PULL * float(weight @ predicted) ** 2 + 1e-9
+            slope = (float(weight @ (x * y)) + pull * self._slope) / (float(weight @ x**2) + pull)
+            least = max(0.0, float(weight @ (seen - slope * predicted)))
+            off = float(weight @ (seen - least - slope * predicted) ** 2) + pull * (slope - self._slope) ** 2
+            off += 1e-3 * pull * (full - _FULL.mean()) ** 2  # where runs say nothing of it
+            fits.append((off, self.full, (least, max(slope, 0.0))))
+        _, self.full, self.overflow_line = min(fits)
 
     def _correct(self, fresh: Sequence[tuple[Counts, int, float, bool]]) -> None:
         """Set the bias of the probability: what fresh runs show beyond what was expected of their replications."""
@@ -454,6 +501,24 @@ class Surrogate:
         self.busy_usd = mean_of(self.surveys, self.weights, "busy_usd") * (not is_capital)
         self.weight = float(np.mean(self.weights))
 
+    def overflow_usd(self, fleet: Floats) -> Floats:
+        """Return the present cost of what own machines do not serve, by replication: misses and what APIs charge.
+
+        Work is in hours of the fastest node. Of a bin's, 1 − f·machines / work is overflow, f being how full machines
+        are then; of work that can wait, what bins leave no room for.
+        """
+        if not self.trades:
+            return np.zeros(len(self.surveys))
+        owned = slice(self.group_clusters.size)
+        speed = (self.rates[:, owned] / np.maximum(self._fastest[:, None, :, None], 1e-9)).max(axis=2)
+        machines = self.full * np.einsum("rgm,rmg->rm", speed, fleet[:, :, owned])[:, :, None] * self.hours
+        work = np.einsum("rmbw,rw->rmb", self._requests, 1.0 / np.maximum(self._fastest, 1e-9))
+        spare = np.maximum(machines - work[:, :, :BINS], 0.0).sum(axis=2, keepdims=True)
+        served = np.concatenate([machines, spare], axis=2) / np.maximum(work, 1e-9)
+        over = np.einsum("rmb,rmbw,rmw->rm", np.clip(1.0 - served, 0.0, 1.0), self._requests, self._overflow_usd)
+        least, slope = self.overflow_line
+        return np.asarray(least + slope * (over @ running_factors(self.choices.plan)))
+
     def cost_of(self, counts: Counts, fleet: Floats, nodes: Floats) -> float:
         """Return the mean cost of a policy, as the objective counts it."""
         choices, plan = self.choices, self.choices.plan
@@ -468,7 +533,7 @@ class Surrogate:
             cost += self.weight * staffed_usd(plan, there) + self._work_usd(fleet)
             if self._rent_place >= 0 and any(counts[choices.rent]):
                 cost += self._rent_usd(fleet)
-        return cost
+        return cost + float(self.overflow_usd(fleet).mean())
 
     def _discounts(self, nodes: Floats) -> float:
         """Return what volume discounts that a purchase does not reach add to its cost."""
@@ -487,7 +552,7 @@ class Surrogate:
         return more
 
     def _work_usd(self, fleet: Floats) -> float:
-        """Return the mean cost of energy and rent of hours at work: machines paid anyway work first."""
+        """Return the mean cost of energy of hours at work and rent of hours held: machines paid anyway work first."""
         few = min(8, fleet.shape[0])
         owned = slice(self.group_clusters.size)
         hours, fleet, rates = self.hours[:few].sum(axis=2), fleet[:few, :, owned], self.rates[:few, owned]
@@ -504,7 +569,9 @@ class Surrogate:
         share = self.hours[:few] / hours[:, :, None]
         done = (first * share).sum(axis=2)
         busy_paid = np.minimum(done + later, paid)
-        over = ((need - first) * share).sum(axis=2) + np.maximum(done + later - paid, 0.0)
+        beyond = np.append(need - first, np.zeros((*need.shape[:2], 1)), axis=2)  # busiest hours first
+        held_share = np.minimum(_HELD * share.cumsum(axis=2), 1.0)
+        over = (-np.diff(beyond, axis=2) * held_share).sum(axis=2) + np.maximum(done + later - paid, 0.0)
         busy_hourly = np.minimum(over, fleet[:, :, groups_hourly].sum(axis=2))
         busy_usd = self.busy_usd[self.group_clusters].T  # months, groups
         cost = 0.0
@@ -527,5 +594,5 @@ class Surrogate:
             wanted = np.nan_to_num(beyond / self.rates[:, place].transpose(0, 2, 1)[:, :, None], posinf=0.0).sum(axis=3)
         taken = np.minimum(wanted, fleet[:, :, place][:, :, None])
         held_h = np.minimum(_HELD * self.hours, self.hours.sum(axis=2, keepdims=True) / BINS)
-        usd = (taken * held_h).sum(axis=2) * burst.usd_per_accelerator_h * running_factors(plan)
+        usd = (taken * held_h).sum(axis=2) * burst.hourly.usd_per_accelerator_h * running_factors(plan)
         return float(usd.sum(axis=1).mean()) * self.weight

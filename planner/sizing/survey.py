@@ -29,11 +29,11 @@ from planner.units import HOURS_PER_YEAR
 
 WITH_LOAD = (
     Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
-    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.SPACE,
+    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.API, Account.SPACE,
 )  # fmt: skip
 """Accounts that depend on load, chance or the other nodes, so that they are no figure of a node."""
 WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)
-"""Accounts that are paid for hours at work, where the machines are."""
+"""Accounts that are paid for the hours held, where the machines are rented by the hour."""
 PEOPLE = (Account.SOFTWARE_ENGINEERS, Account.OPERATIONS_STAFF)
 """Accounts of people, who come whole."""
 _BIN_EDGES = (0.0, 0.005, 0.015, 0.04, 0.1, 0.25, 0.55, 1.0)
@@ -49,6 +49,13 @@ class Survey:
     """In each bin of each month, shape (months, bins)."""
     urgent: Floats
     """Requests an hour that cannot wait and that the SLO target needs served, shape (months, bins, workloads)."""
+    requests: Floats
+    """All requests of each bin that cannot wait, and last of each month that can, shape (months, bins + 1,
+    workloads)."""
+    fastest: Floats
+    """Requests that the fastest node serves in an hour, shape (workloads,)."""
+    overflow_usd: Floats
+    """What a request costs that own machines do not serve, by API or as a miss, shape (months, workloads)."""
     waiting: Floats
     """Requests of each month that can wait, shape (months, workloads)."""
     rates: Floats
@@ -80,7 +87,8 @@ class Survey:
 def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Changes | None = None) -> Survey:
     """Return the figures of one replication, from one run with some nodes of every purchase."""
     result = evaluator.unrouted(counts, replication, changes)
-    plan, choices, attainment = result.plan, evaluator.trial.choices, evaluator.trial.slo_target.attainment
+    plan, choices = result.plan, evaluator.trial.choices
+    attainment = np.broadcast_to(plan.slo_attainments, len(plan.workloads))
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
     edges, months = plan.month_edges_h, len(plan.month_edges_h) - 1
     rates = np.nan_to_num(plan.requests_per_node_h)
@@ -96,14 +104,18 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Chan
     clipped = np.where(waits[:, None], 0.0, lit)
     load = np.where(waits, 0.0, 1.0 / np.maximum(rates.max(axis=(0, 2)), 1e-9)) @ demand
     hours, urgent = np.zeros((months, BINS)), np.zeros((months, BINS, len(plan.workloads)))
+    requests = np.zeros((months, BINS + 1, len(plan.workloads)))
+    overflow_usd, by_api = _overflow(plan, choices.choose.miss_cost_usd or 0.0)
     for month, (first, last) in enumerate(itertools.pairwise(edges)):
-        part = clipped[:, first:last]
-        part = np.minimum(part, _clip_level(part, attainment)[:, None])
+        busy = clipped[:, first:last]
+        part = np.minimum(busy, _clip_level(busy, attainment)[:, None])
         order = np.argsort(-load[first:last], kind="stable")
         cuts = [round(edge * order.size) for edge in _BIN_EDGES[1:-1]]
         for place, chosen in enumerate(np.split(order, cuts)):
             hours[month, place] = chosen.size
             urgent[month, place] = part[:, chosen].mean(axis=1) if chosen.size else 0.0
+            requests[month, place] = busy[:, chosen].sum(axis=1)
+        requests[month, BINS] = np.where(waits, lit[:, first:last].sum(axis=1), 0.0)
     monthly = result.monthly
     gone, failed = monthly.present_node_h.sum(axis=0), monthly.failed_node_h.sum(axis=0)
     available = 1.0 - np.divide(failed, gone, out=np.zeros_like(failed), where=gone > 0)
@@ -116,12 +128,19 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Chan
         rent_rates = np.divide(1.0, per_request, out=rent_rates, where=np.isfinite(per_request) & (per_request > 0))
         offered = np.ones(plan.hours) if result.run.on_offer is None else result.run.on_offer.astype(np.float64)
         on_offer = np.add.reduceat(offered, edges[:-1]) / np.diff(edges)
+    waiting = np.add.reduceat(np.where(waits[:, None], lit, 0.0), edges[:-1], axis=1).T
+    present = _in_service(result, nodes, float(attainment.max()))
+    for c, offers in result.run.offers.items():  # what is sold out is not there
+        present[c] *= np.add.reduceat(offers.astype(np.float64), edges[:-1]) / np.diff(edges)
     return Survey(
         hours=hours,
-        urgent=urgent,
-        waiting=np.add.reduceat(np.where(waits[:, None], lit, 0.0), edges[:-1], axis=1).T * attainment,
+        urgent=np.maximum(urgent - by_api, 0.0),
+        requests=requests,
+        fastest=rates.max(axis=(0, 2)),
+        overflow_usd=overflow_usd,
+        waiting=np.maximum(waiting * attainment - by_api * np.diff(edges)[:, None], 0.0),
         rates=rates * speed * available[:, None, None],
-        present=_in_service(result, nodes, attainment),
+        present=present,
         node_usd=_standing_usd(result) / np.maximum(nodes, 1.0) + _idle_usd(plan, there_h, running),
         capital_usd=np.array([0.0 if cluster.lease else sum(cluster.prices_usd) for cluster in plan.clusters]),
         busy_usd=_busy_usd(plan, running),
@@ -134,13 +153,28 @@ def survey(evaluator: Evaluator, counts: Counts, replication: int, changes: Chan
     )
 
 
-def _clip_level(requests: Floats, share: float) -> Floats:
-    """Return the level at which each row is clipped so that a share of its sum remains, shape (rows,)."""
+def _overflow(plan: Plan, miss_usd: float) -> tuple[Floats, Floats]:
+    """Return the cost of a request that own machines do not serve, and the most requests an hour that APIs take.
+
+    Shape (months, workloads) and (workloads,): where an API takes so many tokens, workloads share them evenly.
+    """
+    usd, most = np.full(plan.tokens_per_request.shape, miss_usd), np.zeros(len(plan.workloads))
+    for c, cluster in enumerate(plan.clusters):
+        if cluster.api is not None:
+            may = [*cluster.api.workloads]
+            usd[:, may] = plan.api_request_usd(c)[:, may]
+            most[may] += cluster.api.most_tokens_per_h / len(may) / plan.tokens_per_request[:, may].max(axis=0)
+    return usd, most
+
+
+def _clip_level(requests: Floats, shares: Floats) -> Floats:
+    """Return the level at which each row is clipped so that its share of its sum remains, shape (rows,)."""
     ranked = np.sort(requests, axis=1)
     below, above = np.cumsum(ranked, axis=1), np.arange(requests.shape[1] - 1, -1, -1)
     kept = below + ranked * above  # of the sum, where everything above each value is clipped to it
     levels = [
-        np.interp(share * total, row, level) for total, row, level in zip(below[:, -1], kept, ranked, strict=True)
+        np.interp(share * total, row, level)
+        for share, total, row, level in zip(shares, below[:, -1], kept, ranked, strict=True)
     ]
     return np.array(levels)
 
@@ -233,7 +267,7 @@ def outage_misses(trial: Trial, replications: int) -> Bools | None:
     """
     plan, target = trial.choices.plan, trial.slo_target
     paths = [path for uncertain in trial.inputs.entries for targets in uncertain.targets for path in targets]
-    here = [all(plan.on_site[c] for c in load.cluster_order) for load in plan.workloads]
+    here = plan.is_here
     urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
     is_told = target.is_per_month and target.is_per_workload and plan.money.market.burst is None
     if not is_told or any(path[:2] in (("site", "outages_per_year"), ("site", "outage_h")) for path in paths):
@@ -242,7 +276,7 @@ def outage_misses(trial: Trial, replications: int) -> Bools | None:
     if plan.site.outages_per_year <= 0 or not urgent:
         return misses
     requests = np.cumsum(plan.demand.expected_requests_per_s[urgent], axis=1)
-    edges = plan.month_edges_h
+    edges, allowed = plan.month_edges_h, 1.0 - plan.slo_attainments[urgent, None] + LEAST_SHORTFALL
     until = np.concatenate([np.zeros((len(urgent), 1)), requests], axis=1)
     monthly = np.diff(until[:, edges], axis=1)
     for replication in range(replications):
@@ -257,7 +291,7 @@ def outage_misses(trial: Trial, replications: int) -> Bools | None:
             at = until[:, hour] + (until[:, hour + 1] - until[:, hour]) * (cuts - hour)
             lost += np.diff(at, axis=1)
             now_h = end_h
-        misses[replication] = (lost > (1.0 - target.attainment + LEAST_SHORTFALL) * monthly).any()
+        misses[replication] = (lost > allowed * monthly).any()
     return misses
 
 

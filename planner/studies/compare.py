@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,10 +18,11 @@ from planner.plan.build import build_plan
 from planner.run.accounting import write_ledger
 from planner.run.cohorts import cohorts_of
 from planner.run.measure_names import AGAINST_BASELINE, DRAWS
-from planner.run.measures import series_of, sums_of
+from planner.run.measures import measures, series_of, sums_of
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.scenario import Scenario
+from planner.studies.futures import Futures, InFuture, in_futures, plans_under, stated_futures
 
 Figures = dict[str, float | None]
 Part = TypeVar("Part")
@@ -44,6 +45,8 @@ class Comparison:
     chances: tuple[Replications, ...]
     """Each plan drawn again, all under the same chance."""
     warnings: tuple[str, ...]
+    futures: tuple[InFuture, ...] = ()
+    """Each plan in each future, where there are any."""
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.names)}>"
@@ -122,15 +125,21 @@ def compare(
     seed: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
     replications: int = DRAWS,
+    futures: Futures | None = None,
 ) -> Comparison:
-    """Run every scenario under one seed, ``replications`` times, and compare it with the baseline."""
+    """Run every scenario under one seed, ``replications`` times, compare it with the baseline, and in futures."""
     check_comparable(scenarios, baseline)
+    futures = stated_futures(scenarios) if futures is None else futures
+    plans_under(scenarios, futures)
     common = scenarios[baseline].seed if seed is None else seed
     results = []
     for scenario in scenarios:
         progress(scenario.name)
         results.append(simulate(scenario, seed=common))
-    return side_by_side(results, [draw_again(result, replications) for result in results], baseline)
+    chances = [draw_again(result, replications) for result in results]
+    compared = side_by_side(results, chances, baseline)
+    beside = in_futures([*zip(results, chances, strict=True)], futures, progress) if futures else ()
+    return replace(compared, futures=beside)
 
 
 def side_by_side(results: Sequence[RunResult], chances: Sequence[Replications], baseline: int = 0) -> Comparison:
@@ -162,11 +171,23 @@ def against(result: RunResult, base: RunResult) -> Figures:
     months, other = series_of(result), series_of(base)
     economic, cash = months.economic - other.economic, months.cash - other.cash
     return {
+        "resale_flip_ratio": _flip(measures(result), measures(base)),
         "saving_npv_usd": economic.net_present_value(rate),
         "saving_irr_per_year": economic.internal_rate(),
         "saving_payback_months": cash.payback_months(),
         "saving_discounted_payback_months": cash.payback_months(rate),
     }
+
+
+def _flip(figures: Mapping[str, float | None], base: Mapping[str, float | None]) -> float | None:
+    """Return the factor on all resale values at which two plans cost the same per token; None where none is positive.
+
+    Levelised cost is a straight line in it, through what it is at 0 and at 1.
+    """
+    names = [f"levelised_cost{which}_per_million_tokens_usd" for which in ("_without_resale", "")]
+    gaps = [a - b for name in names if (a := figures[name]) is not None and (b := base[name]) is not None]
+    flip = float(ratio(gaps[0], gaps[0] - gaps[1])) if len(gaps) == len(names) else 0.0
+    return flip if flip > 0.0 else None
 
 
 def factors_of(result: RunResult) -> Factors | None:

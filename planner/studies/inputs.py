@@ -374,7 +374,7 @@ def _throughput_errors(scenarios: Mapping[str, Stated]) -> list[UncertainInput]:
         services: Mapping[tuple[str, str], Service] = {}
         with contextlib.suppress(ScenarioError):  # a workload that nothing serves is told where its plan is built
             services, _ = build_services(base.scenario, reuse, {})
-        for cluster_name, cluster in base.scenario.clusters.items():
+        for cluster_name, cluster in base.scenario.machines.items():
             for workload_name, workload in base.scenario.workloads.items():
                 first = options(cluster, workload, reuse.catalog)[0]
                 engine = first.engine

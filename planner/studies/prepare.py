@@ -117,10 +117,12 @@ def prepare(path: Path, overrides: Sequence[str] = (), seed: int | None = None) 
         hint = nearest(study.objective, objective_names()) or f"there are {choices(objective_names())}"
         raise ScenarioError(study.problem(("objective",), f"unknown output {study.objective!r}", hint))
     if key := needed_by(study.objective):
-        without = [name for name, scenario in scenarios.items() if getattr(scenario.finance, key) is None]
+        *loads, field = key.removeprefix("finance.").split(".")
+        places = {name: one.workloads.values() if loads else [one.finance] for name, one in scenarios.items()}
+        without = [name for name, parts in places.items() if all(getattr(part, field) is None for part in parts)]
         if without:
-            message = f"{study.objective} has no meaning in {', '.join(without)}: finance.{key} is not stated"
-            raise ScenarioError(study.problem(("objective",), message, f"state finance.{key}, or another headline"))
+            message = f"{study.objective} has no meaning in {', '.join(without)}: {key} is not stated"
+            raise ScenarioError(study.problem(("objective",), message, f"state {key}, or another headline"))
     bases = {name: stated(name, scenario) for name, scenario in scenarios.items()}
     warnings: list[str] = []
     problems: list[Problem] = []

@@ -7,16 +7,19 @@ month, how many more nodes meet the target, and which of these clusters costs le
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from planner.errors import CapacityError, ScenarioError
 from planner.plan.build import build_plan
+from planner.plan.plan import Plan
 from planner.plan.slo_target import Verdict
 from planner.run.measures import measures
 from planner.run.simulate import RunResult, simulate_plan
+from planner.scenario.scenario import Scenario
 
 MOST_TIMES = 16
 """Times its stated nodes up to which a cluster is enlarged: beyond, what is missed lacks something else than nodes."""
@@ -41,10 +44,17 @@ class Remedy(NamedTuple):
     replications: int
 
 
-def find_remedy(result: RunResult, replications: int, progress: Callable[[str], None]) -> Remedy | None:
+_HARDEST = 3
+"""Replications beyond those that may miss, the hardest, in which nodes are sought before all of them confirm."""
+
+
+def find_remedy(
+    result: RunResult, replications: int, progress: Callable[[str], None], hardest: Sequence[int] = ()
+) -> Remedy | None:
     """Return the cheapest enlargement of one cluster that meets the SLO target in enough replications, or None.
 
-    Nodes are sought by doubling and halving; a number is given up once more replications miss than may.
+    Nodes are sought by doubling and halving in the ``hardest`` replications, by their places, and confirmed in all; a
+    number is given up once more replications miss than may.
     """
     scenario, worst = result.scenario, result.slo_result().worst
     if worst is None:
@@ -53,43 +63,63 @@ def find_remedy(result: RunResult, replications: int, progress: Callable[[str], 
     allowed, confidence = 0, scenario.slo_target.confidence
     while Verdict(replications - allowed - 1, replications, confidence).status == "MET":
         allowed += 1
-    remedies: list[Remedy] = []
+    order = tuple(dict.fromkeys((*hardest, *range(replications))))
+    best: Remedy | None = None
     labels = result.plan.months.labels
-    for cluster, present_h in zip(result.plan.clusters, result.monthly.present_node_h.T, strict=True):
+    there_h, busy_h = result.monthly.present_node_h, result.monthly.busy_node_h[worst.month]
+    for place in np.argsort(-busy_h, kind="stable").tolist():  # what works most is what most is known of
+        cluster, present_h = result.plan.clusters[place], there_h[:, place]
         if present_h[worst.month] <= 0.0:
             continue  # sold or not there yet: more of it would be neither
         comes = labels[int(np.argmax(present_h > 0.0))]
         progress(f"trying more nodes of {cluster.name}")
-        stated = scenario.clusters[cluster.name].nodes
+        name, stated = cluster.name, scenario.clusters[cluster.name].nodes
 
         @functools.cache
-        def tried(more: int, name: str = cluster.name, stated: int = stated, comes: str = comes) -> Remedy | None:
-            """Return ``more`` additional nodes as a remedy, or None where they are too few or impossible."""
+        def larger(more: int, name: str = name, stated: int = stated) -> tuple[Scenario, Plan] | None:
+            """Return the plan with additional nodes, or None where it is impossible."""
             try:
-                larger = scenario.laid_over([f"clusters.{name}.nodes={stated + more}"])
-                plan = build_plan(larger)
+                made = scenario.laid_over([f"clusters.{name}.nodes={stated + more}"])
+                return made, build_plan(made)
             except (ScenarioError, CapacityError):
                 return None
-            missed, added_usd = 0, 0.0
-            for place in range(replications):
-                drawn = simulate_plan(larger, plan, result.seed, result.replication + place, result.processes)
-                missed += not drawn.slo_result().is_met
-                if missed > allowed:
-                    return None
-                if place == 0:
-                    before, after = (measures(one)["npv_usd"] for one in (result, drawn))
-                    added_usd = (before or 0.0) - (after or 0.0)
-            month, accelerator = labels[worst.month], larger.clusters[name].accelerator
-            return Remedy(
-                name, accelerator, more, stated + more, comes, month, added_usd, replications - missed, replications
-            )
 
+        @functools.cache
+        def missed(more: int, places: tuple[int, ...]) -> int:
+            """Return in how many replications ``more`` additional nodes are too few, as far as that matters."""
+            if (plan := larger(more)) is None:
+                return len(places) + allowed
+            count = 0
+            for place in places:
+                drawn = simulate_plan(*plan, result.seed, result.replication + place, result.processes)
+                count += not drawn.slo_result().is_met
+                if count > allowed:
+                    break
+            return count
+
+        @functools.cache
+        def added_usd(more: int) -> float:
+            """Return what ``more`` additional nodes add to net present cost."""
+            if (plan := larger(more)) is None:
+                return math.inf
+            drawn = simulate_plan(*plan, result.seed, result.replication, result.processes)
+            return (measures(result)["npv_usd"] or 0.0) - (measures(drawn)["npv_usd"] or 0.0)
+
+        few, most = order[: allowed + _HARDEST], MOST_TIMES * max(stated, 1)
+        if best is not None:  # no more than cost less than what is known to meet it
+            most = min(most, int(best.net_present_cost_usd / max(added_usd(1), 1e-9)))
+            if most < 1 or missed(most, few) > allowed:
+                continue
         too_few, enough = 0, 1
-        while tried(enough) is None and enough < MOST_TIMES * stated:
-            too_few, enough = enough, 2 * enough
-        while tried(enough) is not None and enough - too_few > 1:
+        while missed(enough, few) > allowed and enough < most:
+            too_few, enough = enough, min(2 * enough, most)
+        while enough - too_few > 1 and missed(enough, few) <= allowed:
             middle = (too_few + enough) // 2
-            too_few, enough = (middle, enough) if tried(middle) is None else (too_few, middle)
-        if (remedy := tried(enough)) is not None:
-            remedies.append(remedy)
-    return min(remedies, key=lambda remedy: remedy.net_present_cost_usd, default=None)
+            too_few, enough = (middle, enough) if missed(middle, few) > allowed else (too_few, middle)
+        while (count := missed(enough, order)) > allowed and enough < most:
+            enough += max(1, enough // 16)
+        if count <= allowed and (best is None or added_usd(enough) < best.net_present_cost_usd):
+            month, accelerator = labels[worst.month], scenario.clusters[name].accelerator
+            met, added = replications - count, added_usd(enough)
+            best = Remedy(name, accelerator, enough, stated + enough, comes, month, added, met, replications)
+    return best

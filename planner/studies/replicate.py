@@ -68,7 +68,7 @@ def objective_names() -> tuple[str, ...]:
 
 
 def needed_by(name: str) -> str:
-    """Return the key of finance that a measure requires; empty where it requires none."""
+    """Return the key that a measure requires; empty where it requires none."""
     return next((measure.needs for measure in MEASURES if measure.name == name), "")
 
 
@@ -100,7 +100,7 @@ class Setup:
     @property
     def monthly(self) -> tuple[tuple[str, str], ...]:
         """Figures stored by month, each with a cluster or the fleet; no revenue where nothing is sold."""
-        sold = any(base.scenario.finance.token_price is not None for base in self.scenarios)
+        sold = any(load.token_price is not None for base in self.scenarios for load in base.scenario.workloads.values())
         clusters = dict.fromkeys(name for base in self.scenarios for name in base.scenario.clusters)
         every = [(output.name, FLEET) for output in MONTHLY]
         every += [(output.name, cluster) for cluster in clusters for output in CLUSTER_MONTHLY]

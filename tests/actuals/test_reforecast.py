@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from planner.answers.actuals import actuals_summary, input_rows
 from planner.reforecast import (
     COST,
     FORECAST,
+    ActualsReview,
+    Forecast,
     NormalScores,
     PlanRuns,
+    StudyRuns,
     Target,
     effective,
     fit_linear,
@@ -23,6 +27,7 @@ from planner.reforecast import (
     weighted_quantiles,
 )
 from planner.run.measures import observed
+from planner.run.simulate import simulate
 from planner.scenario.actuals import FLEET, Actuals, ActualsMapping, FiguresFile, Seen
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator
@@ -36,11 +41,15 @@ horizon_months: 12
 workloads:
   chat:
     model: llama-3.1-8b
-    requests_per_s: 60
+    requests_per_s: 3000
     growth: {kind: compound, per_year: 0.5}
     lengths: {input: {mean: 1500}, output: {mean: 400}}
 clusters:
-  b200: {accelerator: B200, nodes: 4, contract: {kind: on-demand, usd_per_accelerator_h: 6.0}}
+  b200:
+    accelerator: B200
+    nodes: 200
+    contract: {kind: on-demand, usd_per_accelerator_h: 6.0, hold_h: 1, startup_h: 0, available_fraction: 1}
+software: {engineers: 0}
 """
 STUDY = """\
 name: rented-study
@@ -170,3 +179,44 @@ def test_what_lies_far_outside_moves_no_input_that_it_does_not_depend_on() -> No
 
 def test_quantiles_of_nothing_are_nothing() -> None:
     assert weighted_quantiles(np.zeros((5, 0)), np.ones(5), np.array([0.5])).shape == (1, 0)
+
+
+def test_inputs_that_move_the_forecast_sum_to_its_headline(tmp_path: Path) -> None:
+    """Made-up replications and weights: the rows of the inputs and the rest sum to the difference to the cent."""
+    prepared = _prepared(tmp_path)
+    result, count, inputs = simulate(prepared.scenarios[0].scenario), len(EVERY), len(prepared.inputs)
+    months = tuple(f"2026-{month:02d}" for month in range(1, MONTHS + 1))
+    mapping = ActualsMapping(files={"seen.csv": FiguresFile(kind="figures")})
+    for case in range(30):
+        generator = np.random.default_rng(case)
+        old, new = (
+            StudyRuns(
+                scores=generator.normal(size=(16, inputs)),
+                inputs=generator.normal(size=(16, inputs)),
+                monthly=generator.lognormal(9, 1, (16, count, 12)),
+            )
+            for _ in range(2)
+        )
+        weights, informed = generator.dirichlet(np.ones(16)), generator.random(inputs) < 0.5
+        forecast = Forecast(old=old, new=new, weights=weights, rounds=1, unused={}, informed=informed)
+        rent = {Seen("account", FLEET, "rent"): generator.lognormal(9, 1, MONTHS)}
+        held = ActualsReview(
+            result=result,
+            prepared=prepared,
+            actuals=Actuals(months=months, series=rent, mapping=mapping, notes=()),
+            seen=EVERY,
+            budget=observed(result, EVERY),
+            interval=np.zeros((2, count, 12)),
+            accounts=(),
+            forecast=forecast,
+            paid_usd=generator.normal(0, 1e3, 12),
+        )
+        summary = actuals_summary(held)
+        ends = summary["remaining_cost_usd"]
+        assert round(sum(row["moved_usd"] for row in input_rows(held).records()), 2) == round(
+            ends["posterior"]["mean"] - ends["prior"]["mean"], 2
+        )
+        moved = summary["moved_by_usd"]
+        assert {name for name in prepared.inputs.names if name in moved} <= set(
+            np.array(prepared.inputs.names)[informed].tolist()
+        )

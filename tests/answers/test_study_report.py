@@ -81,6 +81,9 @@ MANIFEST: dict[str, Any] = {
     "identity": {"version": "0.1.0", "seed": 1, "scenarios": {"mixed": "ab", "all-b200": "cd"}},
 }  # fmt: skip
 
+QUESTIONS = [key for key in TITLES if key != "futures"]
+"""The sections of a report whose plans name no futures."""
+
 
 UNCERTAIN = (
     "input,distribution,p10,p50,p90,unit,source,date,grade\n"
@@ -208,7 +211,7 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
     assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
-    assert sections(page) == list(TITLES)
+    assert sections(page) == QUESTIONS
     assert "planner sensitivity STUDY" in page[page.index('<section id="sensitivities"') :]
     said = r"tiny costs least of the plans that are MET: \$[\d.]+ per million tokens, levelised, [\d.]+%"
     assert re.search(said, page)
@@ -266,7 +269,7 @@ def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, 
     assert planner(*arguments).code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "o").iterdir()}
     page = before["report.html"].decode()
-    assert sections(page) == list(TITLES)
+    assert sections(page) == QUESTIONS
     assert "planner montecarlo s.yaml --replications 8 --no-charts --seed 1" in page
     assert ">s: Monte Carlo report<" in page
     assert planner("report", "o", "-q").code == 0
@@ -332,7 +335,7 @@ def test_a_plan_is_read_by_itself(compared: Contents) -> None:
 
 
 def test_every_question_is_answered_in_order(compared: Contents) -> None:
-    assert list(bodies(compared)) == list(TITLES)
+    assert list(bodies(compared)) == QUESTIONS
 
 
 def test_every_plan_has_its_timelines_and_no_two_charts_one_name(compared: Contents) -> None:
@@ -392,7 +395,7 @@ def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
     monkeypatch.setattr("planner.answers.study.simulate", refuse)
     assert planner("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q").code == 0
     found = bodies(read_contents(tmp_path / "o"))
-    assert list(found) == list(TITLES)
+    assert list(found) == QUESTIONS
     assert "None of the plans could be run as stated" in found["money"]
     assert "Nothing in this study is uncertain but chance" not in found["sensitivities"]  # the model's own error is
 
@@ -410,7 +413,7 @@ def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp
     )
     contents = read_contents(tmp_path / "o")
     found = bodies(contents)
-    assert list(found) == list(TITLES)
+    assert list(found) == QUESTIONS
     assert "None of these plans is known to meet its SLO target." in found["answer"]
     assert "one, two: SLO INCONCLUSIVE at n = 4" in found["answer"]
     assert f"planner sensitivity s.yaml --method {method} --size 4 --seed 1" in found["reproduce"]

@@ -53,7 +53,7 @@ def test_every_value_has_source_date_and_grade(assumption_set: str) -> None:
     for path, fact in all_facts(catalog):
         title, date = catalog.provenance(fact)
         assert len(title) > 8, path
-        assert datetime.date(2020, 1, 1) <= datetime.date.fromisoformat(date) <= datetime.date(2030, 1, 1), path
+        assert datetime.date(2010, 1, 1) <= datetime.date.fromisoformat(date) <= datetime.date(2030, 1, 1), path
         assert fact.grade in "ABCD", path
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
+from planner.finance.bridge import VARIANCE_CAUSES
 from planner.output.tables import SCHEMA_VERSION
 from tests.conftest import TINY, Planner
 
@@ -17,6 +19,7 @@ throughput_error: false
 uncertain:
   workloads.chat.requests_per_s: {kind: lognormal, median: 1.0, sigma: 0.2, times_stated: true}
   site.electricity_usd_per_kwh: {kind: triangular, low: 0.04, mode: 0.07, high: 0.15}
+  clusters.h200.host_usd_per_node: {kind: triangular, low: 17000, mode: 32000, high: 110000}
 """
 MAPPING = "files:\n  books.csv: {kind: finance}\n  own.csv: {kind: figures}\n"
 BOOKS = "account,month,usd\nenergy,2026-01,900\nenergy,2026-02,2000\ncolocation,2026-01,9000\ncolocation,2026-02,9000\n"
@@ -51,7 +54,7 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     causes = summary["difference_by_cause_usd"]
     assert round(sum(causes.values()), 2) == round(summary["actual_usd"] - summary["budget_usd"], 2)
     for row in _table(out, "variance"):
-        parts = sum(float(row[f"{cause}_usd"]) for cause in ("volume", "efficiency", "price", "timing", "unexplained"))
+        parts = sum(float(row[f"{cause}_usd"]) for cause in VARIANCE_CAUSES)
         assert round(parts, 2) == round(float(row["actual_usd"]) - float(row["budget_usd"]), 2)
     monthly = {(row["figure"], row["month"]): row for row in _table(out, "forecast_monthly")}
     happened, coming = monthly["demand_tokens", "2026-02"], monthly["demand_tokens", "2026-03"]
@@ -63,7 +66,20 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     inputs = _table(out, "forecast_inputs")
     moved = sum(float(row["moved_usd"]) for row in inputs)
     change = summary["remaining_cost_usd"]["posterior"]["mean"] - summary["remaining_cost_usd"]["prior"]["mean"]
-    assert abs(moved - change) < 0.1
+    assert round(moved, 2) == round(change, 2)
+    assert moved
+    assert round(sum(summary["moved_by_usd"].values()), 2) == round(moved, 2)
+    names = [row["input"] for row in inputs]
+    assert "clusters.h200.host_usd_per_node" not in names  # its machines are bought: no price of theirs is uncertain
+    assert names[:2] == ["workloads.chat.requests_per_s", "site.electricity_usd_per_kwh"]
+    said = summary["sentences"][0]
+    dollars = [int(part.replace(",", "")) for part in re.findall(r"([+-][\d,]+) USD", said)]
+    assert abs(sum(dollars)) == abs(round(summary["actual_usd"] - summary["budget_usd"]))
+    # Budget, actual and forecast stand side by side, for SLO attainment too.
+    assert float(monthly["slo_attainment_fraction", "2026-03"]["posterior_p50"]) <= 1.0
+    booked = float(monthly["cost_usd", "2026-01"]["actual"]) - float(monthly["cost_usd", "2026-01"]["budget"])
+    january = [row for row in _table(out, "actuals") if row["kind"] == "account" and row["month"] == "2026-01"]
+    assert abs(booked - sum(float(row["actual"]) - float(row["plan"]) for row in january)) < 0.01
     # Cost of a month seen: the accounts reported are what was booked, the others the plan's.
     cost = monthly["cost_usd", "2026-01"]
     assert float(cost["posterior_p95"]) != float(cost["prior_p95"])
@@ -111,5 +127,5 @@ def test_fewer_replications_than_the_inputs_need_are_refused_in_words(planner: P
     (tmp_path / "study.yaml").write_text(STUDY + more)
     done = planner("actuals", str(tmp_path / "study.yaml"), str(seen), "-n", "32", "--workers", "1", "--out", "out")
     assert done.code == 2, done.err
-    assert "32 replications are too few for 18 uncertain inputs (ask for 36 or more with --replications)" in done.err
+    assert "32 replications are too few for 19 uncertain inputs (ask for 38 or more with --replications)" in done.err
     assert not (tmp_path / "out").exists()

@@ -14,7 +14,6 @@ from tests.contracts.source import ROOT, trees
 
 FOR_OTHERS = {
     "ledger_table": "a user's, of a result",
-    "with_": "a user's, of a scenario",
     "last_month": "a user's process asks it",
     "nodes_up": "a user's process asks it",
     "_repr_html_": "a notebook calls it",

@@ -62,7 +62,6 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
         "market": MarketPlan(
             token_price=None,
             api_price=None,
-            rental_usd_per_accelerator_h=None,
             burst=None,
             sla_objective_fraction=0.99,
             sla_credit_usd_per_million_tokens=0.0,

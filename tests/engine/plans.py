@@ -15,6 +15,7 @@ from planner.physics.power import NodePower
 from planner.plan.parts import (
     CausePlan,
     Headcount,
+    HourlyTerms,
     IncidentPlan,
     ReliabilityPlan,
     SitePlan,
@@ -60,6 +61,15 @@ def cluster_plan(name: str = "a", nodes: int = 10, **changes: Any) -> ClusterPla
         nameplate_kw=10.0,
         prices_usd=(200_000.0, 40_000.0, 20_000.0, 5_000.0),
     )
+    return dataclasses.replace(plain, **changes)
+
+
+def hourly_terms(**changes: Any) -> HourlyTerms:
+    """Machines that are always to be had, start at once and are held for the hour."""
+    plain = HourlyTerms(
+        accelerator="H200", usd_per_accelerator_h=np.full(1, 3.0), startup_h=0.0, hold_h=1, available_fraction=1.0,
+        gap_days=6.5,
+    )  # fmt: skip
     return dataclasses.replace(plain, **changes)
 
 

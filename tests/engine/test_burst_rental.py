@@ -14,19 +14,20 @@ from hypothesis import strategies as st
 
 from planner.arrays import Floats
 from planner.engine.driver import Simulation, run_plan
-from planner.engine.hourly import rent_by_hour, rent_for_shed
 from planner.engine.log import streams
+from planner.engine.rental import rent_by_hour, rent_for_shed
 from planner.errors import ScenarioError
 from planner.plan.parts import BurstPlan
 from planner.scenario.loading import load_scenario
+from tests.engine.plans import hourly_terms
 from tests.engine.worlds import BASE, merged, plan_of
 
 
-def burst_plan(**changes: Any) -> BurstPlan:
+def burst_plan(startup_h: float = 0.0, hold_h: int = 1, **changes: Any) -> BurstPlan:
     """One accelerator serves two requests an hour; instances of four start within the hour and are always on offer."""
     plain = BurstPlan(
-        usd_per_accelerator_h=3.0, most_accelerators=1000.0, accelerators_per_instance=4, startup_h=0, hold_h=1,
-        available_fraction=1.0, gap_days=6.5, accelerator_h_per_request=np.array([[0.5]]),
+        most_accelerators=1000.0, accelerators_per_instance=4,
+        hourly=hourly_terms(startup_h=startup_h, hold_h=hold_h), accelerator_h_per_request=np.array([[0.5]]),
     )  # fmt: skip
     return dataclasses.replace(plain, **changes)
 
@@ -50,11 +51,11 @@ def walked(burst: BurstPlan, wanted: list[float], on_offer: list[int]) -> tuple[
     for hour, (accelerators, has_offers) in enumerate(zip(wanted, on_offer, strict=True)):
         needs = min(int(np.ceil(accelerators / size)), count)
         needed_h |= dict.fromkeys(range(needs), hour)
-        for instance in [i for i in asked_h if hour - needed_h[i] >= burst.hold_h]:
+        for instance in [i for i in asked_h if hour - needed_h[i] >= burst.hourly.hold_h]:
             del asked_h[instance]
         for instance in range(needs if has_offers else 0):
             asked_h.setdefault(instance, hour)
-        ready = sum(hour - since >= burst.startup_h for since in asked_h.values())
+        ready = sum(min(max(hour + 1 - since - burst.hourly.startup_h, 0.0), 1.0) for since in asked_h.values())
         served.append(min(accelerators, ready * size))
         billed.append(len(asked_h) * size)
     return served, billed
@@ -91,9 +92,15 @@ def test_what_no_accelerator_serves_is_not_rented_for() -> None:
 LOADS = st.lists(st.tuples(st.one_of(st.just(0.0), st.floats(0.01, 60.0)), st.integers(0, 1)), min_size=1, max_size=300)
 
 
-@given(LOADS, st.integers(0, 5), st.integers(1, 30), st.sampled_from([1, 3, 8]), st.sampled_from([8.0, 50.0]))
+@given(
+    LOADS,
+    st.sampled_from([0.0, 0.5, 1.0, 2.25, 5.0]),
+    st.integers(1, 30),
+    st.sampled_from([1, 3, 8]),
+    st.sampled_from([8.0, 50.0]),
+)
 def test_held_instances_are_those_of_a_walk_and_cost_no_less_than_they_serve(
-    loads: list[tuple[float, int]], startup_h: int, hold_h: int, size: int, most: float
+    loads: list[tuple[float, int]], startup_h: float, hold_h: int, size: int, most: float
 ) -> None:
     burst = burst_plan(startup_h=startup_h, hold_h=hold_h, accelerators_per_instance=size, most_accelerators=most)
     wanted, offers = [load for load, _ in loads], [offer for _, offer in loads]
@@ -119,13 +126,14 @@ def test_no_load_costs_nothing() -> None:
 @pytest.mark.parametrize(("share", "gap_days"), [(0.21, 6.5), (0.7, 1.5), (0.04, 24.0)])
 def test_offers_are_as_frequent_and_gaps_as_long_as_stated(share: float, gap_days: float) -> None:
     """Over 400 runs of three years; gaps that the horizon cuts, and hours, leave their mean a little off."""
-    burst, hours, runs = burst_plan(available_fraction=share, gap_days=gap_days), 26_304, 400
-    drawn = np.array([burst.on_offer(hours, streams(1, run)("burst rental")) for run in range(runs)])
+    terms, hours, runs = hourly_terms(available_fraction=share, gap_days=gap_days), 26_304, 400
+    drawn = np.array([terms.on_offer(hours, streams(1, run)) for run in range(runs)])
     shares = drawn.mean(axis=1)
     assert abs(shares.mean() - share) < 4 * shares.std(ddof=1) / np.sqrt(runs)
     gaps = np.count_nonzero(drawn[:, :-1] & ~drawn[:, 1:])
     assert (~drawn).sum() / gaps / 24 == pytest.approx(gap_days, rel=4 / np.sqrt(gaps) + 1 / (24 * gap_days * share))
-    assert burst_plan().on_offer(9, streams(1)("burst rental")).all()
+    assert hourly_terms().on_offer(9, streams(1)).all()
+    assert not hourly_terms(available_fraction=0.0).on_offer(9, streams(1)).any()
 
 
 BUSY = {
@@ -158,9 +166,9 @@ def test_where_windows_end_changes_no_rent_and_no_order() -> None:
     ("stated", "message"),
     [
         ({"most_accelerators": 7}, "most_accelerators, 7, is less than one instance of 8"),
-        ({"available_fraction": 0}, "finance.burst_rental.available_fraction"),
+        ({"available_fraction": 1.2}, "finance.burst_rental.available_fraction"),
         ({"hold_h": 0}, "finance.burst_rental.hold_h"),
-        ({"startup_h": 0.5}, "finance.burst_rental.startup_h"),
+        ({"startup_h": -1}, "finance.burst_rental.startup_h"),
         ({"hold_hours": 5}, "did you mean hold_h?"),
     ],
 )

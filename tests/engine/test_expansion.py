@@ -16,7 +16,7 @@ from planner.plan.parts import RentPlan
 from planner.plan.plan import Plan, RulePlan
 from planner.run.simulate import RunResult, run_engine, simulate
 from planner.scenario.loading import load_scenario
-from tests.engine.plans import cluster_plan, expansion_plan, make_plan, workload_plan
+from tests.engine.plans import cluster_plan, expansion_plan, hourly_terms, make_plan, workload_plan
 from tests.engine.worlds import SHARED, plan_of
 
 NO_DEMAND = np.zeros((1, 0))
@@ -187,14 +187,16 @@ def overflow(rented: RentPlan, **changes: Any) -> Plan:
 
 def test_work_overflows_to_rented_nodes_after_the_lead_and_up_to_the_ceiling() -> None:
     """Watched are the own nodes. Rented ones take no power, no crew and no capital; three come, then the two left."""
-    plan = overflow(RentPlan(usd_per_accelerator_h=np.full(6, 4.0), when_used=True, is_hosted=True))
+    plan = overflow(
+        RentPlan(usd_per_accelerator_h=np.full(6, 4.0), hourly=hourly_terms(), warm_nodes=9, is_hosted=True)
+    )
     run, monthly = run_engine(plan, 1)
     edges = plan.month_edges_h
     came = [(change.time_h, change.accelerators) for change in run.log.changes if change.cluster == 1]
     assert came == [(edges[2] + 500.0, 24), (edges[3] + 500.0, 16)]
     assert not any(sum(purchase.prices_usd) for purchase in run.log.purchases if purchase.cluster == 1)
     assert monthly.present_node_h[5, 1] == 5 * np.diff(edges)[5]
-    on_site = overflow(RentPlan(usd_per_accelerator_h=np.full(6, 4.0), when_used=False, is_hosted=False))
+    on_site = overflow(RentPlan(usd_per_accelerator_h=np.full(6, 4.0), is_hosted=False))
     assert not [change for change in run_engine(on_site, 1)[0].log.changes if change.cluster == 1]  # no power for them
 
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures, draw_interruptions
+from planner.engine.log import streams
 from planner.plan.parts import RentPlan
 from planner.plan.software import expected_failures
 from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
@@ -88,17 +89,37 @@ def test_nodes_fail_only_while_in_service() -> None:
 
 def test_spot_nodes_are_taken_back_at_their_rate_while_they_are_under_contract() -> None:
     """A thousand from hour 4,000 to 6,000, once in a hundred hours: 20,000, |z| < 4, for 5 hours in the mean."""
-    rent = RentPlan(
-        usd_per_accelerator_h=np.ones(1), when_used=False, is_hosted=True, interruptions_per_h=0.01, interruption_h=5.0
-    )
+    rent = RentPlan(usd_per_accelerator_h=np.ones(1), is_hosted=True, interruptions_per_h=0.01, interruption_h=5.0)
     cluster = cluster_plan(nodes=1000, retire_h=6000.0, rent=rent)
     plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
-    taken = draw_interruptions(plan, cluster, np.full(1000, 4000.0), 7, HOURS, np.random.default_rng(1))
+    taken = draw_interruptions(plan, cluster, np.full(1000, 4000.0), 7, HOURS, streams(1))
     assert abs(taken.time_h.size - 20_000) < 4 * math.sqrt(20_000)
     assert stats.kstest(taken.time_h, stats.uniform(4000.0, 2000.0).cdf).pvalue > 1e-4
     assert taken.repair_h.mean() == pytest.approx(5.0, rel=4 / math.sqrt(20_000))
     assert {*taken.node.tolist()} == set(range(7, 1007))
     assert {*taken.cause.tolist()} == {1}
+
+
+def test_spot_nodes_of_one_part_are_taken_back_together_in_their_share() -> None:
+    """Nine in ten take all nodes of both clusters at the same hours; a node's own rate stays what it is, |z| < 4."""
+    rent = RentPlan(
+        usd_per_accelerator_h=np.ones(1), is_hosted=True, interruptions_per_h=0.01, interruption_h=5.0,
+        together_fraction=0.9,
+    )  # fmt: skip
+    plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
+    drawn = [
+        draw_interruptions(plan, cluster_plan(name, nodes=50, rent=rent), np.zeros(50), 0, HOURS, streams(1))
+        for name in ("a", "b")
+    ]
+    hours, counts = zip(*(np.unique(taken.time_h, return_counts=True) for taken in drawn), strict=True)
+    together = [times[count > 1] for times, count in zip(hours, counts, strict=True)]
+    assert together[0].tolist() == together[1].tolist()
+    assert abs(together[0].size - 0.009 * HOURS) < 4 * math.sqrt(0.009 * HOURS)
+    assert all(set(count[count > 1].tolist()) == {50} for count in counts)
+    alone = sum(int((count == 1).sum()) for count in counts)
+    assert abs(alone - 100 * 0.001 * HOURS) < 4 * math.sqrt(100 * 0.001 * HOURS)
+    gone = drawn[0].repair_h[drawn[0].time_h == together[0][0]]
+    assert len({*gone.tolist()}) == 1  # they come back together too
 
 
 def test_causes_severities_and_groups_come_in_their_shares() -> None:

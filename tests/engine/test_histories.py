@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.engine.driver import Course, NodeHours, Simulation, run_plan
+from planner.engine.driver import Course, Simulation, run_plan
+from planner.engine.hourly import NodeHours
 from planner.engine.log import streams
 from planner.plan.parts import MaturityPlan
 from planner.plan.plan import Plan

@@ -230,7 +230,8 @@ def test_double_fleet_and_demand_cost_the_same_per_token(routing: str) -> None:
     Two models hold whole replicas, whose rounding does not double; routers that pool a cluster's keep more in time.
     """
     one_model = {"workloads": {"nightly": {"model": "llama-3.1-8b"}}}
-    quiet = merged(QUIET, {"routing": routing, "router_pool": "node", **one_model})
+    unstaffed = {"software": {"engineers": 0}}  # one engineer is one, of however many machines
+    quiet = merged(QUIET, {"routing": routing, "router_pool": "node", **one_model}, unstaffed)
     one, two = simulate(scenario_of(quiet)), simulate(scenario_of(doubled(quiet)))
     np.testing.assert_allclose(two.monthly.served_requests, 2 * one.monthly.served_requests, rtol=1e-9, atol=1e-6)
     np.testing.assert_allclose(two.monthly.facility_kwh, 2 * one.monthly.facility_kwh, rtol=1e-9)
@@ -238,10 +239,10 @@ def test_double_fleet_and_demand_cost_the_same_per_token(routing: str) -> None:
 
 
 def test_with_failures_double_fleet_and_demand_cost_the_same_on_average() -> None:
-    """|z| < 4 over 30 replications; crews, spares and engineers doubled too."""
+    """|z| < 4 over 30 replications; crews and spares doubled too, and no engineers."""
     plenty = {
         "reliability": {"failure_multiplier": 5, "repair_crews": 100, "spare_fraction": 1, "lemon_fraction": 0},
-        "software": {"incident_multiplier": 0, "software_speedup_multiplier": 0},
+        "software": {"incident_multiplier": 0, "software_speedup_multiplier": 0, "engineers": 0},
     }
     cases = [scenario_of(plenty), scenario_of(doubled(plenty))]
     plans = [plan_of(plenty), plan_of(doubled(plenty))]

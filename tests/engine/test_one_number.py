@@ -25,7 +25,7 @@ from planner.studies.replicate import MONTHLY, headlines, monthly_series, object
 from planner.studies.sweep import parse_axes, sweep
 from tests.conftest import TINY
 
-SOLD = "finance.token_price={input_usd_per_million_tokens: 0.2, output_usd_per_million_tokens: 1.0}"
+SOLD = "workloads.*.token_price={input_usd_per_million_tokens: 0.2, output_usd_per_million_tokens: 1.0}"
 BUSY = [
     "workloads.chat.requests_per_s=1500",
     "workloads.chat.admission=queue",
@@ -175,10 +175,12 @@ def test_requests_in_time_are_those_of_the_workloads(seen: Seen) -> None:
     )
 
 
-def test_workloads_sum_to_the_fleet_to_the_cent(seen: Seen) -> None:
+def test_workloads_and_what_none_bears_sum_to_the_fleet_to_the_cent(seen: Seen) -> None:
     cents = (seen.workloads["cost_usd"] * 100).round(6)
     assert (cents == cents.round()).all()
+    others = seen.result.unit_economics().query("line != 'workload'")
     by_month = cents.groupby(seen.workloads["month"]).sum()
+    by_month += (others["cost_usd"] * 100).round().groupby(others["month"]).sum()
     assert by_month.tolist() == (seen.fleet["cost_usd"] * 100).round().tolist()
 
 

@@ -17,7 +17,7 @@ from planner.plan.parts import RentPlan
 from planner.plan.placement import with_placement
 from planner.plan.plan import Deployment, Placement, Plan, facility_kw
 from tests.engine.naive import Naive, assert_same
-from tests.engine.plans import cluster_plan, demand_plan, make_plan, workload_plan
+from tests.engine.plans import cluster_plan, demand_plan, hourly_terms, make_plan, workload_plan
 from tests.engine.test_window import Recipe, built, either, scale, served_tokens, sites, window_of
 
 Floats = NDArray[np.float64]
@@ -383,7 +383,7 @@ def test_a_model_that_is_hardly_asked_for_has_a_replica_before_another_has_two()
 def test_what_idles_in_pools_of_others_goes_before_machines_by_the_hour() -> None:
     """Batch waits in chat's pool on what is owned; both are served by the hour too."""
     rented = cluster_plan(
-        "hourly", rent=RentPlan(usd_per_accelerator_h=np.full(1, 3.0), when_used=True, is_hosted=True)
+        "hourly", rent=RentPlan(usd_per_accelerator_h=np.full(1, 3.0), hourly=hourly_terms(), is_hosted=True)
     )
     work = [
         workload_plan("chat", [0, 1], rented_tiers=1),

@@ -832,7 +832,7 @@ def test_a_vendors_software_can_turn_a_purchase_either_way() -> None:
             "horizon_months": 12,
             "workloads": {"chat": load},
             "clusters": {"one": SHARED | {"nodes": 20, "engine": "sglang"} | bought},
-            "software": software,
+            "software": {"engineers": {"amd": 0, "nvidia": 0}, **software},
         }
         return measures(planner.simulate(scenario))["cost_per_million_tokens_usd"] or math.inf
 

@@ -143,7 +143,7 @@ def test_draws_of_several_months_and_clusters_add_up() -> None:
 
 
 LOAN = "finance.loan={share_of_purchases_fraction: 0.7, rate_per_year: 0.09, term_months: 36, fee_fraction: 0.01%s}"
-SOLD = "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+SOLD = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
 TAX = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0}"
 
 

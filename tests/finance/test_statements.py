@@ -112,7 +112,9 @@ def test_quarters_and_fiscal_years_sum_flows_and_keep_the_last_balance() -> None
     assert months.by(Frequency.YEAR, GRID, 7).periods == ("FY2026", "FY2027")
     assert months.by(Frequency.YEAR, GRID, 1).periods == ("FY2026",)
     assert fleet(months.by(Frequency.YEAR, GRID, 1), "net_cash_flow") == [52_000]
-    assert months.by(Frequency.MONTH, GRID, 7) is months
+    again = months.by(Frequency.MONTH, GRID, 7)
+    assert again.periods == months.periods
+    assert all(np.array_equal(again.lines_cents[name], months.lines_cents[name]) for name in LINES)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
 
 from planner.finance.present_value import (
-    break_even_rental_utilisation,
     break_even_utilisation,
     cumulative_per_million_tokens,
     levelised_cost,
     margin,
+    mean_prices,
     net_present_value,
     per_million_tokens,
-    price_path,
 )
 
 AMOUNTS = st.lists(st.floats(1, 1e6), min_size=12, max_size=12)
@@ -68,14 +70,14 @@ def test_at_break_even_utilisation_revenue_meets_cost() -> None:
     assert break_even_utilisation(fixed, capacity, 0.2, 0.2) is None
 
 
-def test_owning_beats_on_demand_rent_above_a_share_of_use() -> None:
-    # Published: H200 owned 1.41 an hour, on demand 2.60: owning pays above 54% use.
-    assert break_even_rental_utilisation(1.41, 2.60) == pytest.approx(0.542, abs=5e-4)
-    assert break_even_rental_utilisation(1.41, 0.0) is None
-
-
-def test_an_api_price_path_falls_evenly_in_ratio() -> None:
-    assert price_path(10.0, 0.9, [0, 6, 12, 24]) == pytest.approx([10, 10 * 0.1**0.5, 1.0, 0.1])
+@pytest.mark.parametrize("change", [-0.9, 0.0, 0.04, 1e-13])
+def test_a_months_price_is_the_mean_over_it(change: float) -> None:
+    """The integral over the month, not its first day: at −90% a year the first day is 9.9% too high."""
+    edges = np.array([0.0, 0.5, 1.5, 2.5])
+    integrals = [quad(lambda t: 8 * (1 + change) ** (t / 12), *ends)[0] for ends in itertools.pairwise(edges)]
+    assert mean_prices(8.0, change, edges) == pytest.approx(np.array(integrals) / np.diff(edges), rel=1e-12)
+    if change == -0.9:
+        assert 8.0 * 0.1 ** (0.5 / 12) / mean_prices(8.0, change, edges)[1] == pytest.approx(1.099, abs=1e-4)
 
 
 def test_margin() -> None:

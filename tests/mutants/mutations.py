@@ -227,7 +227,7 @@ ONCE_UNNOTICED = (
         "yield Account.DEMAND_CHARGE, charge[:, None] * share",
         "yield Account.DEMAND_CHARGE, charge[:, None] / np.ones_like(share)",
     ),
-    ("others = (served_tokens[:, None],", "others = (np.ones_like(served_tokens)[:, None],"),
+    ("for weights in (tokens, asked[:, None]", "for weights in (np.ones_like(tokens), asked[:, None]"),
     (
         "quantities.utilisation(busy, quantities.in_service(present, failed))",
         "quantities.utilisation(busy, 2 * quantities.in_service(present, failed))",

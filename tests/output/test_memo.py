@@ -48,7 +48,7 @@ def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
 def test_a_run_answers_every_heading(contents: Contents) -> None:
     parts = {part.title: part for part in memo_sections(contents)}
     assert list(parts) == [
-        "Question", "Answer", "SLO target", "Cost", "Reconciliation of cost", "Cash by year",
+        "Question", "Answer", "SLO target", "Cost", "Reconciliation of cost", "Unit economics", "Cash by year",
         "Alternatives at equal service", "Sensitivities", "Risks", "Assumptions", "Reproduce",
     ]  # fmt: skip
     assert parts["SLO target"].blocks[-1] == Sentence(text="It does not run out before the horizon ends.")

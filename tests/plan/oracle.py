@@ -170,7 +170,7 @@ class Oracle(Machines):
                 {
                     "name": v,
                     "clusters": [n for n, c in enumerate(self.names) if self.vendor(c) == v],
-                    "engineers": heads(engineers.get(v, {"per_1000_accelerators": usual[v]})),
+                    "engineers": heads(engineers.get(v, {"per_1000_accelerators": usual[v], "rounding": "up"})),
                 }
                 for v in vendors
             ]
@@ -410,7 +410,7 @@ class Oracle(Machines):
                 "operations_fraction_per_year": stated("operations_fraction_per_year", 0.05),
                 "insurance_fraction_per_year": stated("insurance_fraction_per_year", 0.0),
                 "engineer_usd_per_year": of(self.doc, "software.engineer_usd_per_year", 280_000.0),
-                "staff_per_accelerator": stated("operations_staff_per_1000_accelerators", 0.0) / 1000,
+                "staff_per_accelerator": stated("operations_staff_per_1000_accelerators", 1.0) / 1000,
                 "staff_usd_per_year": stated("operations_staff_usd_per_year", 150_000.0),
                 "crew_usd_per_year": stated("repair_crew_usd_per_year", 0.0),
                 "support_usd_per_accelerator_year": of(self.doc, "software.support_usd_per_accelerator_year", support),
@@ -422,21 +422,20 @@ class Oracle(Machines):
                 "warranty_h": stated("warranty_months", 36) * YEAR_H / 12,
             },
             "market": {
-                "token_price": self.path(stated("token_price", None)),
-                "api_price": self.path(stated("api_price", None)),
-                "rental_usd_per_accelerator_h": stated("rental.usd_per_accelerator_h", 0)
-                * self.yearly(stated("rental.change_per_year", 0.0))
-                if stated("rental", None)
-                else None,
+                "token_price": self.paths([load.get("token_price") for load in self.doc["workloads"].values()]),
+                "api_price": self.paths([stated("api_price", None)] * len(self.doc["workloads"])),
                 "burst": burst
                 and {
-                    "usd_per_accelerator_h": burst["usd_per_accelerator_h"],
                     "most_accelerators": burst["most_accelerators"],
                     "accelerators_per_instance": burst["accelerators_per_instance"],
-                    "startup_h": burst["startup_h"],
-                    "hold_h": burst.get("hold_h", 24),
-                    "available_fraction": burst.get("available_fraction", 0.21),
-                    "gap_days": burst["gap_days"],
+                    "hourly": {
+                        "accelerator": "H200",
+                        "usd_per_accelerator_h": burst["usd_per_accelerator_h"] * self.yearly(0.0),
+                        "startup_h": burst["startup_h"],
+                        "hold_h": max(burst.get("hold_h", 24), burst["minimum_h"]),
+                        "available_fraction": 0.21,
+                        "gap_days": burst["gap_days"],
+                    },
                     "accelerator_h_per_request": request_h,
                 },
                 "sla_objective_fraction": stated("sla_objective_fraction", 0.99),
@@ -450,19 +449,20 @@ class Oracle(Machines):
             },
         }
 
-    def path(self, price: Doc | None) -> Doc | None:
-        if price is None:
-            return None
-        plain = price["input_usd_per_million_tokens"]
-        each = {
-            "input": plain,
-            "output": price["output_usd_per_million_tokens"],
-            "cached_input": price.get("cached_input_usd_per_million_tokens", 0.05 * plain),
-        }
-        return {
-            f"{kind}_usd_per_million_tokens": usd * self.yearly(price.get("change_per_year", 0.0))
-            for kind, usd in each.items()
-        }
+    def paths(self, prices: list[Any]) -> Any:
+        """By month, workload and kind of token; what is not stated is the catalogue's list price of the model."""
+        table = np.zeros((self.offset.size, len(prices), 3))
+        for w, price in enumerate(prices):
+            model = [*self.doc["workloads"].values()][w]["model"]
+            listed = {k: facts("models")[model].get(f"api_{k}_usd_per_million_tokens") for k in ("input", "output")}
+            stated = {} if price == "api" else price or {}
+            kinds = {k: stated.get(f"{k}_usd_per_million_tokens", listed.get(k)) for k in ("input", "output")}
+            if price is not None:
+                cached = stated.get("cached_input_usd_per_million_tokens", 0.05 * (kinds["input"] or 0.0))
+                table[:, w] = np.outer(
+                    self.mean_price(stated.get("change_per_year", 0.0)), [kinds["input"], cached, kinds["output"]]
+                )
+        return table if any(prices) else None
 
     def energy(self) -> Doc:
         site, tariff = of(self.doc, "site", {}), facts("tariffs")[of(self.doc, "site.tariff", "us-average")]
@@ -543,6 +543,7 @@ class Oracle(Machines):
                 "attainment": slo_target.get("attainment", 0.99),
                 "per": slo_target.get("per", "month"),
                 "scope": slo_target.get("scope", "workload"),
+                "workloads": slo_target.get("workloads", {}),
                 "confidence": slo_target.get("confidence", 0.9),
             },
             "warnings": ELSEWHERE,

@@ -109,6 +109,12 @@ class Machines:
         """A price that moves evenly."""
         return (1 + change) ** (self.offset / 12)
 
+    def mean_price(self, change: float) -> Any:
+        """The mean over each month of a price that moves evenly, by Simpson's rule."""
+        ends = np.append(self.offset, self._coordinate(self.edges[-1]) - self._coordinate(self.start))
+        first, middle, last = ((1 + change) ** (t / 12) for t in (ends[:-1], (ends[:-1] + ends[1:]) / 2, ends[1:]))
+        return (first + 4 * middle + last) / 6
+
     def stepped(self, change: float) -> Any:
         """A price that moves on the anniversary."""
         return (1 + change) ** np.floor(self.offset / 12 + 1e-9)
@@ -276,9 +282,10 @@ class Machines:
         loads = np.linspace(0, reach, 128 * reach + 1)
         shape = (len(self.names), len(self.loads), loads.size)
         burst, calm, most = np.zeros((2, *shape)), np.zeros((2, *shape)), np.ones(shape[:2])
-        alone, by_rate = np.full(shape[:2], np.nan), {}
+        alone, by_rate, time = np.full(shape[:2], np.nan), {}, np.zeros((*shape[:2], 3))
         for (cluster, load), service in self.services.items():
             stated, place = self.workloads[load], (self.names.index(cluster), self.loads.index(load))
+            time[place] = service.token_time
             if of(stated, "priority") == "deferrable":
                 continue
             most[place] = service.lateness.loads[-1] if service.lateness.refuses else 2.0
@@ -308,6 +315,7 @@ class Machines:
             "burst_tables": by_rate,
             "most_loads": most,
             "alone_s": alone,
+            "token_time": time,
         }
 
     def under_bursts(self, service: Service, stated: Doc, rate: float, loads: Any) -> Any:
@@ -436,6 +444,7 @@ class Machines:
                 "book_value_usd": owned["book_value_usd"] / stated["nodes"],
                 "remaining_months": owned["remaining_months"],
             },
+            "api": None,
             "rent": (contract and contract["kind"] != "finance-lease" and self.rent(name)) or None,
             "lease": (contract and contract["kind"] == "finance-lease" and self.lease(name)) or None,
             "leased_prices_usd": new if leased else None,
@@ -451,15 +460,28 @@ class Machines:
         stated, contract = self.clusters[name], self.clusters[name]["contract"]
         kind, first, change = contract["kind"], contract["usd_per_accelerator_h"], contract["change_per_year"]
         plan = {
-            "when_used": kind in ("spot", "on-demand"),
             "is_hosted": kind != "operating-lease",
             "exit_usd_per_accelerator": 0.0,
             "bound_usd_per_accelerator": 0.0,
             "interruptions_per_h": contract.get("interruptions_per_year", 0.0) / YEAR_H,
             "interruption_h": contract.get("interruption_h", 0.0),
+            "together_fraction": 0.0,
+            "hourly": None,
+            "warm_nodes": 0.0,
         }
-        if plan["when_used"]:
-            return plan | {"usd_per_accelerator_h": first * self.yearly(change)}
+        if kind in ("spot", "on-demand"):
+            part = stated["accelerator"].lower()
+            plan["together_fraction"] = 0.92 if kind == "spot" else 0.0
+            plan["warm_nodes"] = contract.get("warm_nodes", 0.0)
+            plan["hourly"] = {
+                "accelerator": stated["accelerator"],
+                "usd_per_accelerator_h": first * self.mean_price(change),
+                "startup_h": 1.0 if part.startswith("mi") else 0.5,
+                "hold_h": contract.get("hold_h", 24),
+                "available_fraction": contract.get("available_fraction", {"h100": 0.7, "h200": 0.21}.get(part)),
+                "gap_days": contract.get("gap_days", {"h100": 1.5, "h200": 6.5}.get(part)),
+            }
+            return plan | {"usd_per_accelerator_h": first * self.mean_price(change)}
         # A term: hour by hour the price of the day on which the term that runs was signed.
         signed, months = of(stated, "online", self.start), contract["term_months"]
         terms = [date(*divmod_month(signed, n * months), signed.day) for n in range(40)]

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from planner.errors import ScenarioError
 from planner.plan.slo_target import SloResult, Verdict, judge, met_months_over, shortfall_over
+from planner.run.simulate import simulate
 from planner.scenario.scenario import SloTarget
 
 PROMISE = SloTarget()
@@ -121,6 +123,21 @@ def test_it_agrees_with_a_count_in_whole_numbers(
         assert verdict.worst.slo_attainment_fraction == pytest.approx(float(worst), abs=1e-12)
 
 
+@given(served(), slo_targets, st.floats(0.01, 1.0), st.floats(0.01, 1.0))
+def test_workloads_with_attainments_of_their_own_are_judged_as_each_would_be_alone(
+    requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget, first: float, second: float
+) -> None:
+    target = slo_target.model_copy(update={"scope": "workload"})
+    together = judge(*requests, target, np.array([first, second]))
+    alone = [
+        judge(requests[0][:, [w]], requests[1][:, [w]], target.model_copy(update={"attainment": share}))
+        for w, share in enumerate((first, second))
+    ]
+    assert together.is_met == all(one.is_met for one in alone)
+    assert together.shortfall_fraction == pytest.approx(max(one.shortfall_fraction for one in alone), abs=1e-12)
+    assert together.met_months(99) == min(one.met_months(99) for one in alone)
+
+
 @given(served(), slo_targets, st.floats(1e-6, 1.0))
 def test_a_looser_slo_target_breaks_nothing_and_comes_no_sooner(
     requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget, part: float
@@ -201,3 +218,17 @@ def test_nineteen_of_nineteen_are_the_fewest_round_number_that_meets_nine_in_ten
     assert Verdict(1, 1, 0.9).settled_by == 19
     assert Verdict(0, 0, 0.9).status == "INCONCLUSIVE"
     assert Verdict(0, 0, 0.9).settled_by is None
+
+
+def test_a_workload_may_be_held_to_a_share_of_its_own() -> None:
+    from tests.studies.test_remedy import scenario  # noqa: PLC0415 - a small plan that misses its target
+
+    short = scenario()
+    assert not simulate(short).slo_result().is_met
+    loose = short.laid_over(["slo_target.workloads={chat: 0.2}"])
+    assert simulate(loose).slo_result().is_met
+    assert loose.workloads["chat"].slo.share == 0.5  # the least percentile that capacity is stated at
+    with pytest.raises(ScenarioError, match="no workload is called so"):
+        short.laid_over(["slo_target.workloads={chta: 0.2}"])
+    with pytest.raises(ScenarioError, match="the scope is the fleet"):
+        short.laid_over(["slo_target={scope: fleet, workloads: {chat: 0.2}}"])

@@ -59,7 +59,9 @@ PLAIN = {
     Account.COOLING,
     Account.COLOCATION,
     Account.MAINTENANCE,
-    Account.SUPPORT_CONTRACTS,  # but no engineers: 56 accelerators need no whole one
+    Account.SUPPORT_CONTRACTS,
+    Account.SOFTWARE_ENGINEERS,
+    Account.OPERATIONS_STAFF,
     Account.BALANCE_SHEET,
 }
 
@@ -100,9 +102,9 @@ EVERYTHING = [
     "finance.property_tax_fraction_per_year=0.037",
     "finance.carbon_usd_per_tonne=80",
     "finance.carbon_change_per_year=0.05",
-    "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9, change_per_year: -0.3}",
+    "workloads.*.token_price="
+    "{input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9, change_per_year: -0.3}",
     "finance.api_price={input_usd_per_million_tokens: 0.3, output_usd_per_million_tokens: 1.2, change_per_year: -0.5}",
-    "finance.rental={usd_per_accelerator_h: 2.2, change_per_year: -0.1}",
     "finance.burst_rental={usd_per_accelerator_h: 3}",
     "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.6}",
     "site.electricity.windows=[{name: peak, usd_per_kwh: 0.2, start_hour: 14, end_hour: 20},"
@@ -123,7 +125,9 @@ def test_everything_at_once_reconciles_however_it_is_grouped(run: Run) -> None:
     ledger = result.ledger
     used = {ACCOUNT_ORDER[code] for code in ledger.account_code}
     building = {Account.CAPEX_BUILDING, Account.BUILDING_DEPRECIATION, Account.SPACE}  # test_building.py has them
-    assert used == set(Account) - building  # nothing is left that no scenario can reach
+    assert used == set(Account) - building - {
+        Account.API
+    }  # test_api.py has it; nothing is left that no scenario can reach
     total = int(ledger.amount_cents.sum())
     for dimension in Dimension:
         assert int(ledger.totals_cents(dimension).sum()) == total
@@ -283,10 +287,23 @@ def test_engineers_are_paid_as_many_as_there_are(run: Run, stated: str, people: 
         assert by_cluster(result, Account.SOFTWARE_ENGINEERS)[0] == 0.0
 
 
+NO_STAFF = "finance.operations_staff_per_1000_accelerators=0"
+
+
+def test_people_there_are_from_the_first_machine_on(run: Run) -> None:
+    """32 H200, and 24 MI325X from the second month on: an engineer for each vendor, and a person for 1,000 of them."""
+    result = run(*QUIET)
+    assert by_month(result, Account.SOFTWARE_ENGINEERS) == pytest.approx(
+        [280_000 * n / 12 for n in (1, 2, 2)], abs=0.05
+    )
+    staff = [150_000 * accelerators / 1000 / 12 for accelerators in (32, 56, 56)]
+    assert by_month(result, Account.OPERATIONS_STAFF) == pytest.approx(staff, abs=0.05)
+
+
 def test_people_by_rate_are_paid_in_whole_ones_from_when_they_are_needed(run: Run) -> None:
     """32 and 24 accelerators, the second from the second month on, at 40 per 1,000: 1.28 and 2.24, so 1, 2, 2."""
     rate = "{per_1000_accelerators: 40}"
-    result = run(f"reliability.repair_crews={rate}", "finance.repair_crew_usd_per_year=120000", *QUIET)
+    result = run(f"reliability.repair_crews={rate}", "finance.repair_crew_usd_per_year=120000", NO_STAFF, *QUIET)
     assert by_month(result, Account.OPERATIONS_STAFF) == pytest.approx([10_000, 20_000, 20_000], abs=0.05)
     up = run("software.engineers={nvidia: {per_1000_accelerators: 1, rounding: up}, amd: 0}", *QUIET)
     assert usd(up, Account.SOFTWARE_ENGINEERS) == pytest.approx(280_000 * 3 / 12, abs=0.05)
@@ -355,7 +372,7 @@ def test_credits_are_due_for_what_is_missed_beyond_the_objective(run: Run) -> No
 
 def test_burst_rental_serves_what_would_be_shed(run: Run) -> None:
     busy = ("workloads.chat.requests_per_s=3000", *QUIET)
-    price = "finance.token_price={input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 2.0}"
+    price = "workloads.*.token_price={input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 2.0}"
     at_once = "{usd_per_accelerator_h: 3, accelerators_per_instance: 1, available_fraction: 1, startup_h: 0, hold_h: 1}"
     without, rented = run(*busy), run(*busy, f"finance.burst_rental={at_once}", price)
     shed = without.monthly.shed_requests
@@ -386,7 +403,7 @@ def test_carbon_is_priced_at_the_grids_intensity(run: Run) -> None:
 
 
 def test_revenue_is_tokens_at_their_price(run: Run) -> None:
-    result = run("finance.token_price={input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 2.0}")
+    result = run("workloads.*.token_price={input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 2.0}")
     served = result.monthly.served_requests.sum()
     assert -usd(result, Account.REVENUE) == pytest.approx(served * (500 * 0.5 + 100 * 2.0) / 1e6, abs=0.05)
     plain = run()
@@ -394,7 +411,7 @@ def test_revenue_is_tokens_at_their_price(run: Run) -> None:
 
 
 def test_tax_of_the_books_is_the_rate_on_book_income(run: Run) -> None:
-    price = "finance.token_price={input_usd_per_million_tokens: 900, output_usd_per_million_tokens: 900}"
+    price = "workloads.*.token_price={input_usd_per_million_tokens: 900, output_usd_per_million_tokens: 900}"
     result = run("horizon_months=12", price, "finance.tax={rate_fraction: 0.3, bonus_fraction: 1}", *QUIET)
     left_out = (Account.COST_OF_CAPITAL, Account.TAX_CASH, Account.TAX_DEFERRED)
     income = -result.ledger.monthly_cents(View.ACCRUAL, leave_out=left_out).sum() / 100

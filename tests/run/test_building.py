@@ -74,7 +74,7 @@ def test_clusters_are_charged_what_it_costs_by_nameplate(run: Run) -> None:
 
 def test_its_tax_is_39_years_straight_from_the_middle_of_its_month(run: Run) -> None:
     """IRS Publication 946, Table A-7a: 1/468 a month, half of it in the first; a sale is taxed above the basis."""
-    sold = "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+    sold = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
     tax = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0}"
     taxed, plain = run(BUILDING % "2026-01-01", sold, tax), run(sold, tax)
     months = taxed.statements().query("cluster == 'fleet'").reset_index()

@@ -10,6 +10,7 @@ import pytest
 
 from planner.answers.assumptions import assumptions
 from planner.catalog.load import load_catalog
+from planner.engine.dispatch import allowed_loads
 from planner.finance.financing import left_of_term_usd, mean_price_usd_per_h, term_prices_usd_per_h
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Dimension
 from planner.run.measures import measures
@@ -97,12 +98,31 @@ def test_what_a_term_binds_after_the_horizon_is_told(run: Run) -> None:
     )
 
 
-def test_on_demand_pays_hours_at_work_at_the_months_price(run: Run) -> None:
-    result = run("{kind: on-demand, usd_per_accelerator_h: 4, change_per_year: 0.3}")
-    busy = result.monthly.busy_node_h[:, 0] * 8
-    price = 4 * 1.3 ** (np.arange(3) / 12)
-    assert by_month(result, Account.RENT) == pytest.approx(busy * price, abs=0.02)
-    assert busy.sum() < 0.9 * 32 * 2160
+def test_on_demand_pays_whole_nodes_while_they_are_held_at_the_months_price(run: Run) -> None:
+    """By hand from the requests: the nodes that keep each hour below the SLO's load, for a day after the last need."""
+    result = run(
+        "{kind: on-demand, usd_per_accelerator_h: 4, change_per_year: 0.3, available_fraction: 1, startup_h: 0}",
+        "reliability.failure_multiplier=0", "site.outages_per_year=0",
+    )  # fmt: skip
+    (window,) = result.run.windows
+    speed = result.run.inputs[0].speed.get((0, 0), 1.0)
+    allowed = allowed_loads(result.plan, window.demand_requests)[0]
+    needed = np.ceil(window.demand_requests[0] / result.plan.requests_per_node_h[0, 0, 0] / speed / allowed)
+    held = [min(4, needed[max(0, hour - 23) : hour + 1].max()) for hour in range(result.plan.hours)]
+    months = np.add.reduceat(held, result.plan.month_edges_h[:-1]) * 8
+    mean = np.diff(1.3 ** (np.arange(4) / 12)) * 12 / np.log(1.3)  # of the price over each month
+    assert by_month(result, Account.RENT) == pytest.approx(months * 4 * mean, abs=0.02)
+    assert result.monthly.busy_node_h.sum() < result.monthly.present_node_h.sum() == sum(held)
+
+
+def test_one_loaded_node_costs_its_year_and_not_its_busy_hours(run: Run) -> None:
+    """8,760 hours of eight accelerators at 3.50 are 245,280 dollars, whatever share of them it works."""
+    result = run(
+        "{kind: on-demand, usd_per_accelerator_h: 3.5, available_fraction: 1}", "clusters.h200.nodes=1",
+        "horizon_months=12", "workloads.chat.requests_per_s=150",
+    )  # fmt: skip
+    assert result.monthly.busy_node_h.sum() < 0.5 * 8760
+    assert sum(by_month(result, Account.RENT)) == pytest.approx(245_280, rel=0.01)
 
 
 @pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal"])
@@ -125,7 +145,8 @@ def test_machines_paid_by_the_hour_work_last_whatever_they_are_called(run: Run, 
 def test_spot_machines_are_there_for_their_share_of_the_time(run: Run) -> None:
     """Availability is up / (up + down), 1 / (1 + rate · mean length): an alternating renewal process."""
     result = run(
-        "{kind: spot, usd_per_accelerator_h: 1.5, interruptions_per_year: 200, interruption_h: 6}",
+        "{kind: spot, usd_per_accelerator_h: 1.5, interruptions_per_year: 200, interruption_h: 6, "
+        "together_fraction: 0, warm_nodes: all, startup_h: 0, available_fraction: 1}",
         "clusters.h200.nodes=60", "horizon_months=3", "reliability.failure_multiplier=0", "site.outages_per_year=0",
     )  # fmt: skip
     down = result.monthly.failed_node_h.sum() / result.monthly.present_node_h.sum()
@@ -194,7 +215,11 @@ def test_the_catalogues_rent_stands_in_the_assumptions_with_source_and_date(writ
         (["clusters.h200.contract={kind: hire}"], ["clusters.h200.contract", "reserved"]),
         (["clusters.h200.contract={kind: reserved, term_months: 24}"], ["prior rent_24m_h200", "state usd_per_accel"]),
         (["clusters.h200.contract={kind: operating-lease}"], ["usd_per_accelerator_h"]),
-        (["clusters.h200.contract={kind: spot}"], ["interruptions_per_year"]),
+        (["clusters.h200.contract={kind: spot, warm_nodes: most}"], ["clusters.h200.contract", "warm_nodes"]),
+        (
+            ["clusters.mi325x.accelerator=MI300X", "clusters.mi325x.contract={kind: on-demand}"],
+            ["prior rental_available_mi300x", "state available_fraction"],
+        ),
         (
             ["clusters.h200.contract={kind: reserved}", "clusters.h200.owned={bought: 2024-01-01}"],
             ["neither ordered nor owned"],

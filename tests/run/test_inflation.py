@@ -67,9 +67,8 @@ def test_real_figures_are_nominal_ones_in_dollars_of_the_first_day(run: Run, tax
     price = figures["real_levelised_cost_per_million_tokens_usd"]
     assert price is not None
     assert price < (figures["levelised_cost_per_million_tokens_usd"] or 0.0)
-    first = price * 1.04 ** (0.5 / 12)  # a price path is one a month, as of its first day
     kinds = ("input", "output", "cached_input")
-    prices = ", ".join(f"{kind}_usd_per_million_tokens: {first!r}" for kind in kinds)
-    sold = measures(run(*plan, f"finance.token_price={{{prices}, change_per_year: 0.04}}"))
+    prices = ", ".join(f"{kind}_usd_per_million_tokens: {price!r}" for kind in kinds)
+    sold = measures(run(*plan, f"workloads.*.token_price={{{prices}, change_per_year: 0.04}}"))
     assert abs(float(sold["npv_usd"] or 0.0)) < 1e-6 * float(figures["capex_usd"] or 0.0)
     assert measures(run())["real_cost_usd"] is None

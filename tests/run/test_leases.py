@@ -96,7 +96,7 @@ def total(result: RunResult, *accounts: Account) -> float:
 
 MONTHLY = 0.12 / 12
 SAME = f"finance.discount_rate_per_year={(1 + MONTHLY) ** 12 - 1!r}"
-SOLD = "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+SOLD = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
 
 
 @pytest.mark.parametrize("term", [2, 12])

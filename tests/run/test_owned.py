@@ -121,7 +121,7 @@ def test_what_is_kept_costs_what_it_would_have_fetched(run: Run) -> None:
         result.ledger.account_cents(account) / 100
         for account in (
             Account.ENERGY, Account.COOLING, Account.COLOCATION, Account.MAINTENANCE, Account.SOFTWARE_ENGINEERS,
-            Account.SUPPORT_CONTRACTS,
+            Account.SUPPORT_CONTRACTS, Account.OPERATIONS_STAFF,
         )
     )  # fmt: skip
     assert found["capex_usd"] == 0

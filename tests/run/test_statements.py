@@ -21,7 +21,7 @@ from planner.scenario.loading import load_scenario
 Write = Callable[..., Path]
 TAX_ROUNDING_USD = 0.02
 """Tax paid and tax expense are each rounded on a running total."""
-PRICE = "finance.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
+PRICE = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
 
 
 def deferred_tax_usd(result: RunResult) -> list[float]:

@@ -12,14 +12,15 @@ import pandas as pd
 import pytest
 
 from planner.engine.driver import Run, Simulation
-from planner.engine.hourly import rent_for_shed
 from planner.engine.log import SoftwareEvent, streams
+from planner.engine.rental import rent_for_shed
 from planner.plan.plan import Plan
 from planner.run.accounting import write_ledger
 from planner.run.cohorts import cohorts_of
 from planner.run.monthly import sum_months
 from planner.run.simulate import RunResult, simulate
-from planner.run.tables import _machine_time, tokens_per_node_h
+from planner.run.tables import tokens_per_node_h
+from planner.run.unit_economics import machine_time
 from planner.scenario.loading import load_scenario
 from tests.engine.plans import cluster_plan, demand_plan, make_plan, workload_plan
 from tests.engine.worlds import QUIET, scenario_of
@@ -59,10 +60,11 @@ def test_workloads_sum_to_the_fleet(result: RunResult) -> None:
     np.testing.assert_allclose(frame, whole, rtol=1e-9)
 
 
-def test_workloads_share_all_of_the_cost_and_all_machine_time(result: RunResult) -> None:
+def test_workloads_and_what_none_bears_have_all_of_the_cost_and_all_machine_time(result: RunResult) -> None:
     frame = result.timeline_workloads().groupby("month")[["cost_usd", "accelerator_h"]].sum()
     months = fleet(result.timeline_monthly()).set_index("month")
-    np.testing.assert_allclose(frame["cost_usd"], months["cost_usd"], rtol=1e-9)
+    others = result.unit_economics().query("line != 'workload'").groupby("month")["cost_usd"].sum()
+    np.testing.assert_allclose(frame["cost_usd"] + others, months["cost_usd"], rtol=1e-9)
     per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
     np.testing.assert_allclose(frame["accelerator_h"], (result.monthly.busy_node_h * per_node).sum(axis=1), rtol=1e-9)
 
@@ -150,7 +152,7 @@ def result_of(plan: Plan, run: Run) -> RunResult:
     monthly = sum_months(plan, run)
     cohorts = cohorts_of(plan, run.log)
     return RunResult(
-        scenario=scenario_of(),
+        scenario=scenario_of({"finance": {"allocation": "by-use"}}),
         plan=plan,
         seed=1,
         replication=0,
@@ -256,7 +258,7 @@ def test_machine_time_is_that_of_the_layouts_that_served() -> None:
     traffic.append("workloads.long-context.model=llama-3.1-70b")
     result = simulate(load_scenario("scenarios/mixed-fleet.yaml", [*quiet, *pool, *traffic]))
     assert sum(slower.sum() for window in result.run.windows for slower in window.slower_requests.values()) > 1e6
-    taken = _machine_time(result).sum(axis=2)
+    taken = machine_time(result).sum(axis=2)
     np.testing.assert_allclose(taken, result.monthly.busy_node_h, rtol=1e-6)
     hours = result.timeline_workloads()["accelerator_h"].sum()
     assert hours == pytest.approx(result.monthly.busy_node_h.sum() * 8)

@@ -35,10 +35,10 @@ BAD = [
     ("finance.burst_rental.usd_per_accelerator_h=0", ["finance.burst_rental.usd_per_accelerator_h"]),
     ("finance.declining_balance_ratio=0", ["finance.declining_balance_ratio"]),
     ("finance.depreciation_method=sum-of-years", ["must be one of 'straight-line' or 'declining-balance'"]),
-    ("finance.token_price={input_usd_per_million_tokens: 1, output_usd_per_million_tokens: 1, change_per_year: -1}",
-     ["finance.token_price.change_per_year"]),
-    ("finance.token_price={input_usd_per_million_tokens: 0.1, output_usd_per_million_tokens: 4, "
-     "cached_input_usd_per_million_tokens: 1}", ["finance.token_price", "cached prompt token at 1 costs more"]),
+    ("workloads.*.token_price={input_usd_per_million_tokens: 1, output_usd_per_million_tokens: 1, change_per_year: -1}",
+     ["workloads.chat.token_price.change_per_year"]),
+    ("workloads.*.token_price={input_usd_per_million_tokens: 0.1, output_usd_per_million_tokens: 4, "
+     "cached_input_usd_per_million_tokens: 1}", ["workloads.chat.token_price", "cached prompt token at 1 costs more"]),
     ("clusters.h200.host_usd_per_node=-1", ["clusters.h200.host_usd_per_node", "greater than or equal to 0"]),
     ("site.electricity.timezone=America/Chicargo", ["site.electricity.timezone", "America/Chicago"]),
     ("site.electricity.escalator_per_year=-1", ["site.electricity.escalator_per_year"]),

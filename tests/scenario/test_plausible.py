@@ -23,6 +23,8 @@ from tests.conftest import ROOT, Outcome, Planner, WriteScenario
 from tests.engine.test_scenarios import SCENARIOS
 
 NO_RANGE = {
+    "Future.weight",  # in any unit
+    "SloTarget.workloads",  # shares, as the common one
     "Scenario.seed",  # any number is as good
     "LoadProfile.weekly_profile",  # in any unit: it is divided by its mean
     "PriceWindow.months", "PriceWindow.start_hour", "PriceWindow.end_hour",  # the calendar allows no others
@@ -91,9 +93,8 @@ SLIPS = [
     ("workloads.chat.slo", "{ttft_s: 2000}", "(2? 2,000 looks like milliseconds)"),
     ("finance.depreciation_months", "3", "(36? 3 looks like years)"),
     ("site.facility_power_cap_kw", "1.5e7", "(15,000? 15,000,000 looks like W)"),
-    ("finance.token_price", "{input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 0.000002}",
+    ("workloads.chat.token_price", "{input_usd_per_million_tokens: 0.5, output_usd_per_million_tokens: 0.000002}",
      "(2? 2e-06 looks like USD per token)"),
-    ("finance.rental", "{usd_per_accelerator_h: 20000}", "(2.282? 20,000 looks like USD a year)"),
     ("software.engineers_per_800.amd", "200", "0.02 to 40 is plausible"),
     ("reliability.vendor_failure_multiplier.amd", "130", "130 is hardly meant"),
     ("clusters.h200.max_sequences", "100000", "1 to 16,384 is plausible"),

@@ -11,9 +11,12 @@ import pytest
 import yaml
 
 import planner
+from planner.errors import ScenarioError
+from planner.finance.ledger import Account
+from planner.run.measures import present_cost_usd, running_factors
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from tests.sizing.toys import STUDY, keeps, ordered, problem, whole
+from tests.sizing.toys import STUDY, every_policy, keeps, ordered, problem, toy, whole
 
 
 def written(content: dict[str, Any], folder: Path) -> Path:
@@ -64,6 +67,32 @@ def test_the_surrogate_orders_what_the_run_orders(tmp_path: Path) -> None:
         assert np.abs(predicted - bought).max() <= 1.0
         assert np.corrcoef(predicted, bought)[0, 1] > 0.9
         assert predicted.max() > predicted.min()
+
+
+def test_what_one_part_is_not_allotted_another_is_ordered_for(tmp_path: Path) -> None:
+    """One node of each part a quarter: two rules order side by side, as predicted."""
+    content = ordered(orders="reactive")
+    content["clusters"]["mi325x"] = {**content["clusters"]["h200"], "accelerator": "MI325X"}
+    limit = {**content["sizing"]["clusters"]["h200"], "max_nodes_per_date": 1}
+    content["sizing"]["clusters"] = {"h200": limit, "mi325x": limit}
+    with problem(content, study=written(content, tmp_path), replications=8) as search:
+        choices, none = search.choices, search.choices.nothing()
+        both = (*[1 if choices.purchases[at].date.year == 2025 else 0 for at in range(8)], 80, 80)
+        assert len(both) == len(none)
+        by_run = np.zeros((8, 2))
+        for replication in range(8):
+            run = search.archive.workers.subject.simulate(both, replication)
+            for purchase in run.run.log.purchases:
+                by_run[replication, int("mi325x" in run.plan.clusters[purchase.cluster].name)] += purchase.nodes
+        predicted = search.surrogate.nodes(both)
+        is_amd = np.array(["mi325x" in purchase.cluster for purchase in choices.purchases])
+        by_part = np.stack([predicted[:, ~is_amd].sum(axis=1), predicted[:, is_amd].sum(axis=1)], axis=1)
+        assert np.abs(by_part - by_run).max() <= 1.0
+        assert (by_run.min(axis=0) > 0).all()
+        search._reacts = True
+        near = list(search._near((*both[:-1], 0), 1, search.every))
+        assert both in near  # the second is switched on beside the first
+        assert (*both[:-2], 0, 0) in near
 
 
 def test_the_policy_of_an_answer_is_a_scenario_with_its_rule_and_its_trigger_table(tmp_path: Path) -> None:
@@ -119,3 +148,81 @@ def test_what_is_bought_may_be_sold(tmp_path: Path) -> None:
         assert {str(cluster["retire"]) for cluster in clusters.values()} == {"2026-12-01"}
         assert search.value(sold)[0] != search.value((2, 1, 0, 0, 0))[0]
         assert search.value(sold)[1] < 0.5  # nothing serves the last months
+
+
+@pytest.mark.parametrize("usd", [0.0, 0.001, 0.01, 1.0])
+def test_what_a_miss_costs_is_traded_for_nodes(usd: float) -> None:
+    """Every policy of one part on two dates, simulated: the search's own costs no more than the best by a hundredth."""
+    content = toy(most=6, horizon_months=3)
+    content["clusters"] = {"h200": content["clusters"]["h200"]}
+    content["sizing"] = {"clusters": {"h200": content["sizing"]["clusters"]["h200"]}, "miss_cost_usd": usd}
+    with problem(content, replications=3) as search:
+        fixed = search.solve(search.every)
+        assert fixed is not None
+        search.confidence = 0.0
+        made = search.solve(search.every, fixed)
+        assert made is not None
+        least = min(whole(search, counts).cost for counts in every_policy(search, 6))
+        answer = whole(search, made)
+        assert answer.cost <= 1.01 * least
+        result = search.archive.workers.subject.simulate(made, 0)
+        months = result.missed_requests().sum(axis=1) @ running_factors(result.plan)
+        outcome = search.outcomes(made, [0])[0]
+        assert outcome.overflow_usd == pytest.approx(usd * months)
+        assert outcome.cost == pytest.approx(outcome.net_present_cost_usd + outcome.overflow_usd)
+
+
+def test_dearer_misses_buy_more(tmp_path: Path) -> None:
+    content = toy(most=6, horizon_months=3)
+    nodes = []
+    for usd in (0.0, 1.0):
+        content["sizing"]["miss_cost_usd"] = usd
+        written(content, tmp_path)
+        answer = planner.size(
+            tmp_path / "toy.yaml", tmp_path / f"out-{usd}", replications=4, confirmations=4, workers=1, rivals=False
+        )
+        nodes.append(sum(answer.result.plan.counts))
+        assert "no probability is held" in " ".join(answer.summary()["sentences"])
+    assert nodes[0] < nodes[1]
+    with pytest.raises(ScenarioError, match="the objective is another"):
+        planner.size(tmp_path / "toy.yaml", tmp_path / "none", objective="capital")
+
+
+def test_every_way_is_run_in_every_future(tmp_path: Path) -> None:
+    """A future that changes nothing that counts gives the answer's own figures; one of more traffic misses more."""
+    content = toy()
+    content["futures"] = {
+        "same": {"set": {"workloads.chat.requests_per_s": 40}, "weight": 1.0},
+        "busier": {"set": {"workloads.chat.requests_per_s": "×2"}, "weight": 1.0},
+    }
+    written(content, tmp_path)
+    answer = planner.size(tmp_path / "toy.yaml", tmp_path / "out", replications=4, confirmations=4, workers=1)
+    grid = {(row.way, row.future): row.outcome for row in answer.result.futures}
+    (way,) = answer.result.ways
+    assert way.outcome is not None
+    assert (grid[way.name, "same"].costs == way.outcome.costs[: grid[way.name, "same"].costs.size]).all()
+    assert grid[way.name, "busier"].worst.max() < way.outcome.worst.min()
+    lines = (tmp_path / "out" / "futures.csv").read_text().splitlines()
+    assert len(lines) == 1 + 3  # as stated, and two futures
+    assert "busier" in answer.text()
+
+
+@pytest.mark.parametrize("usd", [0.01, 0.3, 3.0])
+def test_what_an_api_charges_is_traded_for_nodes(usd: float) -> None:
+    """An API takes the overflow at a price: the search costs no more than the best of all policies."""
+    content = toy(most=6, horizon_months=3)
+    prices = {"llama-3.1-70b": {"input_usd_per_million_tokens": usd, "output_usd_per_million_tokens": usd}}
+    api = {"contract": {"kind": "api", "token_prices": prices}}
+    content["clusters"] = {"h200": content["clusters"]["h200"], "api": api}
+    content["sizing"] = {"clusters": {"h200": content["sizing"]["clusters"]["h200"]}}
+    with problem(content, replications=3) as search:
+        made = search.solve(search.every)
+        assert made is not None
+        tried = [plan for counts in every_policy(search, 6) if keeps(search, plan := whole(search, counts))]
+        least = min(tried, key=lambda plan: plan.cost)
+        assert whole(search, made).cost <= 1.01 * least.cost
+        nodes = sum(least.counts)
+        assert {0.01: nodes == 0, 0.3: True, 3.0: nodes >= 2}[usd]
+        result = search.archive.workers.subject.simulate(made, 0)
+        charged = present_cost_usd(result).sum() - present_cost_usd(result, (Account.API,)).sum()
+        assert search.outcomes(made, [0])[0].overflow_usd == pytest.approx(charged)

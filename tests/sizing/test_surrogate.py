@@ -18,7 +18,7 @@ def test_a_clip_leaves_the_share_that_is_asked() -> None:
     rng = np.random.default_rng(3)
     requests = rng.lognormal(0.0, 0.6, (3, 700))
     for share in (0.9, 0.98, 1.0):
-        level = _clip_level(requests, share)
+        level = _clip_level(requests, np.full(3, share))
         left = np.minimum(requests, level[:, None]).sum(axis=1) / requests.sum(axis=1)
         assert left == pytest.approx(share, abs=1e-9)
 

@@ -65,10 +65,10 @@ def finish_here(study: Path, out: Path, *options: str) -> None:
 
 
 def start_study(study: Path, out: Path, *options: str) -> Process:
-    """Start a study and wait until its first shards are written; begin anew where it ended before anyone looked."""
+    """Start a study and wait until its first shard is written; begin anew where it ended before anyone looked."""
     for _ in range(TRIES):
         process = start(command(study, out, *options))
-        wait_for(lambda: len(list(out.glob("shards/*.parquet"))) >= 2 or process.poll() is not None)  # noqa: B023 - called here
+        wait_for(lambda: len(list(out.glob("shards/*.parquet"))) >= 1 or process.poll() is not None)  # noqa: B023 - called here
         if process.poll() is None:
             return process
         told = process.communicate()

@@ -34,7 +34,7 @@ import psutil
 
 @pytest.fixture
 def running(study: Path) -> Iterator[Callable[..., Process]]:
-    """Start a study and wait until its first shards are written."""
+    """Start a study and wait until its first shard is written."""
     started: list[Process] = []
 
     def begin(out: Path, *options: str) -> Process:

@@ -192,6 +192,8 @@ def test_every_key_of_the_shipped_scenarios_is_in_the_reference(file: Path) -> N
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     # A study is no scenario, but what it changes in its scenarios is scenario language.
     is_study = "uncertain" in content
+    futures = content.pop("futures", {}).values()  # which set dotted paths, as --set does
+    assert {path.partition(".")[0] for future in futures for path in future["set"]} <= set(Scenario.model_fields)
     layers = [entry.get("set", {}) for entry in content["scenarios"].values()] if is_study else [content]
     written = {re.sub(r"\[\d+\]", "[]", path) for layer in layers for path in _written_paths(layer)}
     assert {path for path in written if path not in known and not _is_map_of_numbers(path, known)} == set()
