@@ -114,7 +114,9 @@ def _drawn(mark: Mark, frame: Frame) -> str:
             return f'<rect x="{shortened(left)}" y="{shortened(top)}" {size} {look}></rect>'
         case VerticalRule():
             at, dash = shortened(frame.x(mark.x)), "5 4" if mark.is_dashed else "none"
-            note = _label(mark.note, frame.x(mark.x) + 5, frame.top + TEXT, size=TEXT - 2) if mark.note else ""
+            # At the right edge there is no room beside it.
+            aside, end = (-5, ' text-anchor="end"') if frame.x(mark.x) > frame.left + 0.88 * frame.width else (5, "")
+            note = _label(mark.note, frame.x(mark.x) + aside, frame.top + TEXT, end, size=TEXT - 2) if mark.note else ""
             return (
                 f'<line x1="{at}" x2="{at}" y1="{frame.top}" y2="{frame.top + frame.panel.height}" stroke="{INK}" '
                 f'stroke-width="1.4" stroke-dasharray="{dash}"></line>{note}'

@@ -194,9 +194,8 @@ def size(
         most = ROUNDS * MOST_RUNS * (1 + bool(trial.choices.reactive) + bool(trial.choices.most_instances))
         clock.say(f"searching{workers.about(most + effort.confirmations)} to a confirmed policy at most")
         search = Search(made, Archive(workers, work), clock)
-        is_free = (
-            trial.choices.choose.miss_cost_usd is not None
-        )  # of the confidence, once a policy that holds it is known
+        # Where misses have a price no confidence is held, once a policy that holds it is known.
+        is_free = trial.choices.choose.miss_cost_usd is not None
         if search.surrogate.fixable.mean() < trial.slo_target.confidence and not is_free:
             raise CapacityError(nothing_mends(search))
         every, stopped = search.every, ""
