@@ -179,7 +179,9 @@ def compare(
     check_target(folder)
     comparison = compare(loaded, position, seed, lambda name: progress(f"simulating {name}"), replications, named)
     refuse(comparison.warnings, strict=strict)
-    write_comparison(comparison, folder, _form(decimal_comma, byte_order_mark), futures)
+    write_comparison(
+        comparison, folder, _form(decimal_comma, byte_order_mark), None if futures is None else Path(futures)
+    )
     return comparison_answer(folder, comparison)
 
 

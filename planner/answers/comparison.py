@@ -170,7 +170,7 @@ def comparison_table(comparison: Comparison, *, verbose: bool = False) -> str:
 
 
 def write_comparison(
-    comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT, futures: object = None
+    comparison: Comparison, folder: Path, form: CsvFormat = DEFAULT_FORMAT, futures: Path | None = None
 ) -> None:
     """Write a comparison's folder, whole or not at all; ``futures`` is the file that names them."""
     names, plan = comparison.names, comparison.results[0].plan
@@ -180,7 +180,7 @@ def write_comparison(
     tables = {table.name: table for table in made}
     baseline, seed, drawn = names[comparison.baseline], comparison.results[0].seed, comparison.chances[0].number
     options = {"--baseline": baseline, "--seed": seed, "--replications": None if drawn == DRAWS else drawn}
-    options |= {"--futures": None if futures is None else str(futures)}
+    options |= {"--futures": futures}
     manifest = {
         "kind": "comparison",
         "version": __version__,

@@ -170,8 +170,7 @@ class Api(Strict):
     """Whether it serves what the clusters would shed, or all requests of the workloads that allow_api, before them.
     Default overflow: what is owned or rented works first."""
     token_prices: Annotated[dict[str, TokenPrice], Field(max_length=64, default_factory=dict)]
-    """Prices by model. Default: the catalogue's for the model, where it has one (planner catalog show MODEL); cached
-    input counts as input where none is listed."""
+    """Prices by model. Default: the catalogue's for the model, where it has one (planner catalog show MODEL)."""
     max_tokens_per_s: Annotated[Positive, Plausible(100, 1e9, "a small quota to nobody's")] | None = None
     """Prompt and generated tokens that it takes at most. Default: as many as come."""
 

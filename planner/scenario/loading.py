@@ -205,7 +205,7 @@ def _set(document: Document, keys: KeyPath, value: Document, origin: str) -> Non
     merge(document, Document(layer, new | {(*keys, *path): place for path in value.locations}))
 
 
-_TIMES, _LATER = re.compile(r"[×x] ?(\d+(?:\.\d+)?)"), re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
+_TIMES, _LATER = re.compile(r"[×x] ?(\d{1,9}(?:\.\d{1,9})?)"), re.compile(r"([+-]\d{1,4}) (day|week|month)s?")
 
 
 def _related(document: Document, path: KeyPath, value: Document) -> Document:
@@ -245,7 +245,8 @@ def _related(document: Document, path: KeyPath, value: Document) -> Document:
     return Document(related(stated), value.locations)
 
 
-_FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "futures", "sizing")
+SHARED = ("name", "description", "extends", "seed", "start", "horizon_months")
+"""What names a plan, and the months and the chance that plans which are compared have in common."""
 
 
 def under(scenario: Scenario, future: Future) -> tuple[Scenario | None, list[str]]:
@@ -253,7 +254,7 @@ def under(scenario: Scenario, future: Future) -> tuple[Scenario | None, list[str
     laid, content = [], scenario.document.content
     for path in future.set:
         keys = tuple(path.split("."))
-        if keys[0] in _FIXED:
+        if keys[0] in (*SHARED, "futures", "sizing"):
             raise ScenarioError(Problem(path=path, message="is what plans and futures share; a future cannot set it"))
         among = content.get(keys[0]) if keys[0] in ("clusters", "workloads") else None
         if _matching(content, keys) and (among is None or len(keys) == 1 or fnmatch.filter(among, keys[1])):

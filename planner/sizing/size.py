@@ -36,7 +36,7 @@ from planner.sizing.surrogate import Surrogate
 from planner.sizing.survey import survey
 from planner.studies.decision import IntervalEstimate, half_width
 from planner.studies.designs import MonteCarlo, PointSet
-from planner.studies.futures import plans_under
+from planner.studies.futures import Plans, plans_under
 from planner.studies.inputs import UncertainInputs, resolve_inputs, stated
 
 
@@ -188,6 +188,7 @@ def size(
     ``write`` is given the answer as soon as it is confirmed, and again with its rivals. ``work`` keeps runs as they
     come: with those of a sizing that was stopped, the search is soon where it was.
     """
+    futures = plans_under([scenario], scenario.futures)  # refused before anything is searched
     with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:
         clock.say(f"surveying {effort.replications} replications")
         made = surveyed(trial, workers, effort.replications)
@@ -229,7 +230,7 @@ def size(
             if effort.rivals and not stopped and not clock.is_over:
                 sized = dataclasses.replace(sized, explanation=explain(search, best))
                 sized = dataclasses.replace(sized, rivals=_rivals(search, best), runs=workers.runs)
-                sized = dataclasses.replace(sized, futures=_futures(sized, effort, fresh, clock))
+                sized = dataclasses.replace(sized, futures=_futures(sized, futures, effort, fresh, clock))
         except (TimeUp, KeyboardInterrupt) as reason:
             if sized is None:
                 raise
@@ -319,14 +320,14 @@ def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, 
     )
 
 
-def _futures(sized: Sized, effort: Effort, fresh: range, clock: Clock) -> tuple[WayInFuture, ...]:
+def _futures(sized: Sized, plans: Plans, effort: Effort, fresh: range, clock: Clock) -> tuple[WayInFuture, ...]:
     """Return each way in each future: the same policy, the same fresh replications, what is stated otherwise."""
     made: list[WayInFuture] = []
     scenario, choices, parts = sized.scenario, sized.choices, sized.choices.accelerators
     ways = [way for way in sized.ways if way.outcome is not None]
-    for name, (changed, *_) in plans_under([scenario], scenario.futures).items():
+    for name, (otherwise,) in plans.items():
         clock.say(f"running the policies in the future {name}")
-        other = choices_of(changed or scenario, parts)
+        other = choices_of(otherwise or scenario, parts)
         policies = [other.alike(choices, way.outcome.counts) for way in ways if way.outcome is not None]
         trial = dataclasses.replace(sized.trial, choices=other)
         with contextlib.closing(Workers(trial, effort.workers, effort.scheduler)) as workers:

@@ -130,7 +130,7 @@ def compare(
     """Run every scenario under one seed, ``replications`` times, compare it with the baseline, and in futures."""
     check_comparable(scenarios, baseline)
     futures = stated_futures(scenarios) if futures is None else futures
-    plans_under(scenarios, futures)
+    changed = plans_under(scenarios, futures)
     common = scenarios[baseline].seed if seed is None else seed
     results = []
     for scenario in scenarios:
@@ -138,7 +138,7 @@ def compare(
         results.append(simulate(scenario, seed=common))
     chances = [draw_again(result, replications) for result in results]
     compared = side_by_side(results, chances, baseline)
-    beside = in_futures([*zip(results, chances, strict=True)], futures, progress) if futures else ()
+    beside = in_futures([*zip(results, chances, strict=True)], futures, changed, progress) if futures else ()
     return replace(compared, futures=beside)
 
 

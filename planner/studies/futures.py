@@ -31,6 +31,8 @@ from planner.yaml_io import Document, read_document
 AS_STATED = "as stated"
 """The future that every plan is written for."""
 Futures = Mapping[str, Future]
+Plans = Mapping[str, Sequence[Scenario | None]]
+"""Plans in each future; None where nothing of one is otherwise than stated."""
 
 
 class _FuturesFile(Strict):
@@ -80,7 +82,7 @@ def stated_futures(scenarios: Sequence[Scenario]) -> Futures:
     return stated
 
 
-def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> dict[str, list[Scenario | None]]:
+def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> Plans:
     """Return each plan in each future; None where nothing of it is otherwise than stated. Raise all problems."""
     problems, made = [], dict[str, list[Scenario | None]]()
     for name, future in futures.items():
@@ -91,15 +93,13 @@ def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> dict[str, li
                 changed, paths = under(scenario, future)
             except ScenarioError as error:
                 lead = f"in the future {name!r} of {scenario.name}"
-                problems += [
-                    Problem(path=one.path, message=f"{lead}: {one.message}", hint=one.hint) for one in error.problems
-                ]
+                problems += [Problem(path=p.path, message=f"{lead}: {p.message}", hint=p.hint) for p in error.problems]
                 continue
             reached.update(paths)
             made[name].append(changed)
-        for path in future.set if not problems else ():
-            if path not in reached:
-                problems.append(Problem(path=path, message=f"the future {name!r} reaches nothing in any of the plans"))
+        nowhere = f"the future {name!r} reaches nothing in any of the plans"
+        if not problems:
+            problems += [Problem(path=path, message=nowhere) for path in future.set if path not in reached]
     raise_all(problems)
     return made
 
@@ -107,13 +107,15 @@ def plans_under(scenarios: Sequence[Scenario], futures: Futures) -> dict[str, li
 def in_futures(
     stated: Sequence[tuple[RunResult, Replications]],
     futures: Futures,
+    made: Plans,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[InFuture, ...]:
-    """Run plans in every future, as often as each was drawn as stated; with nodes that would meet a missed target."""
+    """Run plans in every future, as often as each was drawn as stated; with nodes that would meet a missed target.
+
+    ``made`` are the plans in the futures, as :func:`plans_under` has them.
+    """
     cells = []
-    made: dict[str, Sequence[Scenario | None]] = {AS_STATED: [None] * len(stated)}
-    made |= plans_under([result.scenario for result, _ in stated], futures)
-    for name, scenarios in made.items():
+    for name, scenarios in {AS_STATED: [None] * len(stated), **made}.items():
         weight = futures[name].weight if name in futures else None
         for (base, drawn), scenario in zip(stated, scenarios, strict=True):
             result, chance = base, drawn

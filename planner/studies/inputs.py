@@ -27,13 +27,14 @@ from planner.plan.capacity import Service, build_services, options
 from planner.plan.reuse import Reuse
 from planner.scenario import study as language
 from planner.scenario.consistency import check_scenario, far_off, mark_at
+from planner.scenario.loading import SHARED
 from planner.scenario.scenario import Scenario
 from planner.studies import distributions
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile, value_of
 from planner.validation import choices, nearest
 from planner.yaml_io import KeyPath, dotted, parse_scalar
 
-FIXED = ("name", "description", "extends", "seed", "start", "horizon_months", "catalog", "calibration")
+FIXED = (*SHARED, "catalog", "calibration")
 """What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts
 are kept by."""
 ERROR_PREFIX = "throughput_error"

@@ -139,3 +139,17 @@ def test_futures_of_the_plans_themselves_are_taken_and_one_name_is_one_future() 
     unlike = {"busier": {"set": {"workloads.chat.requests_per_s": "×3"}}}
     with pytest.raises(ScenarioError, match="is another future in another of these plans"):
         stated_futures([one, load_scenario(SHORT | {"name": "other", "futures": unlike})])
+
+
+def test_a_factor_beyond_any_number_is_no_factor(planner: Planner, write: WriteScenario) -> None:
+    out = planner("validate", write(), "--set", f"clusters.h200.nodes=×{'9' * 400}")
+    assert out.code == 2
+    assert "clusters.h200.nodes" in out.err
+
+
+def test_a_sizing_refuses_a_wrong_future_before_it_searches(planner: Planner, write: WriteScenario, tiny: str) -> None:
+    sizing = "sizing: {clusters: {h200: {max_nodes: 4}}}\nfutures: {a: {set: {clusters.b300.nodes: 3}}}\n"
+    out = planner("size", write(tiny + sizing), "--out", "none")
+    assert (out.code, "reaches nothing in any of the plans" in out.err) == (2, True), out.err
+    assert "surveying" not in out.err
+    assert not Path("none").exists()
