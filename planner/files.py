@@ -60,9 +60,10 @@ def is_inside(name: str) -> bool:
     return not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts and "\0" not in name
 
 
-def unwritable(folder: Path, error: OSError, hint: str = "choose another --out") -> ScenarioError:
+def unwritable(folder: Path, error: OSError) -> ScenarioError:
     """Return the error for a folder that cannot be written."""
-    return ScenarioError(Problem(file=str(folder), message=f"cannot be written: {error.strerror or error}", hint=hint))
+    message = f"cannot be written: {error.strerror or error}"
+    return ScenarioError(Problem(file=str(folder), message=message, hint="choose another --out"))
 
 
 def write_synced(path: Path, content: bytes) -> None:

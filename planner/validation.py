@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema
 
 from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError
-from planner.yaml_io import Document, KeyPath, parse_scalar
+from planner.yaml_io import Document, KeyPath, at, parse_scalar
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -87,7 +87,7 @@ def validate(model: type[ModelT], document: Document) -> ModelT:
         holds = "is empty" if document.content is None else f"holds {_describe(document.content)}"
         raise ScenarioError(Problem(file=file, line=line, message=f"{holds}; expected a mapping of keys to values"))
     try:
-        return model.model_validate(_frozen(document.content))
+        return model.model_validate(frozen(document.content))
     except ValidationError as error:
         details = error.errors(include_url=False)
     problems: dict[Problem, None] = {}
@@ -108,7 +108,7 @@ def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
     content = copy.deepcopy(document.content)
     for _ in range(_ROUNDS):
         try:
-            return model.model_validate(_frozen(content))
+            return model.model_validate(frozen(content))
         except ValidationError as error:
             details = error.errors(include_url=False)
         for detail in details[:MAX_PROBLEMS]:
@@ -116,17 +116,17 @@ def sound_part(model: type[ModelT], document: Document) -> ModelT | None:
             path = path[:-1] if detail["type"] == "missing" else path
             if not path:
                 return None
-            while not isinstance(parent := _lookup(content, path[:-1]), dict):
+            while not isinstance(parent := at(content, path[:-1]), dict):
                 path = path[:-1]  # an item of a list takes its list with it
             parent.pop(path[-1], None)
     return None
 
 
-def _frozen(content: Any) -> Any:
+def frozen(content: Any) -> Any:
     """Return plain data with tuples for lists."""
     if isinstance(content, dict):
-        return {key: _frozen(part) for key, part in content.items()}
-    return tuple(map(_frozen, content)) if isinstance(content, list) else content
+        return {key: frozen(part) for key, part in content.items()}
+    return tuple(map(frozen, content)) if isinstance(content, list | tuple) else content
 
 
 def nearest(word: str, known: typing.Iterable[str]) -> str | None:
@@ -158,7 +158,7 @@ def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem
         hint = nearest(str(path[-1]), known) or f"allowed: {choices(known)}"
     elif kind == "missing":
         message = _PHRASES[kind]
-        where = _lookup(document.content, path[:-1])
+        where = at(document.content, path[:-1])
         if isinstance(where, dict) and (close := nearest(str(path[-1]), where)):
             hint = close.replace("did you mean", "is it").replace("?", ", misspelt?")
     else:
@@ -198,18 +198,6 @@ def _describe(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _lookup(content: Any, path: KeyPath) -> Any:
-    """Return the value at a path in plain data; None where there is none."""
-    for part in path:
-        if isinstance(content, dict):
-            content = content.get(part)
-        elif isinstance(content, list) and isinstance(part, int) and part < len(content):
-            content = content[part]
-        else:
-            return None
-    return content
-
-
 def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPath, Any]:
     """Return a pydantic location without tags and type names, and the model that owns its last key."""
     path: list[str | int] = []
@@ -230,7 +218,7 @@ def _resolve(model: type[BaseModel], loc: KeyPath, content: Any) -> tuple[KeyPat
         owner = annotation
         field = fields.get(str(part)) or aliases.get(str(part))
         annotation = field.annotation if field is not None and models else _item(annotation)
-        content = _lookup(content, (part,))
+        content = at(content, (part,))
     return tuple(path), owner
 
 

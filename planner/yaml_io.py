@@ -105,6 +105,30 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
+def at(content: Any, path: KeyPath) -> Any:
+    """Return the value at a path in plain data; None where there is none."""
+    for key in path:
+        if isinstance(content, dict):
+            content = content.get(key)
+        elif isinstance(content, list | tuple) and isinstance(key, int) and key < len(content):
+            content = content[key]
+        else:
+            return None
+    return content
+
+
+def replaced(content: Any, path: KeyPath, value: Any) -> Any:
+    """Return content with one value replaced; everything off the path is shared, not copied."""
+    if not path:
+        return value
+    key = path[0]
+    if isinstance(content, tuple):
+        index = int(key)
+        return (*content[:index], replaced(content[index], path[1:], value), *content[index + 1 :])
+    below = content if isinstance(content, dict) else {}
+    return {**below, key: replaced(below.get(key), path[1:], value)}
+
+
 def parse_scalar(text: str) -> Any:
     """Return an unquoted scalar as null, a boolean, a number, a date or its text."""
     if (lower := text.lower()) in _WORDS:

@@ -12,7 +12,7 @@ import pandas as pd
 from planner.arrays import Floats
 from planner.calibration.benchmarks import COLUMNS, DISAGGREGATED_SCENARIO, MEASURED_COLUMNS, OPTIONAL_COLUMNS
 from planner.calibration.predictions import BenchmarkRows, predict_rows, prepare, priced_rows
-from planner.catalog.calibration import CalibrationFile, OwnRows
+from planner.catalog.calibration import OwnRows
 from planner.catalog.load import Catalog
 from planner.physics import coefficients
 from planner.physics.coefficients import DENSE, DISAGGREGATED, MIXTURE, NORMAL_90, Calibration
@@ -24,7 +24,11 @@ GROUPS = ("accelerator", "engine", "model")
 KINDS = (DENSE, MIXTURE, DISAGGREGATED)
 _CHECKED = ("quantity", "measured", "predicted", "error_fraction", "low", "high", "standing", "reason")
 ERROR_HEADER = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
-_TITLES = {"ttft": "time to first token", "tpot": "time per output token", "output": "output tokens/s per accelerator"}
+QUANTITY_TITLES = {
+    "ttft": "time to first token",
+    "tpot": "time per output token",
+    "output": "output tokens/s per accelerator",
+}
 """What is measured, by the first word of the quantity's name."""
 _MAX_REASONS = 20
 _WHY_NOT = {"": "nothing was measured", "ttft_ms": "an offline run has no time to first token: its queue has no bottom"}
@@ -181,7 +185,7 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
         rows = [error_cells(label, errors[label]) for label in ("all", *KINDS) if label in errors]
         for group in GROUPS:
             rows += [error_cells(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
-        parts.append(f"{_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows))
+        parts.append(f"{QUANTITY_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows))
     predicted = []
     for entry in (entry for entry in entries(checked, worst) if "predicted" in entry):
         names = [entry[name] or "?" for name in ("model", "accelerator", "engine", "precision")]
@@ -198,21 +202,6 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
     if lines:
         more = [f"and {len(lines) - _MAX_REASONS} more"] if len(lines) > _MAX_REASONS else []
         parts.append("not predicted\n" + "\n".join([*itertools.islice(lines, _MAX_REASONS), *more]))
-    return "\n\n".join(parts)
-
-
-def calibration_table(file: CalibrationFile) -> str:
-    """Return the errors of a calibration: of the fit, and on left-out rows by kind."""
-    header = ("", "rows", "mean", "median", *(f"without its {group}" for group in file.cross_validated))
-    parts = []
-    for name, errors in file.fitted.items():
-        rows = []
-        for label, fitted in errors.items():
-            held = [members.get(name, {}).get(label) for members in file.cross_validated.values()]
-            without = ("" if one is None else f"{one.mean_fraction:.1%}" for one in held)
-            shown = (f"{fitted.mean_fraction:.1%}", f"{fitted.median_fraction:.1%}")
-            rows.append((label, str(fitted.rows), *shown, *without))
-        parts.append(f"{_TITLES[name.partition('_')[0]]}\n" + plain_table(header, rows))
     return "\n\n".join(parts)
 
 

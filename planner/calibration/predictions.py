@@ -1,4 +1,4 @@
-"""Predictions of benchmark rows: by formula, and by simulating their clients or arrivals.
+"""Predictions of benchmark rows by formula.
 
 A table becomes arrays, one replica per distinct deployment and one case per row. What first tokens of benchmark
 clients show beyond a prediction is their recipe's doing as much as the replica's: TensorRT-LLM's recipes hold short
@@ -11,14 +11,6 @@ the groups being its engine, its engine at prompts of about its length, model an
 and its campaign at prompts of about its length. Effects are pulled to zero by priors, rows count by campaign (ten at
 most) and rows far off count less. They scale the time to first token and nothing else, and they hold for clients
 alone: a recipe for a benchmark says nothing of requests that arrive on their own.
-
-Request by request there are two kinds of rows. *Clients*: N of them start together, each sends its next request when
-the last has answered, ten in all, as the published recipes do, with lengths drawn evenly within a ninth of their mean
-(from 0.8 to 1.0 of the nominal ones). That draw matters: equal lengths keep all clients in step, so that each waits for
-everybody's prompt, where the published runs drift apart. To the first token that the simulation finds come the steps
-for which engines hold a request back in such runs (``ttft_burst_steps``), and the effects above. *SLO targets* (MLPerf
-Server and Interactive): requests of one length arrive on their own at the replicas of a node, and what is predicted is
-the throughput at the largest rate of which 99% keep both objectives.
 """
 
 from __future__ import annotations
@@ -26,14 +18,12 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import simpy
 
 from planner.arrays import Bools, Floats, Ints
 from planner.calibration import benchmarks
@@ -41,14 +31,12 @@ from planner.catalog.load import Catalog
 from planner.errors import PlannerError
 from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, UNSTATED, Calibration, Groups
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
-from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
-from planner.physics.slo_model import late_curve
-from planner.requests.batching import Replica, Request, StepTimes
+from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
 from planner.units import MILLISECOND
 
 _KEYS = [*benchmarks.NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario", benchmarks.DRAFT_COLUMN]
 """What tells one deployment from another."""
-_REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
+REQUESTS_PER_CLIENT = 10  # the published recipes' usual choice
 _PROMPT_POOLS = {("aiconfigurator-core", "vllm", "0.12.0"): 100.0}
 """Distinct prompts of published campaigns that repeat them and do not say so, by source, engine and its version:
 103,000 prompt tokens a second of Llama-3.1-8B on one H200 would be 84% of its peak arithmetic."""
@@ -136,7 +124,7 @@ def prepare(frame: pd.DataFrame, catalog: Catalog) -> BenchmarkRows:
     # a pool of N prompts sent ten times per unit of concurrency C repeats 1 − N/(10·C) of them.
     cached, known = frame[benchmarks.HIT_COLUMN].to_numpy(dtype=float), np.zeros(len(frame))
     if {"source", "engine_version"} <= set(frame.columns):
-        sent = _REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
+        sent = REQUESTS_PER_CLIENT * frame["concurrency"].to_numpy(dtype=float)
         for (source, engine, version), prompts in _PROMPT_POOLS.items():
             is_campaign = frame["source"].str.contains(source, regex=False) & (frame["engine_version"] == version)
             is_campaign &= frame["engine"].map(benchmarks.find_engine) == engine
@@ -340,16 +328,8 @@ def drafting(rows: BenchmarkRows) -> BenchmarkRows:
 
 Labels = tuple[str, ...]
 """A row's groups, one for each level; empty where its first token follows no recipe."""
-FORMULA, REQUESTS = "formula", "requests"
-"""What first tokens are held against: the formula's mean, or the clients' simulation request by request."""
-CAMPAIGN_ROWS = 10.0
-"""Rows that a campaign counts for at most, in all fits."""
-_LEVEL_SIGMA = (0.5, 0.3, 0.3, 0.15, 0.2, 0.3)
-"""Prior spread of the effect of each level, in natural logarithms, the levels as ``labels_of`` has them."""
-_CAMPAIGN_LEVEL = 4
-_NOISE = 0.2
-"""Log error from which a row counts less."""
-_ROUNDS = 30  # of reweighting: effects stand to four digits after some ten
+FORMULA = "formula"
+"""What first tokens are held against: the formula's mean."""
 
 
 def labels_of(groups: Groups, engine: str, input_tokens: float) -> Labels:
@@ -376,187 +356,6 @@ def first_token_labels(rows: BenchmarkRows, priced: PricedRows) -> list[Labels]:
     return labels
 
 
-def fit_effects(labels: Sequence[Labels], log_ratio: Floats) -> dict[str, float]:
-    """Return the effect of every group, fitted to ln(measured/predicted), shape (rows,), NaN for unused rows.
-
-    Minimises Σ w·ρ(miss/0.2) + Σ effect²/σ², ρ(z) = 2·(√(1 + z²) − 1), by ridge regressions in which a row of miss m
-    weighs w/√(1 + (m/0.2)²).
-    """
-    used = [row for row in np.flatnonzero(np.isfinite(log_ratio)).tolist() if labels[row]]
-    sigma: dict[str, float] = {}
-    for row in used:
-        sigma.update(zip(labels[row], _LEVEL_SIGMA, strict=True))
-    place = {label: number for number, label in enumerate(sigma)}
-    inside = np.zeros((len(used), len(place)))
-    for number, row in enumerate(used):
-        inside[number, [place[label] for label in labels[row]]] = 1.0
-    size = Counter(labels[row][_CAMPAIGN_LEVEL] for row in used)
-    weight = np.array([min(1.0, CAMPAIGN_ROWS / size[labels[row][_CAMPAIGN_LEVEL]]) for row in used])
-    shown = log_ratio[used]
-    effects: Floats = np.zeros(len(place))
-    prior = np.diag(np.array(list(sigma.values())) ** -2.0)
-    for _ in range(_ROUNDS):
-        miss = (shown - inside @ effects) / _NOISE
-        scaled = inside * (weight / np.sqrt(1.0 + miss**2) / _NOISE**2)[:, None]
-        effects = np.asarray(np.linalg.solve(prior + scaled.T @ inside, scaled.T @ shown), dtype=np.float64)
-    return {label: round(float(effect), 4) for label, effect in zip(place, effects, strict=True)}
-
-
 def factors(labels: Sequence[Labels], effects: Mapping[str, float]) -> Floats:
     """Return the factor on each row's predicted TTFT, shape (rows,); 1 where no effect is known."""
     return np.exp([sum(effects.get(label, 0.0) for label in row) for row in labels])
-
-
-_MOST_REQUESTS = 4000  # of one run: means no longer move
-_LENGTH_SPREAD = 1.0 / 9.0  # of the mean: the usual generator draws from 0.8 to 1.0 of the nominal length
-_PROMISED = 0.99  # of requests, in every round of MLPerf
-_NODE_ACCELERATORS = 8  # of a submission whose parallelism is not stated
-_MOST_SEQUENCES = 2000  # running at once in a simulated node: more replicas than hold these pool no better
-_LEAST_ARRIVALS = 3000  # a hundredth of the half that counts is then fifteen requests
-_COUNTED = (0.3, 0.8)  # of the arrivals: after batches have filled, and before they empty
-_BRACKET, _HALVINGS = 2.5, 7  # around the hourly model's capacity, to a factor of 1.014
-
-
-def rows_by_request(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows to simulate: closed-loop clients, and open arrivals with both objectives.
-
-    What first token and time per token a submission had depends on how much of its SLO target it left unused.
-    """
-    is_open = (
-        frame["scenario"].isin(benchmarks.OPEN_SCENARIOS) & frame["slo_ttft_ms"].notna() & frame["slo_tpot_ms"].notna()
-    )
-    frame = frame[((frame["scenario"] == "Concurrency") & frame["concurrency"].notna()) | is_open].copy()
-    frame.loc[frame["scenario"].isin(benchmarks.OPEN_SCENARIOS), ["ttft_ms", "tpot_ms"]] = np.nan
-    return frame
-
-
-def predict_by_request(rows: BenchmarkRows, calibration: Calibration) -> dict[str, Floats]:
-    """Return simulated predictions: closed-loop rows by their clients, SLO rows by their arrivals."""
-    result = {name: np.full(rows.deployment.size, np.nan) for name in PREDICTED}
-    usable = (rows.deployment >= 0) & ~rows.is_offline & ~rows.is_apart
-    priced = priced_rows(rows, calibration)
-    for row in np.flatnonzero(usable & ~rows.is_open & ~np.isnan(rows.concurrency)).tolist():
-        replica = int(priced.index[row])
-        clients = max(round(float(rows.concurrency[row])), 1)
-        prompt, output = round(float(rows.input_tokens[row])), round(float(rows.output_tokens[row]))
-        times = StepTimes.of(priced.replicas, replica)
-        ttft_s, tpot_s = closed_loop(times, clients, prompt, output, float(rows.cached_fraction[row]))
-        ttft_s += float(priced.replicas["ttft_burst_steps"][replica]) * tpot_s
-        result["ttft_s"][row], result["tpot_s"][row] = ttft_s, tpot_s
-        rate = clients * output / (ttft_s + tpot_s * (output - 1))  # Little's law
-        result["tokens_per_s_per_accelerator"][row] = rate / float(priced.replicas["accelerators"][replica])
-    shown = calibration.first_token_log_effect.get(REQUESTS, {})
-    result["ttft_s"] *= factors(first_token_labels(rows, priced), shown)
-    targeted = usable & rows.is_open & ~np.isnan(rows.ttft_objective_s) & ~np.isnan(rows.tpot_objective_s)
-    for row in np.flatnonzero(targeted).tolist():
-        lengths = (float(rows.input_tokens[row]), float(rows.output_tokens[row]))
-        objectives_s = (float(rows.ttft_objective_s[row]), float(rows.tpot_objective_s[row]))
-        deployment = rows.deployments[int(rows.deployment[row])]
-        kept = slo_tokens_per_s(deployment, calibration, *lengths, *objectives_s)
-        result["tokens_per_s_per_accelerator"][row] = kept
-    return result
-
-
-def closed_loop(
-    times: StepTimes, clients: int, prompt_tokens: int, output_tokens: int, cached_fraction: float = 0.0
-) -> tuple[float, float]:
-    """Return the mean time to first token and per token of clients on one replica, in seconds."""
-    if prompt_tokens + output_tokens > times.kv_capacity_tokens:
-        return float("inf"), float("inf")
-    env = simpy.Environment()
-    requests: list[Request] = []
-    wanted = max(min(_REQUESTS_PER_CLIENT * clients, _MOST_REQUESTS), 2 * clients)
-    spread = 1.0 + _LENGTH_SPREAD * np.random.default_rng(0).uniform(-1.0, 1.0, (wanted, 2))
-    prompts = np.maximum(np.rint(prompt_tokens * spread[:, 0]), 1).astype(int).tolist()
-    outputs = np.maximum(np.rint(output_tokens * spread[:, 1]), 1).astype(int).tolist()
-
-    def send() -> None:
-        number = len(requests)
-        prompt = prompts[number]
-        cached = min(int(cached_fraction * prompt), prompt - 1)
-        request = Request(number, 0, 0, float(env.now), (prompt, cached, outputs[number]))
-        requests.append(request)
-        replica.take(request)
-
-    def done(_: Replica, __: Request) -> None:
-        if len(requests) < wanted:
-            send()
-
-    replica = Replica(env, times, [math.inf], done)
-    env.run(until=0.0 + 1e-12)  # the replica is asleep before the first request comes
-    for _ in range(clients):
-        send()
-    env.run()
-    first_s, token_s = _latencies_s(requests)
-    return float(first_s.mean()), float(token_s.mean())
-
-
-def _latencies_s(requests: list[Request]) -> tuple[Floats, Floats]:
-    """Return TTFT and TPOT of finished requests, in seconds."""
-    first_s = np.array([request.first_token_s - request.arrived_s for request in requests])
-    rest_s = np.array([request.finished_s - request.first_token_s for request in requests])
-    return first_s, rest_s / np.maximum([request.output_tokens - 1 for request in requests], 1)
-
-
-def slo_tokens_per_s(
-    deployment: benchmarks.ServedModel,
-    calibration: Calibration,
-    prompt: float,
-    output: float,
-    ttft_s: float,
-    tpot_s: float,
-) -> float:
-    """Return the output tokens/s per accelerator at which 99% of requests meet both objectives.
-
-    A layout left open is the one that the hourly model has serve most; its capacity is where the search begins.
-    """
-    one = np.ones(1)
-    tokens = {"prompt_tokens": one * prompt, "output_tokens": one * output}
-    alike = Lengths(**tokens, prompt_weights=one, output_weights=one, cached_fraction=0.0)
-    specs = deployment.specs(is_open=True)
-    replicas = price_replicas(specs, calibration)
-    pooled = [max(_NODE_ACCELERATORS // spec.accelerators, 1) for spec in specs]
-    curves = []
-    for place, count in enumerate(pooled):
-        terms = ServiceTerms(ttft_s=ttft_s, tpot_s=tpot_s, percentile=_PROMISED, pooled_replicas=count)
-        curves.append(late_curve(ReplicaTimes(replicas, place, 1.0, alike), terms))
-    rates = [curve.capacity_requests_per_s for curve in curves]
-    best = int(np.argmax(np.array(rates) / replicas["accelerators"]))
-    if rates[best] <= 0.0:
-        return 0.0
-    batch, token_s = curves[best].at(rates[best])
-    count = max(min(pooled[best], int(_MOST_SEQUENCES / batch)), 1)
-    times = StepTimes.of(replicas, best)
-    low, high = math.log(rates[best] / _BRACKET), math.log(rates[best] * _BRACKET)
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        arrivals = max(int(4.0 * count * math.exp(middle) * output * token_s), _LEAST_ARRIVALS)
-        first_s, next_s = open_loop(times, count, math.exp(middle), arrivals, round(prompt), round(output))
-        attainment = float(((first_s <= ttft_s) & (next_s <= tpot_s)).mean())
-        low, high = (middle, high) if attainment >= _PROMISED else (low, middle)
-    return math.exp(low) * output / float(replicas["accelerators"][best])
-
-
-def open_loop(
-    times: StepTimes, count: int, rate: float, arrivals: int, prompt: int, output: int
-) -> tuple[Floats, Floats]:
-    """Return TTFT and TPOT of requests that arrive independently at replicas behind one router.
-
-    ``rate`` is that of each replica; requests before batches have filled, and while they empty, are left out.
-    """
-    env = simpy.Environment()
-    replicas = [Replica(env, times, [math.inf], lambda _, __: None) for _ in range(count)]
-    gaps_s = np.random.default_rng(0).exponential(1.0 / (count * rate), arrivals).tolist()
-    requests: list[Request] = []
-
-    def arrive() -> Generator[simpy.Event, Any, None]:
-        for number, gap_s in enumerate(gaps_s):
-            yield env.timeout(gap_s)
-            request = Request(number, 0, 0, float(env.now), (prompt, 0, output))
-            requests.append(request)
-            min(replicas, key=lambda replica: replica.expected_ttft_s(request)).take(request)
-
-    env.process(arrive())
-    env.run()
-    begin, end = (int(share * arrivals) for share in _COUNTED)
-    return _latencies_s(requests[begin:end])

@@ -17,7 +17,7 @@ from planner.catalog.load import Catalog, formats_of
 from planner.errors import CapacityError, Problem, ScenarioError, raise_wrong
 from planner.output.blocks import Line, Panel, Picture
 from planner.output.svg import FORMATS, even_axis, files_of, ratio_axis
-from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, Calibration
+from planner.physics.coefficients import SATURATED, SERVING, Calibration
 from planner.physics.model_on_part import canonical_precision, memory_fit, smallest_fit
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import ReplicaSpec, price_replicas
@@ -53,21 +53,6 @@ class OperatingPoints:
     ttft_objective_s: float = np.inf
     tpot_objective_s: float = np.inf
     offline: bool = False
-    attention_data_parallel: int = 1
-    """Groups that share a replica's sequences, each with attention of its own; mixtures of experts only."""
-    max_sequences: int | None = None
-    """Sequences that the engine admits to a group; None for the engine's own."""
-    drafted_tokens: int = 0
-    """Tokens proposed to each step by speculative decoding."""
-    mean_acceptance_length: float = 1.0
-    """Tokens that a step then yields in the mean."""
-    disaggregated: bool = False
-    """Whether replicas are decode workers whose prompts are prefilled elsewhere."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of measurement of the cases."""
-        return SATURATED if self.offline else DISAGGREGATED if self.disaggregated else SERVING
 
 
 def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibration) -> list[dict[str, Any]]:
@@ -82,7 +67,7 @@ def evaluate_grid(grid: OperatingPoints, catalog: Catalog, calibration: Calibrat
     possible: list[tuple[ReplicaSpec, float, float]] = []
     for names, prompt, output in itertools.product(replicas, grid.input_tokens, grid.output_tokens):
         try:
-            possible.append((_spec(grid, names, catalog, prompt + output, longest), prompt, output))
+            possible.append((_spec(names, catalog, prompt + output, longest), prompt, output))
             cells.append(None)
         except (CannotPredictError, CapacityError) as error:
             model, accelerator, engine, precision, degree = names
@@ -114,8 +99,9 @@ def _evaluated(
     What has no value (a queue without bottom) is None.
     """
     specs = [spec for spec, _, _ in cells]
-    replicas = price_replicas(specs, calibration, [grid.kind] * len(specs))
-    doubts = [spec.doubt(calibration, grid.kind) for spec in specs]
+    kind = SATURATED if grid.offline else SERVING
+    replicas = price_replicas(specs, calibration, [kind] * len(specs))
+    doubts = [spec.doubt(calibration, kind) for spec in specs]
     loads: Sequence[float | None] = [None]
     if not grid.offline and grid.ttft_objective_s == np.inf and grid.tpot_objective_s == np.inf:
         loads = grid.concurrency or DEFAULT_CONCURRENCY
@@ -124,7 +110,7 @@ def _evaluated(
     traffic = Traffic(
         input_tokens=prompts,
         output_tokens=outputs,
-        cached_fraction=1.0 if grid.disaggregated else grid.cached_fraction,  # a decode worker prefills nothing
+        cached_fraction=grid.cached_fraction,
         burst_fraction=0.0 if loads[0] is None else 1.0,  # a closed loop is a client's, as in a table of measurements
     )
     if grid.offline:
@@ -137,7 +123,7 @@ def _evaluated(
         # More clients than fit wait for a place, and not for what a recipe has them wait for.
         follows = clients <= at_saturation(replicas, index, traffic).running_sequences
         labels = [
-            labels_of(specs[place].groups(grid.kind), specs[place].engine, prompt) if follows[number] else ()
+            labels_of(specs[place].groups(kind), specs[place].engine, prompt) if follows[number] else ()
             for number, (place, prompt, _, _) in enumerate(cases)
         ]
         shown = calibration.first_token_log_effect.get(FORMULA, {})
@@ -156,12 +142,11 @@ def _evaluated(
                 "engine": spec.engine,
                 "precision": spec.precision,
                 "tp": spec.accelerators,
-                "attention_dp": spec.attention_data_parallel,
                 "input_tokens": prompt,
                 "output_tokens": output,
                 "concurrency": concurrency if np.isfinite(concurrency) else None,
                 "running_sequences": running,
-                "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) and not grid.disaggregated else None,
+                "ttft_ms": ttft_s / MILLISECOND if np.isfinite(ttft_s) else None,
                 "tpot_ms": tpot_s / MILLISECOND,
                 "tokens_per_s_per_user": 1.0 / tpot_s if running > 0 else 0.0,
                 "output_tokens_per_s_per_gpu": rate,
@@ -187,20 +172,11 @@ def _check(grid: OperatingPoints) -> None:
         ("--slo-tpot-ms", [grid.tpot_objective_s]),
     ):
         checks += [(not number > 0, name, f"must be above zero, not {number:g}") for number in numbers]
-    cached, drafted, accepted = grid.cached_fraction, grid.drafted_tokens, grid.mean_acceptance_length
-    checks.append((not 0.0 <= cached <= 1.0, "--cached", f"must lie between 0 and 1, not {cached:g}"))
-    for name, count in (("--attention-dp", grid.attention_data_parallel), ("--max-sequences", grid.max_sequences)):
-        checks.append((count is not None and count < 1, name, f"must be at least 1, not {count}"))
-    message = f"a step that checks {drafted} drafts yields 1 to {drafted + 1} tokens, not {accepted:g}"
-    checks.append((drafted < 0 or not 1.0 <= accepted <= drafted + 1.0, "--accepted", message))
-    has_prompts = grid.offline or grid.ttft_objective_s < np.inf or cached > 0.0
-    message = "a decode worker has no prompts: leave out --offline, --slo-ttft-ms and --cached"
-    raise_wrong(*checks, (grid.disaggregated and has_prompts, "--disaggregated", message))
+    cached = grid.cached_fraction
+    raise_wrong(*checks, (not 0.0 <= cached <= 1.0, "--cached", f"must lie between 0 and 1, not {cached:g}"))
 
 
-def _spec(
-    grid: OperatingPoints, names: _Names, catalog: Catalog, context_tokens: float, longest_tokens: float
-) -> ReplicaSpec:
+def _spec(names: _Names, catalog: Catalog, context_tokens: float, longest_tokens: float) -> ReplicaSpec:
     """Return the replica of one combination of names; an open degree is the smallest that fits the longest context."""
     model, accelerator, engine, precision_name, degree = names
     shape, part = find_model(model, catalog), find_part(accelerator, catalog)
@@ -212,30 +188,13 @@ def _spec(
             degree = smallest_fit(part, shape, precision, context_tokens).accelerators
     if degree < 1 or not shape.divides_heads(degree):
         raise CannotPredictError(f"tp {degree} does not divide the {shape.heads} heads of {shape.name}")
-    groups = grid.attention_data_parallel
-    if groups > 1 and not shape.experts:
-        raise CannotPredictError(f"attention in data parallel is for mixtures of experts; {shape.name} is dense")
-    if degree % groups:
-        raise CannotPredictError(f"{groups} groups of attention do not divide a replica of {degree}")
-    # Each group holds sequences of its own: one must fit in its share of the cache.
-    if memory_fit(part, shape, precision, degree, groups).kv_capacity_tokens < groups * context_tokens:
+    if memory_fit(part, shape, precision, degree).kv_capacity_tokens < context_tokens:
         fewest = smallest_fit(part, shape, precision, context_tokens).accelerators
         raise CannotPredictError(
             f"{shape.name} at {precision} and {context_tokens:,.0f} tokens do not fit {degree} × {part.name}; "
             f"{fewest} would hold them"
         )
-    return ReplicaSpec(
-        part=part,
-        shape=shape,
-        precision=precision,
-        accelerators=degree,
-        engine=find_engine(engine),
-        attention_data_parallel=groups,
-        expert_parallel=groups > 1,
-        max_sequences=grid.max_sequences,
-        drafted_tokens=grid.drafted_tokens,
-        mean_acceptance_length=grid.mean_acceptance_length,
-    )
+    return ReplicaSpec(part=part, shape=shape, precision=precision, accelerators=degree, engine=find_engine(engine))
 
 
 def throughput_table(records: Sequence[dict[str, Any]]) -> str:
@@ -249,7 +208,7 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
             impossible.append(f"{names}, {lengths}: {r['problem']}")
             continue
         cells = (
-            names + (f" attention in {r['attention_dp']}" if r["attention_dp"] > 1 else ""),
+            names,
             lengths,
             "full" if r["concurrency"] is None else f"{r['concurrency']:.4g}",
             "-" if r["ttft_ms"] is None else f"{r['ttft_ms']:,.0f}",

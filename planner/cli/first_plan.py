@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from planner.cli.terminal import AsJson
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.files import json_text, replace_synced, unwritable
+from planner.files import json_text, write_file
 
 _START = "First day [default: after the series]."
 _MODEL = "llama-3.1-70b"  # served where none is named
@@ -71,14 +71,10 @@ def init(
         message = "is not a schema that planner wrote, and will not be overwritten"
         raise ScenarioError(Problem(file=str(beside), message=message, hint="move it away, or work in another folder"))
     traffic = fit_files(log, series, asked) if log is not None or series is not None or is_stated else None
-    files = first.Files(
-        traffic=traffic,
-        fleet=first.read_fleet(fleet) if fleet is not None else (),
-        quotes=first.read_quotes(quotes) if quotes is not None else (),
-        start=start.date() if start is not None else first.default_start(traffic),
-        growth_per_year=growth,
-    )
-    text = first.scenario_text(name, files)
+    machines = first.read_fleet(fleet) if fleet is not None else ()
+    machines += first.read_quotes(quotes) if quotes is not None else ()
+    first_day = start.date() if start is not None else first.default_start(traffic)
+    text = first.scenario_text(name, first_day, traffic, growth, machines)
     try:
         with path.open("x", encoding="utf-8") as stream:
             stream.write(text)
@@ -137,10 +133,7 @@ def fit_traffic(
     )
     fitted = fitting.fit_files(None if is_series else trace, trace if is_series else hourly, asked)
     if out is not None:
-        try:
-            replace_synced(out, fitted.yaml().encode())
-        except OSError as error:
-            raise unwritable(out, error, hint="") from None
+        write_file(out, fitted.yaml().encode())
     if as_json:
         typer.echo(json_text(fitted.json()), nl=False)
         return

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -22,10 +22,6 @@ from planner.cli import terminal
 from planner.cli.terminal import AsJson, FailOnMiss, Overrides, Quiet, ScenarioFile, Seed, Strict, Verbose
 from planner.errors import Problem, ScenarioError, printable, raise_all, refuse
 from planner.files import check_target, json_text
-
-if TYPE_CHECKING:
-    from planner.answers.answer import Answer
-    from planner.run.simulate import RunResult
 
 _STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
 _PROCESS = "Run a SimPy process of your own with it, e.g. rounds:weekly from rounds.py here; repeatable."
@@ -109,7 +105,6 @@ def command(
     without: Sequence[str] = (),
     named: Mapping[str, str] | None = None,
     stages: int = 0,
-    tell: Callable[..., None] = terminal.tell,
     more: str = "",
     has_verdict: bool = False,
     **options: Any,
@@ -137,7 +132,7 @@ def command(
             elif "progress" in parameters:
                 asked["progress"] = api.silent if quiet else terminal.say
             answer = function(**asked)
-        tell(answer, as_json=as_json, quiet=quiet, verbose=verbose, more=more)
+        terminal.tell(answer, as_json=as_json, quiet=quiet, verbose=verbose, more=more)
         if fail_on_miss and not answer.is_met():
             raise typer.Exit(terminal.NOT_MET)
 
@@ -153,12 +148,6 @@ def command(
     made.__name__ = name or function.__name__
     made.__doc__ = about or (function.__doc__ or "").partition("\n")[0]
     return made
-
-
-def _tell_replication(answer: Answer[RunResult], *, as_json: bool, quiet: bool, verbose: bool, more: str) -> None:
-    """Print the figures of one replication of a study, without the study's warnings."""
-    text = functools.partial(answer.text, verbose=verbose)
-    terminal.show(answer.summary, text, answer.folder, as_json=as_json, quiet=quiet, more=more)
 
 
 _REPLICATED = Annotated[int, Option("--replications", "-n", min=1, max=10_000, metavar="N", help=_REPLICATIONS)]
@@ -188,7 +177,6 @@ sensitivity = command(
 replay = command(
     api.replay,
     "<study>-<scenario>-<number>",
-    tell=_tell_replication,
     scenario=Annotated[str | None, Option(help="Scenario of the study [default: the first].")],
 )
 actuals = command(

@@ -14,10 +14,6 @@ from planner.cli.terminal import AsJson, Overrides, Quiet
 from planner.errors import Problem, ScenarioError
 from planner.files import json_text, write_file
 
-_BY_REQUEST = (
-    "Simulate request by request: the clients of rows that state a concurrency, the arrivals of "
-    "Server and Interactive rows; no others."
-)
 _OVERLAY = "Your own catalogue file, laid over the shipped one."
 
 
@@ -43,15 +39,6 @@ def throughput(
     ] = None,
     offline: Annotated[bool, Option("--offline", help="Saturation: a queue without bottom.")] = False,
     cached: Annotated[float, Option(help="Share of the prompt in the prefix cache.")] = 0.0,
-    attention_dp: Annotated[int, Option(help="Groups of attention in data parallel; mixtures of experts only.")] = 1,
-    max_sequences: Annotated[
-        int | None, Option(help="Sequences the engine admits to a group [default: its own].")
-    ] = None,
-    drafted: Annotated[int, Option(help="Speculative decoding: tokens proposed per step.")] = 0,
-    accepted: Annotated[float, Option(help="Tokens that such a step yields, the certain one included.")] = 1.0,
-    disaggregated: Annotated[
-        bool, Option("--disaggregated", help="Decode workers, whose prompts are prefilled elsewhere.")
-    ] = False,
     calibration: Annotated[
         Path | None, Option(metavar="FILE.yaml", help="Coefficients [default: those shipped].")
     ] = None,
@@ -86,11 +73,6 @@ def throughput(
         ttft_objective_s=float("inf") if slo_ttft_ms is None else slo_ttft_ms * MILLISECOND,
         tpot_objective_s=float("inf") if slo_tpot_ms is None else slo_tpot_ms * MILLISECOND,
         offline=offline,
-        attention_data_parallel=attention_dp,
-        max_sequences=max_sequences,
-        drafted_tokens=drafted,
-        mean_acceptance_length=accepted,
-        disaggregated=disaggregated,
     )
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
@@ -141,7 +123,6 @@ def check_benchmarks(
         Path | None, Option(metavar="FILE.yaml", help="Coefficients to use [default: those shipped].")
     ] = None,
     worst: Annotated[int, Option(min=0, help="How many of the worst rows to print.")] = 15,
-    by_request: Annotated[bool, Option("--by-request", help=_BY_REQUEST)] = False,
     overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -152,13 +133,8 @@ def check_benchmarks(
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
 
-    frame = read_benchmarks(table)
-    coefficients, how = read_calibration(calibration or SHIPPED_CALIBRATION).calibration(), []
-    if by_request:
-        from planner.calibration.predictions import predict_by_request, rows_by_request
-
-        frame, how = rows_by_request(frame), [predict_by_request]
-    checked = check_table(frame, load_catalog(overlay=overlay), coefficients, *how)
+    coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
+    checked = check_table(read_benchmarks(table), load_catalog(overlay=overlay), coefficients)
     if as_json:
         typer.echo(json.dumps({"rows": list(entries(checked)), "summary": summary(checked)}, allow_nan=False))
     else:
@@ -171,34 +147,25 @@ def calibrate(
     calibration: Annotated[
         Path | None, Option(metavar="FILE.yaml", help="What to update [default: the shipped calibration].")
     ] = None,
-    refit: Annotated[
-        bool, Option("--refit", help="Fit every coefficient anew to these rows alone; takes hundreds of them.")
-    ] = False,
-    cross_validation: Annotated[
-        bool, Option(help="With --refit, fit again without each campaign, model and part; ten times as long.")
-    ] = True,
     overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Update the throughput model by measurements of your own; a scenario's key calibration brings it into runs."""
-    from planner.calibration.calibrate import calibrate as fit_table
     from planner.calibration.calibrate import update_calibration
-    from planner.calibration.check import calibration_table, update_table
+    from planner.calibration.check import update_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration, write_calibration
     from planner.catalog.load import load_catalog
 
     if not quiet:
         typer.echo(f"fitting {table}", err=True)
     base = read_calibration(calibration or SHIPPED_CALIBRATION)
-    catalog = load_catalog(overlay=overlay)
-    file = fit_table(table, catalog, cross_validation) if refit else update_calibration(table, base, catalog)
+    file = update_calibration(table, base, load_catalog(overlay=overlay))
     write_calibration(file, out)
     if as_json:
         typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
-    elif not quiet:
-        told = update_table(file.own, base.calibration(), file.calibration()) if file.own else calibration_table(file)
-        typer.echo(f"{told}\n\nwritten to {out}")
+    elif file.own is not None and not quiet:
+        typer.echo(f"{update_table(file.own, base.calibration(), file.calibration())}\n\nwritten to {out}")
 
 
 imports = typer.Typer(name="import", rich_markup_mode=None)

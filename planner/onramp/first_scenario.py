@@ -8,7 +8,7 @@ import datetime
 import io
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
 from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.validation import nearest
-from planner.yaml_io import Location, parse_document, parse_scalar, read_bytes
+from planner.yaml_io import Location, parse_document, parse_scalar, read_bytes, replaced
 
 FLEET_COLUMNS, QUOTE_COLUMNS = (
     {row["column"]: row["key"] for row in COLUMNS if row["file"] == file} for file in ("fleet", "quotes")
@@ -36,6 +36,7 @@ empty is left to its default; of quotes, the others say what may be chosen, and 
 MOST_ROWS = 32
 """Clusters that ``choose`` can hold."""
 MONTHS_BETWEEN_ORDERS = 6
+_HORIZON_MONTHS = 36  # of the starter
 _GROUPED = re.compile(r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$")  # 31,000 or $31000 as spreadsheets show money
 _ASSUMED_GROWTH = 0.5
 _USUAL_START = datetime.date(2026, 1, 1)
@@ -56,25 +57,8 @@ class Row:
         tree: dict[str, Any] = {}
         for column, path in self.columns.items():
             if path and column in self.cells:
-                *parents, last = path.split(".")
-                branch = tree
-                for parent in parents:
-                    branch = branch.setdefault(parent, {})
-                branch[last] = self.cells[column]
+                tree = replaced(tree, tuple(path.split(".")), self.cells[column])
         return tree
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """The inputs of a scenario built from files."""
-
-    traffic: Fitted | None = None
-    fleet: tuple[Row, ...] = ()
-    quotes: tuple[Row, ...] = ()
-    start: datetime.date
-    growth_per_year: float | None = None
-    """Growth stated in place of the fitted one."""
-    horizon_months: int = 36
 
 
 def read_fleet(path: Path) -> tuple[Row, ...]:
@@ -104,10 +88,19 @@ def default_start(traffic: Fitted | None) -> datetime.date:
     return last if last.day == 1 else add_months(last.replace(day=1), 1)
 
 
-def scenario_text(name: str, files: Files) -> str:
-    """Return the commented scenario, checked; a list's bad values are reported with that list's line."""
+def scenario_text(
+    name: str,
+    start: datetime.date,
+    traffic: Fitted | None = None,
+    growth_per_year: float | None = None,
+    machines: Sequence[Row] = (),
+) -> str:
+    """Return the commented scenario of traffic, owned machines and quotes, checked; without them, the starter's.
+
+    Growth stated takes the place of the fitted one. A list's bad values are reported with that list's line.
+    """
     taken: dict[str, Row] = {}
-    for row in (*files.fleet, *files.quotes):  # named as stated, or by part and what tells it apart from others
+    for row in machines:  # named as stated, or by part and what tells it apart from others
         part = re.sub(r"[^a-z0-9]+", "-", str(row.cells["accelerator"]).lower()).strip("-") or "accelerator"
         bought = row.cells.get("bought")
         words = [part, *([str(bought)[:7]] if bought else []), *(["quote"] if row.columns is QUOTE_COLUMNS else [])]
@@ -119,9 +112,9 @@ def scenario_text(name: str, files: Files) -> str:
         numbered = (f"{called}-{count}" for count in range(2, MOST_ROWS * 2 + 2))
         taken[next(free for free in (called, *numbered) if free not in taken)] = row
     quoted = {name: row for name, row in taken.items() if row.columns is QUOTE_COLUMNS}
-    workloads = _workloads(files.traffic, files) if files.traffic is not None else ""
-    clusters = _clusters(taken, files) if taken else ""
-    text = starter_text(name, files.start, workloads, clusters) + (_choose(quoted, files) if quoted else "")
+    workloads = _workloads(traffic, start, growth_per_year) if traffic is not None else ""
+    clusters = _clusters(taken, start) if taken else ""
+    text = starter_text(name, start, workloads, clusters) + (_choose(quoted, start) if quoted else "")
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
         match path:
@@ -170,14 +163,14 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
     return tuple(rows)
 
 
-def _workloads(traffic: Fitted, files: Files) -> str:
+def _workloads(traffic: Fitted, start: datetime.date, growth_per_year: float | None) -> str:
     """Return the workloads section, with its rate carried to the first day and its growth."""
     level, *rest = traffic.figures
     growth = next((figure for figure in rest if figure.field == GROWTH), None)
-    if files.growth_per_year is not None:
-        growth = Figure(field=GROWTH, fitted=files.growth_per_year, remark="as given")
+    if growth_per_year is not None:
+        growth = Figure(field=GROWTH, fitted=growth_per_year, remark="as given")
     if growth is not None and traffic.end_s is not None:
-        begin = datetime.datetime.combine(files.start, datetime.time(), tzinfo=datetime.UTC).timestamp()
+        begin = datetime.datetime.combine(start, datetime.time(), tzinfo=datetime.UTC).timestamp()
         years = (begin - traffic.end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
         carried = level.number * math.exp(years * math.log1p(growth.number))
         remark = f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level.remark}"
@@ -188,7 +181,7 @@ def _workloads(traffic: Fitted, files: Files) -> str:
     return dataclasses.replace(traffic, figures=figures).yaml()
 
 
-def _clusters(taken: Mapping[str, Row], files: Files) -> str:
+def _clusters(taken: Mapping[str, Row], start: datetime.date) -> str:
     """Return the clusters section: owned machines, then quotes without nodes."""
     lines = ["clusters:"]
     for name, row in taken.items():
@@ -202,14 +195,14 @@ def _clusters(taken: Mapping[str, Row], files: Files) -> str:
                     tree["accelerator_price_usd"] = round(price / part.accelerators_per_node.value, 2)
                     tree["host_usd_per_node"] = 0
             tree["price_source"] = f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
-            tree["order"] = {"placed": files.start, **tree.get("order", {})}
+            tree["order"] = {"placed": start, **tree.get("order", {})}
         kind = "quoted: planner size chooses nodes and dates" if row.columns is QUOTE_COLUMNS else "owned"
         lines += [f"  {_quoted(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"]
         lines += [f"    {key}: {_quoted(value)}" for key, value in tree.items()]
     return "\n".join(lines) + "\n"
 
 
-def _choose(quoted: Mapping[str, Row], files: Files) -> str:
+def _choose(quoted: Mapping[str, Row], start: datetime.date) -> str:
     """Return the SLO target and sizing sections: for each quote its order dates and node limits."""
     lines = [
         "",
@@ -221,13 +214,13 @@ def _choose(quoted: Mapping[str, Row], files: Files) -> str:
         "  clusters:",
     ]
     for name, row in quoted.items():
-        choice: dict[str, Any] = {"dates": order_dates(row, files.start, files.horizon_months)}
+        choice: dict[str, Any] = {"dates": order_dates(row, start)}
         choice |= {key: row.cells[key] for key in ("min_nodes", "max_nodes") if key in row.cells}
         lines.append(f"    {_quoted(name)}: {_quoted(choice)}")
     return "\n".join([*lines, "  # budget_usd: 50e6", "  # power_kw: 3000", ""])
 
 
-def order_dates(row: Row, start: datetime.date, horizon_months: int) -> list[datetime.date]:
+def order_dates(row: Row, start: datetime.date) -> list[datetime.date]:
     """Return the dates on which a quote may be ordered: every half year from its earliest to its latest.
 
     The last is one whose machines, at the promised lead time, serve half a year before the horizon ends.
@@ -235,12 +228,12 @@ def order_dates(row: Row, start: datetime.date, horizon_months: int) -> list[dat
     first, lead = row.cells.get("earliest", start), row.cells.get("lead_weeks", 0)
     if not isinstance(first, datetime.date) or not isinstance(lead, int | float) or not 0 <= lead <= 520:
         return []  # said where the cluster itself is checked
-    end = add_months(start, horizon_months - MONTHS_BETWEEN_ORDERS) - datetime.timedelta(weeks=float(lead))
+    end = add_months(start, _HORIZON_MONTHS - MONTHS_BETWEEN_ORDERS) - datetime.timedelta(weeks=float(lead))
     latest = row.cells.get("latest", end)
     if not isinstance(latest, datetime.date) or latest < first:
         message = f"must be a date, YYYY-MM-DD, not before the earliest, {first}; it is {latest}"
         raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="latest", message=message))
-    dates = [add_months(first, months) for months in range(0, horizon_months, MONTHS_BETWEEN_ORDERS)]
+    dates = [add_months(first, months) for months in range(0, _HORIZON_MONTHS, MONTHS_BETWEEN_ORDERS)]
     return [day for day in dates if day <= min(latest, end)] or [first]
 
 

@@ -20,6 +20,7 @@ from planner.demand.tokens import LengthDistribution, RequestLog
 from planner.errors import Problem, ScenarioError
 from planner.onramp.traffic_log import parse_columns, read_hourly_rates, read_request_log
 from planner.units import HOURS_PER_YEAR
+from planner.yaml_io import replaced
 
 MINUTES_FOR_DISPERSION = 10
 """Whole minutes a log needs before counts per minute say anything of their variance."""
@@ -336,12 +337,10 @@ class Fitted:
         """Return the ``workloads`` section of a scenario, with the fit's errors as comments."""
         tree: dict[str, Any] = {"model": self.asked.model, "preset": self.asked.workload_preset}
         for figure in self.figures:
-            if figure.fitted is not None:
-                *parents, last = figure.field.split(".")
-                branch = tree
-                for parent in parents:
-                    branch = branch.setdefault(parent, {"kind": "compound"} if parent == "growth" else {})
-                branch[last] = figure
+            if figure.field == GROWTH:
+                tree["growth"] = {"kind": "compound", "per_year": figure}
+            elif figure.fitted is not None:
+                tree = replaced(tree, tuple(figure.field.split(".")), figure)
         profile = self.shape.weekly_profile if self.shape is not None else None
         # A profile read off a log is in UTC.
         tree.setdefault("load_profile", {})["timezone"] = "UTC" if profile else self.asked.timezone

@@ -59,14 +59,15 @@ def environment(folder: Path = _FOLDER) -> Environment:
 
 
 @functools.cache
-def _macros() -> Any:
-    return environment().get_template("blocks.html").module
+def macros(template: str = "blocks.html", folder: Path = _FOLDER) -> Any:
+    """Return the macros of a template, which escape text that is not markup."""
+    return environment(folder).get_template(template).module
 
 
 @functools.cache
-def asset(name: str) -> str:
-    """Return a style or script of the page."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
+def asset(name: str, folder: Path = _FOLDER) -> str:
+    """Return a style or script of a page."""
+    return (folder / name).read_text(encoding="utf-8")
 
 
 def policy(*scripts: str) -> str:
@@ -84,23 +85,23 @@ def page(title: str, lead: str, sections: Sequence[Section], memo: Sequence[Sect
     style, script = asset("report.css") + (asset("memo.css") if memo else ""), asset("report.js")
     marked = {"policy": Markup(policy(script)), "style": Markup(style), "script": Markup(script)}
     filled = environment().get_template("page.html")
-    return f"{filled.render(title=title, lead=lead, sections=sections, memo=memo, m=_macros(), **marked)}\n".encode()
+    return f"{filled.render(title=title, lead=lead, sections=sections, memo=memo, m=macros(), **marked)}\n".encode()
 
 
 def memo_page(title: str, sections: Sequence[Section]) -> bytes:
     """Return a memo as a page that prints to two pages."""
     filled = environment().get_template("memo.html")
-    return f"{filled.render(title=title, memo=sections, m=_macros(), style=Markup(asset('memo.css')))}\n".encode()
+    return f"{filled.render(title=title, memo=sections, m=macros(), style=Markup(asset('memo.css')))}\n".encode()
 
 
 def section_html(section: Section) -> Markup:
     """Return a section under its question."""
-    return Markup(_macros().section(section))
+    return Markup(macros().section(section))
 
 
 def blocks_html(blocks: Sequence[Block]) -> Markup:
     """Return blocks without a heading."""
-    return Markup(_macros().blocks(blocks))
+    return Markup(macros().blocks(blocks))
 
 
 def markdown(title: str, sections: Sequence[Section]) -> str:

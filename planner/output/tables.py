@@ -137,8 +137,6 @@ class Table:
         self._length = lengths.pop() if lengths else 0
         self._texts: dict[str, list[str]] = {}
         self._numbers: dict[str, list[float | None]] = {}
-        self._whole: tuple[Table, Sequence[int]] | None = None
-        """The table of which this one has some rows."""
 
     @property
     def name(self) -> str:
@@ -155,11 +153,7 @@ class Table:
         """Return a column as a reader of the file has it: text without quotes, numbers with their decimals."""
         if column not in self.columns:
             raise ScenarioError(Problem(file=f"{self.name}.csv", path=column, message="the column is not there"))
-        if column not in self._texts and self._whole is not None:
-            table, kept = self._whole
-            cells = table.texts(column)
-            self._texts[column] = [cells[row] for row in kept]
-        elif column not in self._texts:
+        if column not in self._texts:
             described = next(one for one in self.description.columns if one.name == column)
             names = self.columns[described.measured_by] if described.measured_by else None
             self._texts[column] = _formatted(described, self.columns[column], names)
@@ -187,13 +181,10 @@ class Table:
         return zip(*map(self.texts, texts), *map(self.numbers, numbers), *map(self.totals, totals), strict=True)
 
     def where(self, column: str, wanted: str) -> Table:
-        """Return the rows whose cell in a column is the one wanted, without that column."""
+        """Return the rows whose cell in a column is the one wanted, without that column, as a file has them."""
         kept = [i for i, cell in enumerate(self.texts(column)) if cell == wanted]
-        others = tuple(one for one in self.description.columns if one.name != column)
-        below = TableDescription(name=self.name, description=self.description.description, columns=others)
-        narrowed = Table(below, {one.name: _Picked(self.columns[one.name], kept) for one in others})
-        narrowed._whole = self, kept
-        return narrowed
+        texts = {name: self.texts(name) for name in self.columns if name != column}
+        return of_texts(self.name, {name: [cells[i] for i in kept] for name, cells in texts.items()})
 
     def summed(self, by: str, column: str) -> dict[str, float]:
         """Return the sums of a column by the cells of another; what is not there is zero."""
@@ -218,18 +209,10 @@ class Table:
         ]
 
 
-class _Picked(Sequence[Any]):
-    """Some rows of a column, taken when somebody asks for them: of a narrowed table most columns never are."""
-
-    def __init__(self, cells: Cells, rows: Sequence[int]) -> None:
-        self._cells, self._rows = cells, rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        picked = self._rows[place]
-        return [self._cells[i] for i in picked] if isinstance(place, slice) else self._cells[picked]
+def of_texts(name: str, columns: Mapping[str, Sequence[str]]) -> Table:
+    """Return a table whose cells are text already, as the reader of a file has them."""
+    described = tuple(text_column(column, "") for column in columns)
+    return Table(TableDescription(name=name, description="", columns=described), columns)
 
 
 def stacked(description: TableDescription, by_name: Mapping[str, Table]) -> Table:
@@ -352,8 +335,7 @@ def read_csv(name: str, content: bytes, form: CsvFormat = DEFAULT_FORMAT, number
             columns[column] = [cell.replace(form.decimal_mark, ".") for cell in texts]
         else:
             columns[column] = [cell[cell.startswith(_KEPT_FROM_RUNNING) :] for cell in texts]
-    described = tuple(text_column(column, "") for column in header)
-    return Table(TableDescription(name=name, description="", columns=described), columns)
+    return of_texts(name, columns)
 
 
 def csv_files(

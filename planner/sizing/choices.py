@@ -180,11 +180,9 @@ class Choices:
             int(most) if self.tiers(place) else min(int(most), _FEW_NODES)
             for place, most in enumerate(self.most_at_once)
         ]
-        after = list(self.nothing()[len(few) :])
-        after[self.rent.start - len(few) : self.rent.stop - len(few)] = [self.most_instances] * len(
-            self.nothing()[self.rent]
-        )
-        return (*few, *after)
+        counts = [*few, *self.nothing()[len(few) :]]
+        counts[self.rent] = [self.most_instances] * len(counts[self.rent])
+        return tuple(counts)
 
     def capital_usd(self, counts: Counts) -> float:
         """Return the price of a candidate's purchases, volume discounts included."""
@@ -278,8 +276,7 @@ class Choices:
     def content(self, counts: Counts) -> dict[str, Any]:
         """Return the scenario content of a policy, without clusters that are not bought."""
         content = dict(self.base.content)
-        clusters, rules = dict(content["clusters"]), []
-        enlarged = {}
+        clusters, enlarged = dict(content["clusters"]), {}
         for name, load in zip(self.reactive, counts[self.loads], strict=True):
             if load:
                 enlarged[self.purchases[self._first(name)].name] = self._rule(name, load)
@@ -292,14 +289,11 @@ class Choices:
             for name in self.names(retirement.cluster) if place else ():
                 if name in clusters:
                     clusters[name] = {**clusters[name], "retire": retirement.dates[place - 1]}
-        rules = list(enlarged.values())
-        if rules:
-            choose = self.choose
-            left = None if choose.budget_usd is None else max(choose.budget_usd - self.capital_usd(counts), 1.0)
-            content["expansion"] = {
-                **(content.get("expansion") or {}), "rules": tuple(rules), "budget_usd": left,
-                "it_power_cap_kw": choose.it_power_cap_kw,
-            }  # fmt: skip
+        if enlarged:
+            budget_usd, cap_kw = self.choose.budget_usd, self.choose.it_power_cap_kw
+            left = None if budget_usd is None else max(budget_usd - self.capital_usd(counts), 1.0)
+            rules = {"rules": tuple(enlarged.values()), "budget_usd": left, "it_power_cap_kw": cap_kw}
+            content["expansion"] = {**(content.get("expansion") or {}), **rules}
         for instances in counts[self.rent]:
             rent = {**content["finance"]["burst_rental"], "most_accelerators": instances * self.instance_accelerators}
             content["finance"] = {**content["finance"], "burst_rental": rent if instances else None}

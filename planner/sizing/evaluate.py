@@ -84,18 +84,11 @@ class Trial:
     seed: int
     slo_target: SloTarget
 
-    def values(self, replication: int) -> Floats:
-        """Return the inputs' values in a replication."""
+    def drawn(self, first: int, last: int) -> Floats:
+        """Return the inputs' values in a range of replications, shape (replications, inputs)."""
         if self.design is None:
-            return np.zeros(0)
-        points, _ = self.design.rows(replication, replication + 1)
-        return np.asarray(self.inputs.drawn(points)[0])
-
-    def drawn(self, replications: int) -> Floats:
-        """Return the inputs' values in the first replications, shape (replications, inputs)."""
-        if self.design is None:
-            return np.zeros((replications, 0))
-        return np.asarray(self.inputs.drawn(self.design.rows(0, replications)[0]))
+            return np.zeros((last - first, 0))
+        return np.asarray(self.inputs.drawn(self.design.rows(first, last)[0]))
 
 
 class Evaluator:
@@ -109,16 +102,11 @@ class Evaluator:
         build_plan(trial.choices.scenario, self._reuse)
         self._plans: dict[Counts, tuple[Any, Plan]] = {}
 
-    def simulate(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
-        """Run a policy once."""
-        trial = self.trial
-        if not len(trial.inputs) and not changes:  # the plan is the same in every replication
-            if counts not in self._plans:
-                self._plans.clear()
-                self._plans[counts] = self._compiled(counts, replication, {})
-            return simulate_plan(*self._plans[counts], trial.seed, replication)
-        compiled = self._compiled(counts, replication, changes or {})
-        return simulate_plan(*compiled, trial.seed, replication)
+    def simulate(self, counts: Counts, replication: int) -> RunResult:
+        """Run a policy once; without uncertain inputs its plan is the same in every replication."""
+        if counts not in self._plans or len(self.trial.inputs):
+            self._plans = {counts: self._compiled(counts, replication, {})}
+        return simulate_plan(*self._plans[counts], self.trial.seed, replication)
 
     def unrouted(self, counts: Counts, replication: int, changes: Changes | None = None) -> RunResult:
         """Run a candidate without bursts, placement and power cap, for figures that routing does not affect."""
@@ -148,13 +136,13 @@ class Evaluator:
             )
             entries.append(dataclasses.replace(uncertain, targets=(targets,)))
         inputs = UncertainInputs(entries=tuple(entries), mixing=None)
-        scenario, factors = changed(base, 0, inputs, trial.values(replication))
+        scenario, factors = changed(base, 0, inputs, trial.drawn(replication, replication + 1)[0])
         return scenario, build_plan(scenario, self._reuse, factors)
 
-    def outcome(self, counts: Counts, replication: int, changes: Changes | None = None) -> SizingOutcome:
+    def outcome(self, counts: Counts, replication: int) -> SizingOutcome:
         """Run a candidate once and return its outcome; an infeasible one misses every SLO target."""
         try:
-            result = self.simulate(counts, replication, changes)
+            result = self.simulate(counts, replication)
         except ScenarioError:  # a model that fits none of the parts bought
             worst = np.zeros((self.trial.choices.plan.months.period_count, 1))
             return SizingOutcome(
@@ -261,15 +249,6 @@ class Archive:
                 self.work.add(run, outcome)
         self.known.update((run, self._kept.pop(run)) for run in wanted)
         return [self.known[run] for run in runs]
-
-    def knows(self, counts: Counts, replications: Sequence[int]) -> bool:
-        """Return whether a candidate has been run in all of some replications."""
-        return all((counts, replication) in self.known for replication in replications)
-
-    def complete(self, replications: Sequence[int]) -> list[Counts]:
-        """Return every candidate that has been run in all of some replications."""
-        tried = dict.fromkeys(counts for counts, _ in self.known)
-        return [counts for counts in tried if self.knows(counts, replications)]
 
 
 class TimeUp(Exception):  # noqa: N818 - not an error: the best so far stands

@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.plan.slo_target import past_mending
-from planner.scenario.scenario import ClusterChoice, Sizing
+from planner.scenario.scenario import Sizing
 from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Changes, Evaluator
 from planner.sizing.search import Search, moved
@@ -159,10 +159,8 @@ def _limits(search: Search, best: Counts) -> tuple[LimitPrice, ...]:
     relaxed: list[tuple[str, float, Sizing]] = []
 
     def with_choice(name: str, **changes: object) -> Sizing:
-        clusters: dict[str, ClusterChoice] = {
-            **choose.clusters, name: choose.clusters[name].model_copy(update=changes)
-        }  # fmt: skip
-        return choose.model_copy(update={"clusters": clusters})
+        wider = choose.clusters[name].model_copy(update=changes)
+        return choose.model_copy(update={"clusters": {**choose.clusters, name: wider}})
 
     for group, name in enumerate(choices.offers):
         limit, bought = choose.clusters[name], nodes[choices.group_of == group]

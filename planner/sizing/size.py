@@ -44,21 +44,18 @@ def trial_of(
     scenario: Scenario, parts: Sequence[str], study: Path | None, objective: Objective, seed: int | None
 ) -> Trial:
     """Return the trial of a sizing: its choices, and a study's uncertain inputs."""
-    choices = choices_of(scenario, parts)
-    slo_target = scenario.slo_target
-    if study is None:
-        used = scenario.seed if seed is None else seed
-        none = UncertainInputs(entries=(), mixing=None)
-        return Trial(choices=choices, objective=objective, inputs=none, design=None, seed=used, slo_target=slo_target)
-    written, scenarios = load_study(study)
-    # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
-    bases = {"": (choices_of(scenario) if parts else choices).base}  # no scenario is called so
-    bases |= {name: stated(name, scenario) for name, scenario in scenarios.items()}
-    inputs = resolve_inputs(written, bases)
-    used = written.seed if seed is None else seed
-    points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
-    design = MonteCarlo(points=points)
-    return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, slo_target=slo_target)
+    choices, inputs, design = choices_of(scenario, parts), UncertainInputs(entries=(), mixing=None), None
+    used = scenario.seed if seed is None else seed
+    if study is not None:
+        written, scenarios = load_study(study)
+        # The scenario with all its parts comes first, so that what is drawn does not depend on those that are allowed.
+        bases = {"": (choices_of(scenario) if parts else choices).base}  # no scenario is called so
+        bases |= {name: stated(name, scenario) for name, scenario in scenarios.items()}
+        inputs, used = resolve_inputs(written, bases), written.seed if seed is None else seed
+        points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
+        design = MonteCarlo(points=points)
+    target = scenario.slo_target
+    return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, slo_target=target)
 
 
 _LEAVING = 4  # replications in which the cost of a retirement is measured

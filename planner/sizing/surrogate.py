@@ -350,7 +350,7 @@ class Surrogate:
         return Regression(inverse, features, self._features(drawn, chosen), tuple(chosen))
 
     def _standardised(self) -> tuple[Floats, Floats]:
-        values = self.trial.drawn(max(DRAWS, len(self.surveys)))
+        values = self.trial.drawn(0, max(DRAWS, len(self.surveys)))
         values = np.where(values.min(axis=0, initial=np.inf) > 0, np.log(np.maximum(values, 1e-300)), values)
         spread = values.std(axis=0)
         values = (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -387,11 +387,8 @@ class Surrogate:
         """Return the probability that a fleet meets the SLO target."""
         return float(np.clip(self._expected(fleet).mean() + self.bias.value, 0.0, 1.0))
 
-    def expected(self, counts: Counts) -> Floats:
-        """Return the probability that a policy meets the SLO target in each draw, shape (draws,)."""
-        return self._expected(self.fleet(counts))
-
     def _expected(self, fleet: Floats) -> Floats:
+        """Return the probability that a fleet meets the SLO target in each draw, shape (draws,)."""
         _, drawn, spread = self.predicted_logs(fleet)
         log, own_spread = self.threshold
         return np.asarray(self.fixable * ndtr((drawn[:DRAWS] - log) / np.hypot(spread, own_spread)))
@@ -465,7 +462,7 @@ class Surrogate:
 
     def _correct(self, fresh: Sequence[tuple[Counts, int, float, bool]]) -> None:
         """Set the bias of the probability: what fresh runs show beyond what was expected of their replications."""
-        expected = {counts: self.expected(counts) for counts, *_ in fresh}
+        expected = {counts: self._expected(self.fleet(counts)) for counts, *_ in fresh}
         seen = [(w, met - expected[counts][r]) for counts, r, w, met in fresh if r < DRAWS]
         if seen:
             weight, beyond = np.array(seen).T

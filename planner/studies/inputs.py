@@ -31,8 +31,8 @@ from planner.scenario.loading import SHARED
 from planner.scenario.scenario import Scenario
 from planner.studies import distributions
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile, value_of
-from planner.validation import choices, nearest
-from planner.yaml_io import KeyPath, dotted, parse_scalar
+from planner.validation import choices, frozen, nearest
+from planner.yaml_io import KeyPath, at, dotted, parse_scalar, replaced
 
 FIXED = (*SHARED, "catalog", "calibration")
 """What a study cannot vary: the months that scenarios share, and the catalogue and the calibration that compiled parts
@@ -93,14 +93,8 @@ class Stated:
 
 def stated(name: str, scenario: Scenario) -> Stated:
     """Return a scenario prepared for changes by a study."""
-    content = _frozen(scenario.document.content)
+    content = frozen(scenario.document.content)
     return Stated(name=name, scenario=scenario, content=content, dump=scenario.model_dump(by_alias=True))
-
-
-def _frozen(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _frozen(part) for key, part in content.items()}
-    return tuple(map(_frozen, content)) if isinstance(content, list | tuple) else content
 
 
 def changed(
@@ -154,25 +148,6 @@ def _walk(rest: tuple[str, ...], content: Any, path: KeyPath) -> Iterator[tuple[
             yield from _walk(rest[1:], content[key], (*path, key))
     elif isinstance(content, tuple | list) and rest[0].isdigit() and int(rest[0]) < len(content):
         yield from _walk(rest[1:], content[int(rest[0])], (*path, int(rest[0])))
-
-
-def at(content: Any, path: KeyPath) -> Any:
-    """Return the value at a path."""
-    for key in path:
-        content = content[key]
-    return content
-
-
-def replaced(content: Any, path: KeyPath, value: Any) -> Any:
-    """Return content with one value replaced; everything off the path is shared, not copied."""
-    if not path:
-        return value
-    key = path[0]
-    if isinstance(content, tuple):
-        index = int(key)
-        return (*content[:index], replaced(content[index], path[1:], value), *content[index + 1 :])
-    below = content if isinstance(content, dict) else {}
-    return {**below, key: replaced(below.get(key), path[1:], value)}
 
 
 def bounds(path: KeyPath) -> tuple[float | None, float | None]:

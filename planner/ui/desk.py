@@ -25,13 +25,12 @@ from planner.engine.driver import fetch_memory
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.output.blocks import Section
 from planner.output.folder import Contents, command_line
-from planner.output.html import asset, blocks_html, environment, policy, section_html
+from planner.output.html import asset, blocks_html, macros, policy, section_html
 from planner.output.tables import Table
 from planner.output.words import percent, unit_price
 from planner.run.measure_names import DRAWS, FLEET
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
-from planner.run.tables import events
 from planner.scenario.consistency import hourly_bytes
 from planner.scenario.loading import layer_of, load_scenario
 from planner.scenario.scenario import Scenario
@@ -56,8 +55,8 @@ class DeskPlan:
     """As they stand in it."""
     drawn: Replications | None = None
     """Its figures over 19 replications, once somebody asked for intervals."""
-    contents: dict[bool, dict[bool, Contents]] = field(default_factory=dict)
-    """What its run folder would hold, without and with intervals, for the others and for the first section."""
+    contents: dict[bool, Contents] = field(default_factory=dict)
+    """What its run folder would hold, without and with intervals."""
 
 
 class Desk:
@@ -100,26 +99,18 @@ class Desk:
         if plan.drawn is None:
             plan.drawn = draw_again(plan.result, DRAWS, check)
 
-    def contents(self, plan: DeskPlan, *, intervals: bool, first: bool) -> Contents:
-        """Return a plan's run folder contents, except for days, assumptions, workbook and SLO miss causes.
-
-        The ``first`` section shows no failures, of which there are thousands, and does not wait for their rows.
-        """
+    def contents(self, plan: DeskPlan, *, intervals: bool) -> Contents:
+        """Return a plan's run folder contents, except for days, assumptions, workbook and SLO miss causes."""
         if intervals not in plan.contents:
             result, chance = plan.result, plan.drawn if intervals else None
-            later = ("events", "software_practices")  # the first below, the second in a run's folder alone
-            made = {name: Table(TABLES[name], make(result)) for name, make in PLAN_COLUMNS.items() if name not in later}
+            columns = {name: make for name, make in PLAN_COLUMNS.items() if name != "software_practices"}
+            made = {name: Table(TABLES[name], make(result)) for name, make in columns.items()}
             made["measures"] = measure_table(result, chance)
-            brief = made | {"events": Table(TABLES["events"], events(result, with_failures=False))}
             identity = {"kind": "run", "scenario": result.scenario.name, "seed": result.seed}
             identity |= {"command": self.command(result.scenario)}
-            contents = Contents(manifest=identity, tables=brief, summary=key_figures(result, chance))
-            plan.contents[intervals] = {True: contents}
-        if not first and False not in plan.contents[intervals]:
-            shown = plan.contents[intervals][True]
-            complete = {**shown.tables, "events": Table(TABLES["events"], events(plan.result))}
-            plan.contents[intervals][False] = replace(shown, tables=complete)
-        return plan.contents[intervals][first]
+            summary = key_figures(result, chance)
+            plan.contents[intervals] = Contents(manifest=identity, tables=made, summary=summary)
+        return plan.contents[intervals]
 
     def turned(self, plan: DeskPlan) -> list[tuple[str, str, str]]:
         """Return the changed knobs: path, stated value and present value."""
@@ -190,26 +181,19 @@ def turns_of(words: Sequence[str]) -> Turns:
     return tuple({word.partition("=")[0]: word for word in words}.values())
 
 
-@functools.cache
-def _file(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
-
-
-@functools.cache
-def _macros() -> Any:
-    """Return the page's template macros, which escape text that is not markup."""
-    return environment(Path(__file__).parent).get_template("live.html").module
+_HERE = Path(__file__).parent
+_macros = functools.partial(macros, "live.html", _HERE)
 
 
 def live_policy() -> str:
     """Return the report's content security policy, extended for the live page's scripts and server."""
-    return f"{policy(asset('report.js'), _file('live.js'))}; connect-src 'self'; frame-ancestors 'none'"
+    return f"{policy(asset('report.js'), asset('live.js', _HERE))}; connect-src 'self'; frame-ancestors 'none'"
 
 
 def page(scenario: Scenario) -> str:
     """Return the page's HTML before its first plan."""
-    scripts = Markup(asset("report.js")), Markup(_file("live.js"))
-    styles, knobs = Markup(asset("report.css") + _file("live.css")), knobs_of(scenario)
+    scripts = Markup(asset("report.js")), Markup(asset("live.js", _HERE))
+    styles, knobs = Markup(asset("report.css") + asset("live.css", _HERE)), knobs_of(scenario)
     return str(_macros().page(scenario, controls(knobs), form_of(knobs), styles, scripts))
 
 
@@ -240,7 +224,7 @@ def held(knobs: Sequence[Knob], known: str) -> dict[str, Any]:
 
 def answer(desk: Desk, plan: DeskPlan, pinned: DeskPlan | None, *, intervals: bool) -> list[tuple[str, Markup]]:
     """Return the changes, the comparison with the pinned plan, and the report's first section."""
-    sections = sections_of(desk.contents(plan, intervals=intervals, first=True), FIRST)
+    sections = sections_of(desk.contents(plan, intervals=intervals), FIRST)
     if pinned is not None:  # the comparison's own sections as one: which plan to take, why a token costs more, and when
         held = sections_of(desk.beside(pinned, plan, intervals=intervals))
         blocks = [block for section in held if section.key in ("answer", "time", "money") for block in section.blocks]
@@ -250,7 +234,7 @@ def answer(desk: Desk, plan: DeskPlan, pinned: DeskPlan | None, *, intervals: bo
 
 def line(desk: Desk, plan: DeskPlan, *, intervals: bool) -> str:
     """Return the summary line that stays visible: cost per token, and whether the SLO target is met."""
-    summary = desk.contents(plan, intervals=intervals, first=True).summary
+    summary = desk.contents(plan, intervals=intervals).summary
     fleet, record = summary["clusters"][FLEET], summary["verdict"]
     since = f" from {record['first_missed_month']}" if record["first_missed_month"] else ""
     verdict = f"SLO {record['status']} in {record['met_replications']} of {record['replications']} replications{since}"
@@ -269,7 +253,7 @@ def rest(desk: Desk, plan: DeskPlan, check: Check = lambda: None) -> list[tuple[
             check()
             yield make
 
-    more, *sections = sections_of(desk.contents(plan, intervals=False, first=False), awaited())
+    more, *sections = sections_of(desk.contents(plan, intervals=False), awaited())
     return [(MORE, _macros().more(MORE, blocks_html(more.blocks)).strip()), *_sections(sections)]
 
 

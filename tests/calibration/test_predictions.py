@@ -10,26 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.generate.by_request import closed_loop, open_loop, predict_by_request, rows_by_request, slo_tokens_per_s
+from docs.generate.throughput_fit import _disaggregated, fit_effects, measurements, predict_with
 from planner.calibration.benchmarks import acceptance_length, find_draft, read_benchmarks
-from planner.calibration.calibrate import _disaggregated
 from planner.calibration.check import check_benchmarks
-from planner.calibration.fit import measurements, predict_with
 from planner.calibration.predictions import (
     FORMULA,
-    closed_loop,
     drafting,
     factors,
     first_token_labels,
-    fit_effects,
     labels_of,
     lag_speeds,
-    open_loop,
-    predict_by_request,
     predict_rows,
     prepare,
     priced_rows,
-    rows_by_request,
-    slo_tokens_per_s,
 )
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
 from planner.catalog.load import load_catalog

@@ -66,13 +66,6 @@ def test_calibrate_writes_what_check_benchmarks_reads(planner: Planner, tmp_path
     assert found[1] < found[0] / 2
 
 
-def test_a_refit_of_two_rows_is_refused_with_what_each_number_needs(planner: Planner, tmp_path: Path) -> None:
-    table = write_table(tmp_path / "t.csv", {}, {"concurrency": "32", "tpot_ms": "30"})
-    refused = planner("calibrate", str(table), "--out", str(tmp_path / "c.yaml"), "--refit", "--quiet")
-    refused.refused("fits 40 numbers (28 common to all, 12 of vllm) and each needs 10 rows, so 400 in all; there are 2")
-    assert not (tmp_path / "c.yaml").exists()
-
-
 def test_calibrate_refuses_rows_it_cannot_fit(planner: Planner, tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.csv", {}, {"model": "llama-9"})
     planner("calibrate", str(table), "--out", str(tmp_path / "c.yaml"), "--quiet").refused("t.csv:3: unknown model")

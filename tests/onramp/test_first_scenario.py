@@ -136,7 +136,7 @@ def test_a_quote_may_be_of_a_whole_node(planner: Planner, write: Write, tmp_path
 
 def test_orders_end_where_their_machines_would_hardly_serve(write: Write) -> None:
     late = read_quotes(write("accelerator,price_usd,lead_weeks\nB200,39500,52\n", "quotes.csv"))[0]
-    dates = order_dates(late, datetime.date(2026, 1, 1), 36)
+    dates = order_dates(late, datetime.date(2026, 1, 1))
     assert [str(day) for day in dates] == [
         "2026-01-01",
         "2026-07-01",

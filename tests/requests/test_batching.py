@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import simpy
 
-from planner.calibration.predictions import closed_loop
+from docs.generate.by_request import closed_loop
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, price_replicas

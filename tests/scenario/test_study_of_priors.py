@@ -9,8 +9,9 @@ import pytest
 
 from planner.catalog.load import load_catalog
 from planner.scenario.study import load_study
-from planner.studies.inputs import at, reach, stated
+from planner.studies.inputs import reach, stated
 from planner.studies.prepare import prepare
+from planner.yaml_io import at
 
 Write = Callable[..., Path]
 

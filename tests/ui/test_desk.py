@@ -130,7 +130,7 @@ def test_the_page_s_controls_carry_every_knob(every: Desk) -> None:
 
 def test_a_live_plan_has_the_figures_of_a_run_of_the_same_overrides(desk: Desk, scenario_file: Path) -> None:
     turns = ("clusters.h200.nodes=2", "workloads.chat.requests_per_s=50")
-    contents = desk.contents(desk.plan(turns), intervals=False, first=True)
+    contents = desk.contents(desk.plan(turns), intervals=False)
     plain = summary(simulate(load_scenario(scenario_file, turns)))
     assert contents.summary == json.loads(json.dumps(plain))
 
@@ -163,7 +163,7 @@ def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to
         "site": {"facility_power_cap_kw": 40},
     }
     saved = summary(simulate(load_scenario(path)))
-    live = desk.contents(desk.plan(tuple(turns)), intervals=False, first=True).summary
+    live = desk.contents(desk.plan(tuple(turns)), intervals=False).summary
     assert json.loads(json.dumps(saved | {"scenario": "tiny"})) == live
 
 
@@ -284,17 +284,6 @@ def test_controls_are_sent_to_a_page_that_has_others_and_what_they_hold_always(p
     assert more["form"] != shown["form"]
 
 
-def test_the_first_section_does_without_failures_and_the_others_do_not(desk: Desk) -> None:
-    plan = desk.plan(())
-    first = desk.contents(plan, intervals=False, first=True).table("events")
-    whole = desk.contents(plan, intervals=False, first=False).table("events")
-    assert first is not None
-    assert whole is not None
-    assert "failure" not in first.texts("event")
-    kept = [row for row in zip(*whole.columns.values(), strict=True) if "failure" not in row]
-    assert list(zip(*first.columns.values(), strict=True)) == kept
-
-
 def test_layers_lie_over_one_another_as_overrides_do() -> None:
     document = Document({}, {})
     document.overrides = ("a.b=1", "a={c: {d: 2}}", "a.c.e=null", "a.b=3", "x=[1, 2]")
@@ -323,7 +312,7 @@ def test_no_move_waits_for_why_requests_are_late(every: Desk, monkeypatch: pytes
 
 def test_sections_read_the_tables_that_a_run_folder_has(desk: Desk, tmp_path: Path) -> None:
     plan = desk.plan(())
-    live = desk.contents(plan, intervals=False, first=False)
+    live = desk.contents(plan, intervals=False)
     write_run(plan.result, tmp_path / "out")
     folder = read_contents(tmp_path / "out")
     for name in set(live.tables) - {"warnings"}:  # which a run's folder has in its summary

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 
 import numpy as np
 import pytest
 
-from planner.calibration.fit import Measurements, cross_validate, fit, predict_with
-from planner.calibration.predictions import CAMPAIGN_ROWS
+from docs.generate.throughput_fit import Measurements, cross_validate, fit, fit_calibration, middle_date, predict_with
+from planner.calibration.calibrate import CAMPAIGN_ROWS
+from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
 from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, Groups, prior_calibration
 from planner.physics.operating import Traffic
 from planner.physics.replica import ReplicaSpec, describe
@@ -187,3 +189,24 @@ def _repeated(rows: Measurements, index: np.ndarray) -> Measurements:
 def test_each_level_of_groups_has_a_spread() -> None:
     assert len(GROUP_SIGMA) == len(Groups._fields)
     assert all(0 < sigma <= 0.3 for sigma in GROUP_SIGMA)
+
+
+def test_the_shipped_calibration_is_what_the_shipped_measurements_give() -> None:
+    shipped, again = shipped_file(), fit_calibration(SHIPPED_MEASUREMENTS, cross_validation=False)
+    assert again.rows == shipped.rows == 1886
+    assert again.measured_on == shipped.measured_on
+    assert again.common == pytest.approx(shipped.common, rel=1e-5)
+    for kind in ("engines", "vendors"):
+        before, after = getattr(shipped, kind), getattr(again, kind)
+        assert before.keys() == after.keys()
+        for name in before:
+            assert after[name] == pytest.approx(before[name], abs=1e-5)
+    assert again.fitted["tpot_s"]["dense"].mean_fraction == pytest.approx(
+        shipped.fitted["tpot_s"]["dense"].mean_fraction, abs=2e-4
+    )
+
+
+def test_dates_are_read_as_tables_write_them() -> None:
+    texts = ["", "2026-03", "<= 2026-04-17", "2026-01-01..2026-01-31", "2026-13-40", "soon"]
+    assert middle_date(texts) == datetime.date(2026, 3, 15)  # of 16 January, 15 March and 17 April
+    assert middle_date(["", "soon"]) is None
