@@ -32,13 +32,16 @@ def zoom_tables(zoom: Zoom) -> dict[str, Table]:
     workloads, latencies, curves, misses = (list[Sequence[Any]]() for _ in range(4))
     for place, outcome in enumerate(by_workload):
         if outcome.arrived_s.size:
-            in_time = outcome.share(outcome.attainment)
+            attained = outcome.attained()
             late, shed = hour.late_fraction[place], hour.shed_fraction[place]
-            became = (~outcome.attainment & ~outcome.refused, outcome.refused, outcome.in_flight)
-            simulated = (in_time.value, in_time.low, in_time.high, *(float(part.mean()) for part in became))
+            missed = ~outcome.attainment & ~outcome.refused & ~(outcome.in_flight & outcome.is_deferrable)
+            became = (float(part.mean()) for part in (missed, outcome.refused, outcome.in_flight))
+            ended = (round(outcome.due), outcome.finished_s.size)
+            status = "INCONCLUSIVE" if np.isnan(attained.value) else "MEASURED"
+            simulated = (*ended, status, attained.value, attained.low, attained.high, *became)
             workloads.append((outcome.name, outcome.arrived_s.size, *simulated, 1.0 - late - shed, late, shed))
-            missed = outcome.reasons().items()
-            misses += [(outcome.name, reason, number, number / outcome.arrived_s.size) for reason, number in missed]
+            why = outcome.reasons().items()
+            misses += [(outcome.name, reason, number, number / outcome.arrived_s.size) for reason, number in why]
         for quantity in QUANTITIES:
             figures = getattr(outcome, quantity)
             if not (figures := figures[np.isfinite(figures)]).size:
@@ -127,15 +130,16 @@ def summary_text(summary: Mapping[str, Any]) -> str:
             "the least, and one of each other; fewer --minutes take fewer"
         )
     lines.append("")
-    header = ("workload", "attained", "95% interval", "late", "shed", "hourly model", "why missed")
+    header = ("workload", "finished of due", "attained", "95% interval", "late", "shed", "hourly model", "why missed")
     rows = []
     for name, one in summary["workloads"].items():
         worst = sorted(((n, r) for r, n in one["slo_miss_causes"].items() if n), reverse=True)[:3]
         why = ", ".join(f"{reason} {number / one['requests']:.2%}" for number, reason in worst)
         parts = ("slo_attainment", "slo_attainment_low", "slo_attainment_high", "late", "shed", "hourly_slo_attainment")
         shares = (one[f"{part}_fraction"] for part in parts)
-        in_time, low, high, *others = ("" if share is None else f"{share:.2%}" for share in shares)
-        rows.append((name, in_time, f"{low} to {high}", *others, why))
+        attained, low, high, *others = ("" if share is None else f"{share:.2%}" for share in shares)
+        ended = f"{one['finished']:,} of {one['due']:,}"
+        rows.append((name, ended, attained or one["status"], f"{low} to {high}" if low else "", *others, why))
     lines.append(text_table(header, rows))
     latency = [
         (name, _WORDS[quantity], *(f"{one[quantity][f'p{100 * p:g}']['value']:.3g} s" for p in PERCENTILES))

@@ -21,19 +21,20 @@ def answer_section(contents: Contents) -> Section:
     summary, in_time = contents.summary, "slo_attainment"
     names = (in_time, f"{in_time}_low", f"{in_time}_high", "late", "shed")
     columns = [f"{name}_fraction" for name in (*names, f"hourly_{in_time}", "hourly_late", "hourly_shed")]
-    rows = [
-        (name, f"{requests or 0:,.0f}", *(percent(share, 2) for share in shares))
-        for name, requests, *shares in contents.tables["workloads"].rows("workload", numbers=["requests", *columns])
-    ]
+    counts, rows = ("requests", "finished", "due"), list[tuple[str, ...]]()
+    for name, status, *numbers in contents.tables["workloads"].rows("workload", "status", numbers=[*counts, *columns]):
+        attained, *shares = (percent(share, 2) for share in numbers[3:])
+        known = attained if numbers[3] is not None else status
+        rows.append((name, *(f"{number or 0:,.0f}" for number in numbers[:3]), known, *shares))
     hourly = ("hourly: attained", "hourly: late", "hourly: shed")
-    header = ("workload", "requests", "attained", "from", "to", "late", "shed", *hourly)
+    header = ("workload", *counts, "attained", "from", "to", "late", "shed", *hourly)
     share = float(summary["simulated_share_fraction"])
     sampled = "the whole fleet" if share >= 1.0 else f"{percent(share, 2)} of the fleet and of its traffic"
     said = (
         f"{summary['minutes']} minutes from {summary['at']}, request by request, on {sampled}. The interval "
         "holds 95 of 100 samples like this one."
     )
-    grid = Grid(caption="What became of the requests", header=header, rows=rows, numeric=range(1, 10))
+    grid = Grid(caption="What became of the requests", header=header, rows=rows, numeric=range(1, len(header)))
     missed = contents.tables["slo_miss_causes"].rows("workload", "cause", numbers=["missed_fraction"])
     why = [(workload, reason, percent(share, 2)) for workload, reason, share in missed if share]
     causes = Grid(
@@ -42,7 +43,7 @@ def answer_section(contents: Contents) -> Section:
         rows=why,
         numeric=(2,),
     )
-    last: Block = causes if why else Sentence(text="Every request met its SLO.")
+    last: Block = causes if why else Sentence(text="No request missed a latency objective.")
     return section("answer", [Sentence(text=said), grid, last], "SLO attainment")
 
 

@@ -25,6 +25,10 @@ REASONS = ("breakdown", "long prompt", "full cache", "burst", "queue", "crowded 
 """Why a request was not in time, the first that holds: its replica went down; its own prefill takes longer than the
 objective; it was evicted; its minute was busier than the hour by a tenth or more; prompts ahead of it; too many beside
 it; or, of those refused, none of these."""
+ENOUGH_FINISHED = 0.95
+"""Of deferrable work due in the minutes that count: fewer finished are a shortfall, where the interval says so too."""
+MOST_LAG_FRACTION = 0.05
+"""Of the minutes that count: where replies of deferrable work take longer, the window is too short to judge by."""
 _BURST_FACTOR = 1.1
 _Z = 1.959963984540054  # two-sided 95%
 
@@ -55,12 +59,41 @@ class Outcome:
     refused: Bools
     in_flight: Bools
     attainment: Bools
-    """Met both objectives, or has not missed them yet, in flight; of deferrable work, all that is not refused."""
+    """Met both objectives, or has not missed them yet, in flight; of deferrable work, what is finished."""
     reason: Ints
     """Index into REASONS of what was not in time; −1 for the rest."""
     retries: Floats
     preemptions: Floats
     minutes: int
+    finished_s: Floats
+    """When requests were finished in the minutes that count, whenever they arrived."""
+    due_fraction: float = np.nan
+    """Of deferrable requests that arrive, those that the hourly model serves in the hour; NaN for all others."""
+    lag_fraction: float = 0.0
+    """Of the minutes that count, how long its mean reply takes beyond the minutes before, at its own objective."""
+
+    @property
+    def due(self) -> float:
+        """Number of requests that were to be finished: of deferrable work, as many as the hourly model serves."""
+        return self.arrived_s.size * (self.due_fraction if self.is_deferrable else 1.0)
+
+    @property
+    def is_deferrable(self) -> bool:
+        """Whether it is judged by what is finished of what was due."""
+        return not np.isnan(self.due_fraction)
+
+    def attained(self) -> Estimate:
+        """Return the share within the SLO; of deferrable work finished of due, NaN where the minutes cannot tell."""
+        if not self.is_deferrable:
+            return self.share(self.attainment)
+        unknown = Estimate(value=np.nan, low=np.nan, high=np.nan)
+        if not self.due or self.lag_fraction > MOST_LAG_FRACTION:
+            return unknown
+        value = self.finished_s.size / self.due
+        due = self.due_fraction * _per_minute(self.arrived_s, self.minutes)
+        half = _Z * _ratio_error(_per_minute(self.finished_s, self.minutes), due)
+        value, low, high = (float(np.clip(end, 0.0, 1.0)) for end in (value, value - half, value + half))
+        return unknown if value < ENOUGH_FINISHED <= high else Estimate(value=value, low=low, high=high)
 
     def share(self, chosen: Bools) -> Estimate:
         """Return the share of requests for which a condition is true."""
@@ -95,11 +128,21 @@ def share_error(chosen: Bools, arrived_s: Floats, minutes: int) -> float:
     """Return the standard error of a share of requests whose minutes are correlated."""
     if minutes < 2:
         return float(np.sqrt(max(chosen.mean() * (1.0 - chosen.mean()), 1.0 / chosen.size) / chosen.size))
-    minute = np.clip(arrived_s // BURST_S, 0, minutes - 1).astype(np.intp)
-    counts = np.bincount(minute, minlength=minutes)
-    hits = np.bincount(minute, weights=chosen, minlength=minutes)
-    residual = hits - chosen.mean() * counts
-    return float(np.sqrt(minutes / (minutes - 1.0) * (residual @ residual)) / chosen.size)
+    return _ratio_error(_per_minute(arrived_s[chosen], minutes), _per_minute(arrived_s, minutes))
+
+
+def _per_minute(times_s: Floats, minutes: int) -> Floats:
+    """Return how many of some times lie in each minute."""
+    minute = np.clip(times_s // BURST_S, 0, minutes - 1).astype(np.intp)
+    return np.bincount(minute, minlength=minutes).astype(np.float64)
+
+
+def _ratio_error(hits: Floats, counts: Floats) -> float:
+    """Return the standard error of a ratio of sums over minutes; of one minute, that of independent requests."""
+    total, residual = counts.sum(), hits - hits.sum() / counts.sum() * counts
+    if hits.size < 2:
+        return float(np.sqrt(2.0 / total))
+    return float(np.sqrt(hits.size / (hits.size - 1.0) * (residual @ residual)) / total)
 
 
 def outcomes(zoom: Zoom) -> tuple[Outcome, ...]:
@@ -127,7 +170,7 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
     so_far_s = (end_s - first_s) / np.maximum(output_tokens - 1.0, 1.0)
     attainment = (ttft_s <= slo.ttft_s) & (np.where(in_flight, so_far_s, tpot_s) <= slo.tpot_s)
     if slo.is_deferrable:
-        attainment = ~refused  # it has a deadline of hours, not of seconds
+        attainment = np.isfinite(finished_s)  # it has a deadline of hours, not of seconds
     minute = np.clip(arrived_s // BURST_S, 0, zoom.span.minutes - 1).astype(np.intp)
     # Its time to first token on the fastest replica with nothing else to do.
     times = [group.times for group in zoom.hour.replica_groups if w in group.served]
@@ -144,8 +187,9 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
         "queue": ~(ttft_s <= slo.ttft_s),
         "crowded batch": np.ones(arrived_s.size, dtype=bool),
     }
+    lasts_s = zoom.hour.lengths[w].output_mean_tokens * slo.tpot_s
     reason = np.full(arrived_s.size, -1, dtype=np.intp)
-    for name, holds in conditions.items():
+    for name, holds in conditions.items() if not slo.is_deferrable else ():
         reason = np.where(~attainment & (reason < 0) & holds, REASONS.index(name), reason)
     return Outcome(
         name=slo.name,
@@ -158,4 +202,7 @@ def _outcome(zoom: Zoom, w: int) -> Outcome:
         attainment=attainment,
         reason=reason,
         minutes=zoom.span.minutes,
+        finished_s=zoom.finished_s[w],
+        due_fraction=float(np.nan_to_num(zoom.hour.served_fraction[w])) if slo.is_deferrable else np.nan,
+        lag_fraction=max(lasts_s - zoom.span.before * BURST_S, 0.0) / (zoom.span.minutes * BURST_S),
     )

@@ -205,19 +205,16 @@ class ReplicaPool:
             self._start(entry, request)
 
     def _more(self, replica: Replica) -> bool:
-        """Give a replica deferrable work, if any, while its steps stay within the latency objectives."""
-        for workload in self.deferrable:
-            waiting = self.router.deferred[workload]
-            if not waiting:
-                continue
-            request = waiting[0]
-            sequences = sum(replica.requests) + 1
-            context = sum(replica.context_tokens) + request.prompt_tokens
-            limit_s = min(self.pace_s[request.level], self.router.slos[workload].tpot_s)
-            limit_s *= replica.decoding_share(request.level)
-            if sequences <= self.times.most_sequences and self.times.decode_s(sequences, context) <= limit_s:
-                self._start(self.places[replica], waiting.popleft())
-                return True
+        """Give a replica that computes no prompt deferrable work, if any, while steps stay within the objectives."""
+        decoder = self.replicas[self._least(self.decoding)] if self.prefill else replica
+        for workload in self.deferrable if not replica.prefilling else ():
+            if waiting := self.router.deferred[workload]:
+                sequences = sum(decoder.requests) + 1
+                context = sum(decoder.context_tokens) + waiting[0].prompt_tokens
+                limit_s = decoder.allowed_s(waiting[0].level)
+                if sequences <= self.times.most_sequences and self.times.decode_s(sequences, context) <= limit_s:
+                    self._start(self.places[replica], waiting.popleft())
+                    return True
         return False
 
     def fail(self, place: int) -> None:

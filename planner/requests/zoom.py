@@ -84,6 +84,8 @@ class Zoom:
     """By workload."""
     requests: tuple[Request, ...]
     """Those that count, in order of arrival."""
+    finished_s: tuple[Floats, ...]
+    """By workload, when requests were finished in the minutes that count, whenever they arrived."""
     seconds: Floats
     """Requests waiting, sequences running and share of cache in use at every second, shape (seconds, stands, 3)."""
     utilisation_fraction: Floats
@@ -238,6 +240,10 @@ class _Simulation:
             work[planned.cluster] += work_s * planned.accelerators
             size[planned.cluster] += count * planned.accelerators * self.asked.minutes * BURST_S
         utilisation = np.divide(work, size, out=np.full(size.size, np.nan), where=size > 0.0)
+        finished_s = [list[float]() for _ in names]
+        for request in requests:
+            if 0.0 <= request.finished_s < self.asked.minutes * BURST_S:
+                finished_s[request.workload].append(request.finished_s)
         same = ("scenario", "plan", "hour", "asked", "share", "replicas", "slos", "span")
         figures: dict[str, Any] = {name: getattr(self, name) for name in same}
         return Zoom(
@@ -245,6 +251,7 @@ class _Simulation:
             seed=seed,
             arrivals=tuple(arrivals),
             requests=tuple(counted),
+            finished_s=tuple(np.array(ended_s) for ended_s in finished_s),
             seconds=seconds,
             utilisation_fraction=utilisation,
             counts=counts,

@@ -1,7 +1,7 @@
-"""The hourly model beside the zoom, cell by cell: one workload on one part at one load.
+"""The hourly model beside the zoom, cell by cell: one workload on one part at one load, or two that share machines.
 
 ``python -m tests.requests.agreement``, part of ``make prove``, runs every cell, writes the tables into
-docs/explanation/zoom.md and fails where they do not agree.
+docs/explanation/zoom.md and fails where they do not agree. With the word ``shared`` it runs shared machines only.
 """
 
 from __future__ import annotations
@@ -78,8 +78,26 @@ LAYOUTS = {
     "chosen chunk": "prefill_decode: colocated",
     "disaggregated": "prefill_decode: disaggregated",
 }
+WAITING = {
+    "chat": """model: llama-3.1-70b
+    lengths: {input: {mean: 3000, p95: 9000}, output: {mean: 200, p95: 600}}""",
+    "code-completion": """model: qwen3-32b
+    lengths: {input: {mean: 1000, p95: 3000}, output: {mean: 400, p95: 1200}}""",
+}
+"""Deferrable work of the same model, beside each: summaries of documents, and generated code."""
+SHARED = """\
+  waiting:
+    {waiting}
+    requests_per_s: {rate}
+    load_profile: {{peak_to_mean: 1.0, weekend_fraction: 1.0}}
+    noise: {{sigma: 0}}
+    burst_index_of_dispersion: 1
+    priority: deferrable
+clusters:
+"""
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "zoom.md"
 BEGIN, END = "<!-- written by make prove -->", "<!-- until here -->"
+SHARED_BEGIN, SHARED_END = "<!-- shared machines, written by make prove -->", "<!-- until here: shared -->"
 NODES = {"chat": 1, "code-completion": 1, "long-context": 6}
 NOON = datetime(2026, 1, 10, 12)
 
@@ -99,6 +117,42 @@ class Cell:
     minutes: int = 4
     grown: float = 1.0
     """Traffic over that of day one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCell:
+    """One comparison of an urgent and a deferrable workload on the same machines, each half of the load."""
+
+    work: str
+    part: str
+    load: float
+    minutes: int = 3
+
+    @property
+    def urgent(self) -> Cell:
+        """The urgent workload's half."""
+        return Cell(work=self.work, part=self.part, load=0.5 * self.load)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCompared:
+    """What both say of shared machines."""
+
+    cell: SharedCell
+    requests: int
+    zoomed: float
+    hourly: float
+    finished_per_s: float
+    due_per_s: float
+    """Of deferrable work, what the hourly model serves."""
+
+    @property
+    def agrees(self) -> bool:
+        """Urgent misses within one point, the deferrable rate within 5%."""
+        return (
+            abs(self.hourly - self.zoomed) <= 0.01
+            and abs(self.finished_per_s - self.due_per_s) <= 0.05 * self.due_per_s
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +186,18 @@ def is_held(cell: Cell) -> bool:
     return cell.load <= (1.2 if cell.layout == "8,192 a step" else 0.9)
 
 
-def scenario_of(cell: Cell, rate: float) -> Scenario:
-    """Return one cluster under one workload at a rate, to which it has grown when it is looked at."""
+def scenario_of(cell: Cell, rate: float, waiting_per_s: float = 0.0) -> Scenario:
+    """Return one cluster under one workload at a rate, to which it has grown when it is looked at.
+
+    Deferrable work comes beside it, where its rate is stated.
+    """
     text = TEMPLATE.format(
         pool=cell.pool, work=WORK[cell.work], rate=rate / cell.grown, dispersion=cell.dispersion,
         overload=cell.overload, part=PARTS[cell.part], layout=LAYOUTS[cell.layout], nodes=NODES[cell.work],
         grown=cell.grown,
     )  # fmt: skip
+    if waiting_per_s:
+        text = text.replace("clusters:\n", SHARED.format(waiting=WAITING[cell.work], rate=waiting_per_s))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cell.yaml"
         path.write_text(text, encoding="utf-8")
@@ -168,6 +227,49 @@ def compare(cell: Cell) -> Compared:
         ttft_p99_s=float(np.nanquantile(outcome.ttft_s, 0.99)),
         hourly_ttft_p99_s=first_token_p99_s(cell) if has_first else np.nan,
     )
+
+
+def shared_rates(cell: SharedCell) -> tuple[float, float]:
+    """Return the rates of the urgent and the deferrable workload."""
+    scenario = scenario_of(cell.urgent, 1.0, 1.0)
+    services = build_services(scenario, Reuse(scenario), {})[0]
+    urgent, waiting = (0.5 * cell.load * services["one", name].requests_per_s for name in ("work", "waiting"))
+    return urgent, waiting
+
+
+def compare_shared(cell: SharedCell) -> SharedCompared:
+    """Run both models on shared machines."""
+    scenario = scenario_of(cell.urgent, *shared_rates(cell))
+    zoomed = zoom(scenario, ZoomRequest(at=NOON, minutes=cell.minutes, requests=10**6))
+    urgent, waiting = outcomes(zoomed)
+    return SharedCompared(
+        cell=cell,
+        requests=urgent.attainment.size,
+        zoomed=1.0 - float(urgent.attainment.mean()),
+        hourly=float(zoomed.hour.late_fraction[0] + zoomed.hour.shed_fraction[0]),
+        finished_per_s=waiting.finished_s.size / (60.0 * cell.minutes),
+        due_per_s=waiting.due / (60.0 * cell.minutes),
+    )
+
+
+def shared_cells() -> Iterator[SharedCell]:
+    """Return every cell of shared machines."""
+    for work, part, load in itertools.product(WAITING, PARTS, (0.4, 0.65, 0.9)):
+        yield SharedCell(work=work, part=part, load=load, minutes=2 if part == "B200" else 3)
+
+
+def shared_table(rows: list[SharedCompared]) -> str:
+    """Return the table of shared machines as it stands in the page."""
+    lines = [
+        "| urgent | part | load | requests | missed, zoom | hour | deferrable/s, zoom | hour | agrees |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.cell.work} | {row.cell.part} | {row.cell.load:.0%} | {row.requests:,} | {row.zoomed:.2%} | "
+        f"{row.hourly:.2%} | {row.finished_per_s:.2f} | {row.due_per_s:.2f} | {'yes' if row.agrees else 'no'} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def hourly_missed(cell: Cell) -> float:
@@ -281,21 +383,29 @@ def tables(rows: list[Compared]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def written() -> str:
+def written(begin: str = BEGIN, end: str = END) -> str:
     """Return the tables that stand in the page."""
-    return PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
+    return PAGE.read_text(encoding="utf-8").split(begin)[1].split(end)[0]
+
+
+def write(begin: str, table: str, end: str) -> None:
+    """Write tables into the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(f"{text.partition(begin)[0]}{begin}\n\n{table}\n{end}{text.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:
     """Run every cell, write the tables into the page, and fail where hour and zoom must agree and do not."""
     with ProcessPoolExecutor() as pool:
+        shared = list(pool.map(compare_shared, shared_cells()))
+        write(SHARED_BEGIN, shared_table(shared), SHARED_END)
+        off = [str(row) for row in shared if not row.agrees]
+        if "shared" in sys.argv[1:]:
+            sys.exit("\n".join(off) or 0)
         rows = list(pool.map(compare, cells()))
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(
-        f"{text.partition(BEGIN)[0]}{BEGIN}\n\n{tables(rows)}\n{END}{text.partition(END)[2]}", encoding="utf-8"
-    )
+    write(BEGIN, tables(rows), END)
     # Beyond, the page shows how far the hour can be trusted; up to there it is held to it.
-    off = [str(row) for row in rows if not row.agrees and is_held(row.cell)]
+    off += [str(row) for row in rows if not row.agrees and is_held(row.cell)]
     ratios = {which: 1.0 / capacity_ratio(rows, *which) for which in itertools.product(WORK, PARTS, LAYOUTS)}
     off += [
         f"capacity of {which}: {ratio:.2f} of the zoom's"

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.requests.agreement import Cell, cells, compare, hourly_missed, is_held, written
+from tests.requests.agreement import (
+    SHARED_BEGIN,
+    SHARED_END,
+    Cell,
+    SharedCell,
+    cells,
+    compare,
+    compare_shared,
+    hourly_missed,
+    is_held,
+    shared_cells,
+    written,
+)
 
 SAMPLE = (
     Cell(work="chat", part="MI325X", load=0.9, minutes=1),
@@ -21,6 +33,18 @@ SAMPLE = (
 @pytest.mark.parametrize("cell", SAMPLE, ids=str)
 def test_the_hour_agrees_with_the_zoom(cell: Cell) -> None:
     assert compare(cell).agrees
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        SharedCell(work="chat", part="MI325X", load=0.9),
+        SharedCell(work="code-completion", part="H200", load=0.65, minutes=1),
+    ],
+    ids=str,
+)
+def test_the_hour_agrees_with_the_zoom_about_shared_machines(cell: SharedCell) -> None:
+    assert compare_shared(cell).agrees
 
 
 @pytest.mark.parametrize(
@@ -52,3 +76,13 @@ def test_the_page_shows_every_cell_as_the_hour_has_it_now() -> None:
         assert (row[0], row[1], row[2], row[5]) == (cell.work, cell.part, cell.layout, cell.overload)
         shown = float(row[8].rstrip("%")) / 100
         assert hourly_missed(cell) == pytest.approx(shown, abs=max(0.003, 0.1 * shown)), cell
+
+
+def test_the_page_shows_every_cell_of_shared_machines() -> None:
+    """Three parts, two mixes, three loads, and all of them agree."""
+    shown_rows = [
+        [part.strip() for part in line.split("|")[1:-1]] for line in written(SHARED_BEGIN, SHARED_END).splitlines()
+    ]
+    rows = [row for row in shown_rows if len(row) == 9 and row[8] in ("yes", "no")]
+    assert [row[:3] for row in rows] == [[cell.work, cell.part, f"{cell.load:.0%}"] for cell in shared_cells()]
+    assert {row[8] for row in rows} == {"yes"}
