@@ -254,6 +254,8 @@ class _Live:
         if scenario.finance.discount_rate_basis != "real" and not has_other_capital:
             key = "finance.discount_rate_per_year"
             inputs["discount rate", -1] = Input("Discount rate", "a year", key, self.capital.discount_rate_per_year)
+        if self.capital.receivable_days or self.capital.payable_days:  # what is open at a month's end follows no cell
+            return inputs
         usd_each = {
             "electricity": float(power.monthly_usd_per_kwh[0]),
             "space": power.colocation_usd_per_kw_month,

@@ -12,7 +12,7 @@ from typing import Any
 from planner.answers import comparison_report, judgement, run_report, study_report
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.finance.ledger import ACCOUNT_ORDER, View
+from planner.finance.ledger import ACCOUNT_ORDER, Account, View
 from planner.output.blocks import Grid, Section, sentences
 from planner.output.folder import Contents, fitting, read_contents
 from planner.output.html import markdown, memo_page
@@ -242,7 +242,8 @@ def cash_by_year(ledger: Table) -> dict[str, dict[str, float]]:
     for month, account, amount in ledger.rows("month", "account", totals=["amount_usd"]):
         row = years.setdefault(month[:4], {"purchases": 0.0, "running": 0.0, "received": 0.0, "paid in all": 0.0})
         if account in cash:
-            kind = "purchases" if account.startswith("capex_") else "received" if amount < 0 else "running"
+            is_income = account == Account.RECEIVABLES or (amount < 0 and account != Account.PAYABLES)
+            kind = "purchases" if account.startswith("capex_") else "received" if is_income else "running"
             row[kind] += amount
             row["paid in all"] += amount
     return years

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.finance.statements import Frequency
+from planner.finance.statements import LINES, Frequency
 from planner.output.workbook import Page, SheetChart, style_of, words
 from planner.run import tables
 from planner.run.measure_names import FLEET
@@ -36,7 +36,7 @@ def statements_page(
             rows.setdefault("scenario", []).extend(name for _ in kept)
             rows.setdefault("period", []).extend(periods[place] for place in kept)
             for line, amounts in lines:
-                rows.setdefault(line, []).extend((amounts[kept] / 100).tolist())
+                rows.setdefault(line, []).extend((amounts[kept] / (100 if line in LINES else 1)).tolist())
     note = "Costs are positive in the income statement; in the cash flow, money that comes in is."
     return {"Statements": Page.of(rows, note=note)} if rows else {}
 

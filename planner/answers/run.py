@@ -37,6 +37,7 @@ from planner.plan.quantities import attainment
 from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
 from planner.run import tables
 from planner.run import unit_economics as units
+from planner.run.commitments import commitments
 from planner.run.incidents import incident_rows, practice_rows
 from planner.run.measure_names import DRAWS, FLEET, MEASURES
 from planner.run.measures import measures, slo_figures, sums_of
@@ -151,6 +152,7 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
         "timeline_daily": tables.timeline_daily(result),
         "accounts": tables.accounts(),
         **{f"statement_{span}ly": tables.statement(result, span) for span in Frequency},
+        "commitments": commitments(result),
         **{f"unit_economics_{span}ly": tables.unit_economics(result, span) for span in (*Frequency,)[1:]},
         **({"timeline_hourly": tables.timeline_hourly(result)} if hourly else {}),
     }

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -253,6 +254,8 @@ class TaxRules:
     """Share of cost deducted in the year of purchase (1.0 if acquired after 19 January 2025)."""
     losses: LossRule = LossRule.OFFSET
     """What a loss is worth."""
+    future_profit: str = "uncertain"
+    """Or probable: then losses carried are an asset (IAS 12.34, ASC 740-10-30-5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,8 +307,7 @@ def tax_depreciation(cohorts: Cohorts, grid: MonthGrid, bonus_fraction: float) -
     return TaxDeductions(deduction_cents=deduction, gain_cents=gain, before_cents=before)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaxCharge:
+class TaxCharge(NamedTuple):
     """Tax by period in cents, shape (periods,); cash and deferred sum to the tax expense of the accrual view."""
 
     cash_cents: NDArray[np.int64]
@@ -314,20 +316,36 @@ class TaxCharge:
     """Tax expense of the books that is not yet paid; negative when it falls due."""
     on_end_gain_cents: int
     """Tax on what a sale of everything on the last day would add to taxable income, one figure."""
+    on_interest_cents: NDArray[np.int64]
+    """Cash tax with the interest of loans less that without, negative; apart, since it is no part of a plan's value."""
 
 
 def income_tax(
-    taxable_income_usd: Floats, book_income_usd: Floats, grid: MonthGrid, rules: TaxRules, end_gain_usd: float = 0.0
+    income_usd: tuple[Floats, Floats, Floats], grid: MonthGrid, rules: TaxRules, gain_usd: float = 0.0, begun: int = 0
 ) -> TaxCharge:
-    """Return cash and deferred tax from taxable income and pre-tax book income, shape (periods,) each.
+    """Return cash and deferred tax from taxable income, pre-tax book income and interest of loans, (periods,) each.
 
-    Tax expense of the books is rate × book income; deferred tax is what of it is not cash tax.
+    Tax expense of the books is rate × book income after interest; deferred tax is what of it is not cash tax. Where
+    losses wait for profits that are not probable, no more of an asset is recognised than offsets deferred tax owed.
+    ``gain_usd`` is what selling everything on the last day would add, ``begun`` deferred tax on the first, in cents.
     """
-    assessed, on_end_gain = assess_usd(taxable_income_usd, tax_years(grid), rules, end_gain_usd)
-    offset = rules.losses is LossRule.OFFSET
-    cash = _share_cents(taxable_income_usd, rules.rate_fraction) if offset else cents(assessed)
-    expense = _share_cents(book_income_usd, rules.rate_fraction)
-    return TaxCharge(cash_cents=cash, deferred_cents=expense - cash, on_end_gain_cents=int(cents(on_end_gain)))
+    taxable, book, interest = income_usd
+    assessed, on_end_gain = assess_usd(taxable, tax_years(grid), rules, gain_usd)
+    if rules.losses is LossRule.OFFSET:
+        cash = _share_cents(taxable, rules.rate_fraction)
+        deferred, saved = _share_cents(book, rules.rate_fraction) - cash, series_cents(interest * rules.rate_fraction)
+    else:
+        cash, expense = cents(assessed), _share_cents(book - interest, rules.rate_fraction)
+        saved = cash - cents(assess_usd(taxable - interest, tax_years(grid), rules)[0])
+        owed = begun + np.cumsum(expense - cash + saved)
+        deferred = np.diff(recognised(owed, rules), prepend=recognised(begun, rules))
+    return TaxCharge(cash, deferred, int(cents(on_end_gain)), -saved)
+
+
+def recognised(deferred_cents: NDArray[np.int64] | int, rules: TaxRules) -> NDArray[np.int64]:
+    """Return deferred tax as the balance sheet has it: an asset (negative) only where there are profits to use it."""
+    is_asset = rules.losses is LossRule.OFFSET or rules.future_profit == "probable"
+    return np.asarray(deferred_cents if is_asset else np.maximum(deferred_cents, 0), dtype=np.int64)
 
 
 def _share_cents(amount_usd: Floats, fraction: float) -> NDArray[np.int64]:

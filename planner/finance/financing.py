@@ -6,8 +6,8 @@ storage have prices of their own, in the catalogue or the scenario.
 **Rent.** A term signed at time s (in hours from the start) costs p₀·(1 + g)^(s / hours of a year) an hour until it
 ends, whatever the market does meanwhile. What is left of it when the machines go is owed in part.
 
-**Loans.** A share of each month's purchases is drawn at the month's end, less a fee. From the next month on a tranche P
-of n months, g of them grace, at i = yearly rate / 12 a month, has left after k months the share f(k) of P:
+**Loans.** A share of each month's purchases is drawn at the month's end, less a fee F. From the next month on a tranche
+P of n months, g of them grace, at i = yearly rate / 12 a month, has left after k months the share f(k) of P:
 
 * grace:     f(k) = 1 for k ≤ g; only interest is paid
 * annuity:   f(k) = ((1 + i)^(n − g) − (1 + i)^(k − g)) / ((1 + i)^(n − g) − 1): equal payments
@@ -16,7 +16,8 @@ of n months, g of them grace, at i = yearly rate / 12 a month, has left after k 
 
 Where a share b is to be left at the end (a balloon, or the buy-out of a lease), it is b + (1 − b)·f(k), and the last
 month pays b back besides. Month k pays interest i·P·f(k − 1) and repays P·(f(k − 1) − f(k)). Balances are whole cents:
-what is repaid sums to P.
+what is repaid sums to P. The fee is interest over the loan's life, by the effective rate e at which all payments are
+worth P − F: the loan is shown at c[k] = c[k − 1]·(1 + e) − payment[k], c[0] = P − F (IFRS 9, ASC 835-30-45-1A).
 
 **Finance leases.** A lease of machines that cost C at i = yearly rate / 12 a month over n months, with a share b of C
 left at the end (the price of the buy-out), is paid in equal amounts A with C = A·(1 − vⁿ)/i + b·C·vⁿ, v = 1 / (1 + i).
@@ -24,6 +25,15 @@ Where the machines are to be bought out the debt is C and its last payment b·C 
 part of the payments); where they go back it is what the payments alone are worth, C·(1 − b·vⁿ), and nothing is left.
 Either way it is the annuity of a loan. Months are the lease's own: one signed on the 15th pays on the 15th, one signed
 on the 31st on the last day of shorter months.
+
+**Rent as a lease.** Rent for a term of more than a year of identified machines is on the balance sheet (IFRS 16, ASC
+842-20). With payments P[k] at the ends of periods with interest g[k], P on the first day having g = 0,
+
+* liability:    L[k − 1] = (L[k] + P[k]) / (1 + g[k]), L[n] = 0; interest I[k] = g[k]·L[k − 1]
+* IFRS:         right of use L[0], written off evenly over the term: D[k] = L[0]·share[k]; cost is D + I
+* US GAAP:      one even cost S[k] = ΣP·share[k], and the right of use falls by S[k] − I[k]
+
+Initial direct costs are payments on the first day, incentives negative ones. A lease of a year or less is expensed.
 
 **Yearly costs** (people, space, support, licences) are prorated by each period's share of a month, and rise once a year
 on the anniversary of the horizon's start.
@@ -35,16 +45,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Cents, Floats
 from planner.errors import raise_wrong
-from planner.finance.ledger import cents, series_cents, usd, whole_cents
+from planner.finance.ledger import cents, series_cents, split_cents, usd, whole_cents
 from planner.finance.months import MonthGrid
 from planner.finance.tariffs import escalation
-from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR
+from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR
+
+
+class Books(StrEnum):
+    """The accounting standard of the statements."""
+
+    IFRS = "ifrs"
+    US_GAAP = "us-gaap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +152,10 @@ def left_of_term_usd(leaves_h: float, term_edge_h: Floats, prices_usd_per_h: Flo
     return float((term_edge_h[term + 1] - leaves_h) * prices_usd_per_h[term])
 
 
+_STEPS = 60
+"""Newton's steps to an effective rate; a few suffice for any fee that is charged."""
+
+
 class Amortisation(StrEnum):
     """The repayment profile of a loan."""
 
@@ -156,9 +177,9 @@ class LoanTerms:
     grace_months: int = 0
     amortisation: Amortisation = Amortisation.ANNUITY
     fee_fraction: float = 0.0
-    """Share of what is drawn, kept by the lender at once."""
+    """Share of what is drawn that the lender takes at once."""
     least_cover_ratio: float | None = None
-    """Covenant: operating cash flow over debt service of a fiscal quarter; None for none."""
+    """Covenant: cash for debt service over debt service of a fiscal quarter; None for none."""
     balloon_fraction: float = 0.0
     """Share of what is drawn that the last payment pays back besides its own part."""
 
@@ -178,6 +199,17 @@ class LoanTerms:
         left[-1] = 0.0
         return np.asarray(left)
 
+    def fee_left_fraction(self) -> Floats:
+        """Return the share of a tranche that is fee not yet amortised after each month, shape (term_months + 1,)."""
+        left, months = self.left_fraction(), np.arange(1.0, self.term_months + 1)
+        rate = self.rate_per_year / MONTHS_PER_YEAR
+        paid = left[:-1] * (1.0 + rate) - left[1:]
+        for _ in range(_STEPS):  # Newton's from below: what payments are worth is convex in the rate, and falls
+            worth = paid * (1.0 + rate) ** -months
+            rate += (worth.sum() - 1.0 + self.fee_fraction) / ((worth @ months) / (1.0 + rate))
+        carried = np.cumsum(worth[::-1])[::-1] * (1.0 + rate) ** (months - 1.0)
+        return np.append(left[:-1] - carried, 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoanSchedule:
@@ -189,26 +221,29 @@ class LoanSchedule:
     repaid_cents: Cents
     balance_cents: Cents
     """Owed at each month's end."""
+    fee_left_cents: Cents
+    """Of the fees, not yet amortised then."""
 
 
 def loan_schedule(terms: LoanTerms, purchases_cents: Cents) -> LoanSchedule:
     """Return the schedule of a loan on purchases of shape (months, clusters)."""
     months = purchases_cents.shape[0]
     drawn = cents(usd(purchases_cents) * terms.share_fraction)
-    fees = cents(usd(drawn) * terms.fee_fraction)
-    balance, interest = np.zeros_like(drawn), np.zeros(drawn.shape)
-    left, rate = terms.left_fraction(), terms.rate_per_year / MONTHS_PER_YEAR
+    balance, fee_left, interest = np.zeros_like(drawn), np.zeros_like(drawn), np.zeros(drawn.shape)
+    left, fees, rate = terms.left_fraction(), terms.fee_left_fraction(), terms.rate_per_year / MONTHS_PER_YEAR
     for month in np.flatnonzero(drawn.any(axis=1)):
         shown = min(months - month, left.size)
         balance[month : month + shown] += whole_cents(drawn[month] * left[:shown, None])
+        fee_left[month : month + shown] += whole_cents(drawn[month] * fees[:shown, None])
         charged = min(months - month - 1, left.size - 1)
         interest[month + 1 : month + 1 + charged] += usd(drawn[month]) * left[:charged, None] * rate
     return LoanSchedule(
         drawn_cents=drawn,
-        fee_cents=fees,
+        fee_cents=cents(usd(drawn) * terms.fee_fraction),
         interest_cents=series_cents(interest),
         repaid_cents=drawn - np.diff(balance, axis=0, prepend=0),
         balance_cents=balance,
+        fee_left_cents=fee_left,
     )
 
 
@@ -301,6 +336,61 @@ def lease_schedule(
         ),
         ends=int(min(period[-1], periods)),
     )
+
+
+class RightOfUse(NamedTuple):
+    """A lease of a term by period, in cents, shape (periods,) each."""
+
+    paid_cents: Cents
+    owed_cents: Cents
+    """At each period's end, after its payment."""
+    asset_cents: Cents
+    """Right of use at each period's end."""
+    interest_cents: Cents
+    cost_cents: Cents
+    """Depreciation, or lease cost with interest in it."""
+
+
+def right_of_use(payments_cents: Cents, growth: Floats, shares: Floats, books: Books) -> RightOfUse:
+    """Return what a lease is worth, owes and costs; ``growth`` is the interest of each period before its payment.
+
+    ``shares`` of the term in each period sum to one. All have shape (periods,).
+    """
+    owed = np.zeros(payments_cents.size + 1)
+    for period in reversed(range(payments_cents.size)):
+        owed[period] = (owed[period + 1] + payments_cents[period]) / (1.0 + growth[period])
+    owed_cents = whole_cents(owed)
+    interest = np.diff(owed_cents) + payments_cents
+    if books is Books.IFRS:
+        cost = -np.diff(whole_cents(owed_cents[0] * (1.0 - np.cumsum(shares))), prepend=owed_cents[0])
+    else:
+        cost = split_cents(payments_cents.sum(), shares)
+        if np.abs(cost - payments_cents).max(initial=0) <= 1:  # a level rent is its own straight line, to the cent
+            cost = payments_cents
+    used = np.cumsum(cost if books is Books.IFRS else cost - interest)
+    return RightOfUse(payments_cents, owed_cents[1:], owed_cents[0] - used, interest, cost)
+
+
+def contracted_kw(used_kw: Floats, term_months: int) -> tuple[Floats, Floats]:
+    """Return power newly contracted and power paid by month, shape (months,) each.
+
+    What is used beyond what is paid already is contracted for the term, and then goes on from month to month.
+    """
+    begun, paid = np.zeros(used_kw.shape), np.zeros(used_kw.shape)
+    for month, used in enumerate(used_kw.tolist()):
+        begun[month] = max(used - (paid[month - 1] if month else 0.0), 0.0)
+        paid[month] = max(used, begun[max(month - term_months + 1, 0) : month + 1].sum())
+    return begun, paid
+
+
+def open_cents(amount_cents: Cents, days: float, edge_hours: Floats) -> Cents:
+    """Return what is open at each month's end if all is paid ``days`` later; shape (months, columns) both ways.
+
+    Amounts run evenly through their month, so open is what ran in the last ``days`` before the end.
+    """
+    ends, since = edge_hours[1:, None], np.maximum(edge_hours[1:, None] - days * HOURS_PER_DAY, edge_hours[:-1])
+    hours = np.maximum(np.minimum(ends, edge_hours[1:]) - since, 0.0)
+    return whole_cents(hours / np.diff(edge_hours) @ amount_cents)
 
 
 def yearly_cost_usd(

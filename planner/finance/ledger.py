@@ -121,6 +121,8 @@ class Category(StrEnum):
     """In no statement: what makes all rows of a month sum to accrued cost."""
     TRANSFER = "transfer"
     """Balance sheet alone: moves two of its lines, and no cash."""
+    WORKING_CAPITAL = "working_capital"
+    """Cash flow alone: income and running cost paid in another month than their own."""
 
 
 class Position(StrEnum):
@@ -129,15 +131,19 @@ class Position(StrEnum):
     HARDWARE = "hardware"
     """Asset: book value of what is owned."""
     RIGHT_OF_USE = "right_of_use"
-    """Asset: book value of what is had under finance leases, until it is bought out."""
+    """Asset: book value of what is had under leases of more than a year, until it is bought out."""
     BUILDING = "building"
     """Asset: book value of an owned building and its land."""
     DEPOSITS = "deposits"
     """Asset: paid on orders ahead of delivery, less what is owed after it; negative where more is owed."""
+    RECEIVABLES = "receivables"
+    """Asset: sold and not yet received."""
     LOANS = "loans"
-    """Liability: what is owed to lenders."""
+    """Liability: what is owed to lenders, less fees not yet amortised."""
     LEASES = "leases"
-    """Liability: what is owed to lessors under finance leases."""
+    """Liability: what is owed to lessors under leases of more than a year."""
+    PAYABLES = "payables"
+    """Liability: bought and not yet paid."""
     DEFERRED_TAX = "deferred_tax"
     """Liability: tax expense of the books that is not yet paid; negative where tax is paid ahead of the books."""
 
@@ -226,6 +232,15 @@ class Account(StrEnum):
     CAPEX_BUILDING = "capex_building"
     BUILDING_DEPRECIATION = "building_depreciation"
     SPACE = "space"
+    LOAN_FEES = "loan_fees"
+    LOAN_FEES_AMORTISED = "loan_fees_amortised"
+    RENT_LEASED = "rent_leased"
+    RENT_CAPITALISED = "rent_capitalised"
+    RIGHT_OF_USE_COST = "right_of_use_cost"
+    RENT_INTEREST = "rent_interest"
+    RECEIVABLES = "receivables"
+    PAYABLES = "payables"
+    RECEIVABLES_END = "receivables_end"
 
 
 ACCOUNT_ORDER = tuple(Account)
@@ -241,10 +256,12 @@ def codes_in(view: View) -> list[int]:
 
 CAPEX_ACCOUNTS = (Account.CAPEX_ACCELERATORS, Account.CAPEX_HOSTS, Account.CAPEX_NETWORK, Account.CAPEX_STORAGE)
 """The accounts a cohort's cost is made of, in the order of a node's prices."""
-COST_OF_SERVING_ACCOUNTS = tuple(one for one in Account if one.category is Category.COST_OF_SERVING)
+COST_OF_SERVING_ACCOUNTS = tuple(one for one in Account if one.category is Category.COST_OF_SERVING and one.views)
+"""Of accrued cost, which no accounting standard moves."""
 OPERATING_EXPENSE_ACCOUNTS = tuple(one for one in Account if one.category is Category.OPERATING_EXPENSE)
-NOT_COST_ACCOUNTS = (Account.REVENUE, Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
-"""Left out of cost per token: income, and tax on it."""
+_TAXES = (Account.TAX_CASH, Account.TAX_DEFERRED, Account.TAX_ON_END_VALUE)
+NOT_COST_ACCOUNTS = (Account.REVENUE, Account.RECEIVABLES, Account.RECEIVABLES_END, *_TAXES)
+"""Left out of cost per token: income, when it is received, and tax on it."""
 INCOME_ACCOUNTS = (
     Account.REVENUE,
     Account.RESALE,
@@ -254,7 +271,8 @@ INCOME_ACCOUNTS = (
     Account.ORDER_SETTLED,
 )
 """What is gained: their amounts are negative in the ledger."""
-END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, Account.LEASE_OWED, Account.ORDER_BALANCE)
+_OPEN_ACCOUNTS = (Account.LEASE_OWED, Account.ORDER_BALANCE, Account.RECEIVABLES_END)
+END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, *_OPEN_ACCOUNTS)
 """What would change hands on the last day if all that is owned were sold."""
 LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
 """What a lessor is paid, at the end of each month of a lease."""

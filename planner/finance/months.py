@@ -107,8 +107,8 @@ class MonthGrid:
 
     @functools.cached_property
     def month_firsts(self) -> tuple[Floats, Floats]:
-        """Hours and coordinates of the firsts of months, from fifty years before to well after the horizon."""
-        months = np.arange(-MAXIMUM_HORIZON_MONTHS, 2 * self.horizon_months + 2)
+        """Hours and coordinates of the firsts of months, from fifty years before to fifty after the horizon."""
+        months = np.arange(-MAXIMUM_HORIZON_MONTHS, self.horizon_months + MAXIMUM_HORIZON_MONTHS)
         firsts = (np.datetime64(self.start, "M") + months).astype("datetime64[D]")
         hours = (firsts - np.datetime64(self.start, "D")).astype(np.float64) * HOURS_PER_DAY
         return _read_only(hours), _read_only(months.astype(np.float64))

@@ -4,16 +4,19 @@ Every account says in :class:`~planner.finance.ledger.Account` what a posting mo
 financing view counts it; equity, where it is a line of the income statement; and other lines of the balance sheet. For
 every account these balance, so that assets are liabilities and equity in every month and cluster:
 
-    cash[m]     = opening cash − Σ postings that change hands
+    cash[m]     = opening cash + paid in − Σ postings that change hands
     position[m] = opening + Σ ± postings
-    equity[m]   = opening assets − opening liabilities + Σ net income
+    equity[m]   = opening assets − opening liabilities + paid in + Σ net income
     net income  = revenue − cost of serving − operating expense − interest − tax
 
-Cash is what the plan has taken in less what it has paid: below zero it is what the owner has to put in by then. The
-imputed charge for capital, and values as if sold, are paid by nobody and in no statement. Costs are positive in the
-income statement; in the cash flow, money that comes in is. What lenders and lessors are paid, interest included, is
-financing cash flow (IAS 7.33 and, from 2027, IFRS 18). Under US GAAP interest is operating cash flow: interest_usd is
-what to move.
+The owner pays in what would take the fleet's cash below zero, in that month. The site has all cash: clusters take what
+they pay from it, and give it what they earn. The imputed charge for capital, and values as if sold, are paid by nobody
+and in no statement. Costs are positive in the income statement; in the cash flow, money that comes in is.
+
+What the standards differ in: under IFRS interest and all that is paid for leases on the balance sheet are financing
+cash flow (IAS 7.33 and, from 2027, IFRS 18; IFRS 16.50). Under US GAAP interest, and rent of operating leases, are
+operating cash flow (ASC 230-10-45-17, 842-20-45-5). The postings themselves differ in
+:func:`~planner.finance.financing.right_of_use`.
 """
 
 from __future__ import annotations
@@ -29,13 +32,24 @@ import numpy as np
 from planner.arrays import Cents, Floats
 from planner.data_files import data_rows
 from planner.errors import ConservationError
-from planner.finance.ledger import ACCOUNT_ORDER, Account, Category, Dimension, Ledger, Position, View, view_cents
+from planner.finance.financing import Books
+from planner.finance.ledger import (
+    ACCOUNT_CODES,
+    ACCOUNT_ORDER,
+    Account,
+    Category,
+    Dimension,
+    Ledger,
+    Position,
+    View,
+    view_cents,
+)
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import ratio
 from planner.units import MONTHS_PER_YEAR
 
 MONTHS_PER_QUARTER = 3
-LIABILITIES = (Position.LOANS, Position.LEASES, Position.DEFERRED_TAX)
+LIABILITIES = (Position.LOANS, Position.LEASES, Position.PAYABLES, Position.DEFERRED_TAX)
 """Positions owed; the others are owned."""
 
 
@@ -49,7 +63,8 @@ class Frequency(StrEnum):
 
 LINES = MappingProxyType({row["line"]: row["description"] for row in data_rows(__file__, "statements.csv")})
 """The lines of the statements in order, and what each is."""
-BALANCES = (*(f"{line}_usd" for line in Position), "cash_usd", "assets_usd", "liabilities_usd", "equity_usd")
+_SUMS = ("cash_usd", "assets_usd", "liabilities_usd", "paid_in_capital_usd", "equity_usd")
+BALANCES = (*(f"{line}_usd" for line in Position), *_SUMS)
 """Lines that hold at a period's end; all others but opening cash run through it."""
 
 
@@ -111,29 +126,30 @@ def is_paid(account: Account) -> bool:
 
 
 @functools.cache
-def line_weights() -> tuple[tuple[str, ...], Cents]:
+def line_weights(books: Books) -> tuple[tuple[str, ...], Cents]:
     """Return the statement lines summed from accounts, and a posting's weight in each, shape (accounts, lines).
 
     Positions give their monthly change. Worked out once: a study reads ten thousand ledgers.
     """
-    categories = {
-        "revenue_usd": (-1, Category.REVENUE),
-        "cost_of_serving_usd": (1, Category.COST_OF_SERVING),
-        "operating_expense_usd": (1, Category.OPERATING_EXPENSE),
-        "tax_expense_usd": (1, Category.TAX),
-        "interest_usd": (1, Category.INTEREST),
-    }
-    columns = {
-        name: [sign * (account.category is category) for account in ACCOUNT_ORDER]
-        for name, (sign, category) in categories.items()
-    }
-    sections = []  # of the cash flow; none for what does not change hands
-    for account in ACCOUNT_ORDER:
-        lent = View.FINANCING in account.views or account.category in (Category.INTEREST, Category.LENDING)
-        section = "investing" if account.category is Category.INVESTING else "operating"
-        sections.append("" if not is_paid(account) else "financing" if lent else section)
-    for name in ("operating", "investing", "financing"):
-        columns[f"{name}_cash_flow_usd"] = [-(section == name) for section in sections]
+    named = {Category(name): f"{name}_usd" for name in ("cost_of_serving", "operating_expense", "interest")}
+    named |= {Category.REVENUE: "revenue_usd", Category.TAX: "tax_expense_usd"}
+    columns = {line: [int(account.category is of) for account in ACCOUNT_ORDER] for of, line in named.items()}
+    columns["revenue_usd"] = [-weight for weight in columns["revenue_usd"]]
+    sections = {Category.LENDING: "financing", Category.INVESTING: "investing"}
+
+    def flow(section: str, standard: Books) -> list[int]:
+        column = []
+        for account in ACCOUNT_ORDER:
+            lent = account.category is Category.INTEREST or View.FINANCING in account.views
+            place = "financing" if lent and standard is Books.IFRS else sections.get(account.category, "operating")
+            column.append(-(place == section and is_paid(account)))
+        return column
+
+    columns |= {f"{name}_cash_flow_usd": flow(name, books) for name in ("operating", "investing", "financing")}
+    columns["cash_for_debt_service_usd"] = flow("operating", Books.IFRS)
+    if books is Books.IFRS:  # rent was posted as running cost
+        for name, weight in (("operating", -1), ("financing", 1)):
+            columns[f"{name}_cash_flow_usd"][ACCOUNT_CODES[Account.RENT_CAPITALISED]] = weight
     service = (Account.LOAN_INTEREST, Account.LOAN_REPAID, Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
     columns["debt_service_usd"] = [int(account in service) for account in ACCOUNT_ORDER]
     for line in Position:
@@ -141,9 +157,9 @@ def line_weights() -> tuple[tuple[str, ...], Cents]:
     return tuple(columns), np.array(list(columns.values()), dtype=np.int64).T
 
 
-def monthly_statements(ledger: Ledger, opening: Opening) -> Statements:
+def monthly_statements(ledger: Ledger, opening: Opening, books: Books) -> Statements:
     """Return the statements of a ledger by month, raising ConservationError unless they tie to the cent."""
-    names, weights = line_weights()
+    names, weights = line_weights(books)
     table = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT) @ weights
     lines = {name: table[:, :, column] for column, name in enumerate(names)}
     for line in Position:
@@ -153,7 +169,13 @@ def monthly_statements(ledger: Ledger, opening: Opening) -> Statements:
     lines["operating_income_usd"] = lines["gross_profit_usd"] - lines["operating_expense_usd"]
     lines["net_income_usd"] = lines["operating_income_usd"] - lines["interest_usd"] - lines["tax_expense_usd"]
     flows = (lines[f"{kind}_cash_flow_usd"] for kind in ("operating", "investing", "financing"))
-    lines["net_cash_flow_usd"] = np.asarray(sum(flows), dtype=np.int64)
+    flow = np.asarray(sum(flows), dtype=np.int64)
+    paid_in = -np.cumsum(flow, axis=0)
+    needed = np.maximum(paid_in.sum(axis=1) - opening.cash_cents, 0)
+    paid_in[:, -1] = np.maximum.accumulate(needed) - paid_in[:, :-1].sum(axis=1)
+    lines["paid_in_capital_usd"], lines["paid_in_usd"] = paid_in, np.diff(paid_in, axis=0, prepend=0)
+    lines["financing_cash_flow_usd"] = lines["financing_cash_flow_usd"] + lines["paid_in_usd"]
+    lines["net_cash_flow_usd"] = flow + lines["paid_in_usd"]
     cash = np.zeros(table.shape[1], dtype=np.int64)
     cash[-1] = opening.cash_cents
     lines["cash_usd"] = cash + np.cumsum(lines["net_cash_flow_usd"], axis=0)
@@ -164,15 +186,17 @@ def monthly_statements(ledger: Ledger, opening: Opening) -> Statements:
     begun = cash.copy()
     for line, amount in opening.position_cents.items():
         begun += -amount if line in LIABILITIES else amount
-    lines["equity_usd"] = begun + np.cumsum(lines["net_income_usd"], axis=0)
+    lines["equity_usd"] = begun + paid_in + np.cumsum(lines["net_income_usd"], axis=0)
     problems = []
     off = lines["assets_usd"] - lines["liabilities_usd"] - lines["equity_usd"]
     if off.any():
         problems.append(f"assets are off from liabilities and equity by up to {np.abs(off).max()} cents")
     by_account = ledger.totals_cents(Dimension.MONTH, Dimension.ACCOUNT)
-    flow = view_cents(by_account, View.CASH) + view_cents(by_account, View.FINANCING)
-    if np.any(lines["cash_usd"].sum(axis=1) != opening.cash_cents - np.cumsum(flow)):
-        problems.append("closing cash is not opening cash and the ledger's cash flow")
+    paid = view_cents(by_account, View.CASH) + view_cents(by_account, View.FINANCING)
+    if np.any((lines["cash_usd"] - paid_in).sum(axis=1) != opening.cash_cents - np.cumsum(paid)):
+        problems.append("closing cash is not opening cash, what was paid in, and the ledger's cash flow")
+    if np.any(lines["cash_usd"] < 0):
+        problems.append("cash is below zero")
     if problems:
         raise ConservationError("the statements do not tie: " + "; ".join(problems))
     stacked = np.stack([lines[name] for name in LINES])
@@ -181,9 +205,8 @@ def monthly_statements(ledger: Ledger, opening: Opening) -> Statements:
 
 
 def cover_ratio(statements: Statements) -> Floats:
-    """Return operating cash flow / debt service of the fleet by period, NaN where none is due; shape (periods,)."""
-    flow, service = (statements.lines_cents[f"{name}_usd"][:, -1] for name in ("operating_cash_flow", "debt_service"))
-    return ratio(flow, service)
+    """Return cash for debt service / debt service, NaN where none is due; shape (periods, clusters + 2)."""
+    return ratio(*(statements.lines_cents[f"{name}_usd"] for name in ("cash_for_debt_service", "debt_service")))
 
 
 def check_positions(statements: Statements, held_cents: Mapping[Position, Cents]) -> None:

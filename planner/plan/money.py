@@ -26,6 +26,7 @@ from planner.scenario.cluster import (
     FinanceLease,
     HourlyRental,
     OnDemand,
+    OperatingLease,
     RentedNodes,
     Reserved,
     Spot,
@@ -108,6 +109,7 @@ def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
     # The discount rate has inflation in it (Fisher): (1 + r)·(1 + π) − 1 where r is a real one.
     inflation = finance.inflation_per_year if finance.discount_rate_basis == "real" else 0.0
     declining = finance.depreciation_method == "declining-balance"
+    borrowed = (finance.borrowing_rate_per_year, loan and loan.rate_per_year, finance.discount_rate_per_year)
     return as_stated(
         parts.CapitalPlan,
         finance,
@@ -118,6 +120,8 @@ def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
         resale=tuple(resale),
         discount_rate_per_year=finance.discount_rate_per_year + inflation * (1.0 + finance.discount_rate_per_year),
         timing=CashFlowTiming(finance.cash_flow_timing),
+        books=financing.Books(finance.books),
+        borrowing_rate_per_year=next(rate for rate in borrowed if rate is not None),
         loan=loan
         and as_stated(
             financing.LoanTerms,
@@ -290,6 +294,9 @@ def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan | Non
         is_hosted=isinstance(contract, Reserved),
         exit_usd_per_accelerator=left * contract.exit_fee_fraction if leaves < grid.end else 0.0,
         bound_usd_per_accelerator=left if leaves == grid.end else 0.0,
+        term_edge_h=tuple(edge_h.tolist()),
+        term_usd_per_h=tuple(prices.tolist()),
+        is_lease=isinstance(contract, OperatingLease) or contract.identified_machines,
     )
 
 

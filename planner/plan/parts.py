@@ -14,7 +14,7 @@ from planner.arrays import Bools, Floats, Ints, Names
 from planner.demand.plan import Streams, on_off_fraction
 from planner.elementwise import Hours, pad_edge, part_of
 from planner.finance.depreciation import ResaleCurve, TaxRules
-from planner.finance.financing import LoanTerms, Quote, choose_quote
+from planner.finance.financing import Books, LoanTerms, Quote, choose_quote
 from planner.finance.present_value import CashFlowTiming
 from planner.finance.tariffs import EnergyTariff
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
@@ -68,6 +68,11 @@ class CapitalPlan:
     """By which nominal dollars are turned into those of the first day."""
     fiscal_year_start_month: int
     opening_cash_usd: float
+    books: Books
+    borrowing_rate_per_year: float
+    """Nominal, at which rent to come is worth what leases owe."""
+    receivable_days: float
+    payable_days: float
     property_tax_fraction_per_year: float
     loan: LoanTerms | None
     building: BuildingPlan | None
@@ -117,7 +122,13 @@ class RentPlan:
     exit_usd_per_accelerator: float = 0.0
     """What is owed when the cluster is retired before its term ends."""
     bound_usd_per_accelerator: float = 0.0
-    """What the term that runs on the last day binds after it, which no figure counts."""
+    """What the term that runs on the last day binds after it, which no measure counts."""
+    term_edge_h: tuple[float, ...] = ()
+    """When each term is signed, and the last one ends; none where it is rented by the hour."""
+    term_usd_per_h: tuple[float, ...] = ()
+    """Rent of an accelerator's hour in each."""
+    is_lease: bool = False
+    """Whether it is a lease of identified machines, and not a service."""
     interruptions_per_h: float = 0.0
     """How often a node in service is taken back."""
     interruption_h: float = 0.0
@@ -138,6 +149,7 @@ class PowerPricePlan:
     """Energy price of every hour, shape (hours,); None where the monthly price says it all."""
     colocation_usd_per_kw_month: float
     colocation_escalator_per_year: float
+    colocation_term_months: int
     grid_carbon_g_per_kwh: float
     carbon_usd_per_tonne: Floats
     """Price of emissions by month, shape (months,)."""

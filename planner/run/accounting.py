@@ -14,7 +14,7 @@ from planner.engine.log import ChangeLog
 from planner.engine.rental import Rented
 from planner.finance import depreciation, ledger
 from planner.finance.depreciation import DepreciationSchedule, TaxRules
-from planner.finance.financing import LoanTerms, loan_schedule, yearly_cost_usd
+from planner.finance.financing import Books, LoanTerms, contracted_kw, loan_schedule, open_cents, yearly_cost_usd
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Ledger, Position, series_cents, split_cents, usd
 from planner.finance.statements import check_positions, monthly_statements
 from planner.finance.tariffs import carbon_cost_usd, demand_charges_of_peaks_usd, operational_kg
@@ -26,6 +26,7 @@ from planner.run.cohorts import BuildingBooks, Cohort, OrderPayments
 from planner.run.monthly import Monthly, check_books, shares_of_power
 from planner.units import MILLION, MONTHS_PER_YEAR
 
+_SAME_KW = 1e-6
 MOST_LOAD = 0.9
 """Load of a queue beyond which it is named; with one server waits are then nine times the work (M/M/1)."""
 
@@ -106,7 +107,11 @@ class _Books:
         self.running_cents = np.zeros(self.months.size, dtype=np.int64)
         """Costs less income of each month that are deducted from taxable income as they are paid."""
         self.written_off_cents = np.zeros(self.months.size, dtype=np.int64)
-        """Book depreciation and losses on disposal of each month."""
+        """Book depreciation and losses on disposal of each month, and what leases of rented machines add to rent."""
+        self.lent_cents = np.zeros(self.months.size, dtype=np.int64)
+        """Interest and amortised fees of loans in each month."""
+        self.opening_book_cents = np.zeros(0, dtype=np.int64)
+        """By cohort."""
         self.held: dict[Position, Cents] = {}
         """What is owned and owed by month and cluster, the site as a whole last."""
 
@@ -116,20 +121,26 @@ class _Books:
         np.add.at(table, self.owner, by_cohort)
         return table.T
 
+    def hold(self, position: Position, by_cluster: Cents) -> None:
+        """Add what is held by month and cluster, shape (months, clusters) or with the site as a whole last."""
+        table = np.pad(by_cluster, ((0, 0), (0, len(self.plan.clusters) + 1 - by_cluster.shape[1])))
+        self.held[position] = self.held.get(position, np.zeros_like(table)) + table
+
 
 def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented) -> Ledger:
     """Post every account of a run."""
-    books, building, opening_book = _Books(plan, cohorts), purchases.building_of(plan), np.zeros(0, dtype=np.int64)
+    books, building = _Books(plan, cohorts), purchases.building_of(plan)
     if cohorts:
         schedule = depreciation.depreciate(purchases.assets_of(plan, cohorts), plan.months.edge_coordinates)
-        opening_book = schedule.opening_book_cents
+        books.opening_book_cents = schedule.opening_book_cents
         _post_capital(books, schedule)
         _post_leases(books, schedule)
         if plan.money.capital.loan is not None:
             _post_loan(books, schedule, plan.money.capital.loan)
     _post_orders(books, purchases.order_payments(plan, run.log))
     if building is not None:
-        _post_building(books, building, _provisioned_kw(plan, monthly))
+        _post_building(books, building, purchases.provisioned_kw(plan, monthly.present_node_h))
+    sold, bought = np.zeros((2, books.months.size, len(plan.clusters) + 1), dtype=np.int64)
     for account, amount_usd in running_usd(plan, run, monthly, cohorts, rented):
         posted = series_cents(amount_usd)
         if posted.ndim == 1:
@@ -137,13 +148,60 @@ def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, 
         else:
             books.builder.post_clusters(account, posted)
         books.running_cents += posted.reshape(books.months.size, -1).sum(axis=1)
+        if account is Account.RENT:
+            _post_rent_leases(books, posted)
+        if account is Account.REVENUE:
+            sold[:, -1 if posted.ndim == 1 else slice(-1)] -= posted
+        elif account not in _PAID_AT_ONCE:
+            bought[:, -1 if posted.ndim == 1 else slice(-1)] += posted
+    _post_open(books, sold, bought)
     if plan.money.market.tax is not None:
         _post_tax(books, plan.money.market.tax, building)
     written = books.builder.build()
-    written.check(opening_book)
+    written.check(books.opening_book_cents)
     check_books(plan, run, monthly, cohorts, written)
-    check_positions(monthly_statements(written, purchases.opening_of(plan, cohorts, run.log)), books.held)
+    opening = purchases.opening_of(plan, cohorts, run.log)
+    check_positions(monthly_statements(written, opening, plan.money.capital.books), books.held)
     return written
+
+
+_PEOPLE = (Account.OPERATIONS_STAFF, Account.SOFTWARE_ENGINEERS)
+_PAID_AT_ONCE = (*_PEOPLE, Account.RENT, Account.EXIT_FEES, Account.SLA_CREDITS)
+"""Running costs that no vendor gives credit for: pay, rent of machines, fees on leaving, credits to customers."""
+
+
+def _post_open(books: _Books, sold_cents: Cents, bought_cents: Cents) -> None:
+    """Post what customers owe and vendors are owed, from tables of shape (months, clusters + 1)."""
+    capital, edges = books.plan.money.capital, books.plan.months.edge_hours.astype(np.float64)
+    clusters = np.arange(len(books.plan.clusters) + 1)
+    clusters[-1] = ledger.SHARED
+    for position, account, at_end, sign, days, amounts in (
+        (Position.RECEIVABLES, Account.RECEIVABLES, Account.RECEIVABLES_END, 1, capital.receivable_days, sold_cents),
+        (Position.PAYABLES, Account.PAYABLES, Account.ORDER_BALANCE, -1, capital.payable_days, bought_cents),
+    ):
+        balance = open_cents(amounts, days, edges)
+        change = sign * np.diff(balance, axis=0, prepend=0)
+        books.builder.post(account, change, month=books.months[:, None], cluster=clusters)
+        books.builder.post(at_end, -sign * balance[-1], month=books.months[-1], cluster=clusters)
+        books.hold(position, balance)
+
+
+def _post_rent_leases(books: _Books, rent_cents: Cents) -> None:
+    """Post rent for terms as leases on the balance sheet: right of use, debt, and their cost in place of rent."""
+    is_ifrs = books.plan.money.capital.books is Books.IFRS
+    for cluster, lease in purchases.rent_leases(books.plan, rent_cents):
+        interest = lease.interest_cents * is_ifrs
+        for account, amount in (
+            (Account.RENT_LEASED, np.diff(lease.owed_cents, prepend=0)),
+            (Account.RENT_CAPITALISED, -lease.paid_cents),
+            (Account.RIGHT_OF_USE_COST, lease.cost_cents),
+            (Account.RENT_INTEREST, interest),
+        ):
+            books.builder.post(account, amount, month=books.months, cluster=cluster)
+        books.written_off_cents += lease.cost_cents + interest - lease.paid_cents
+        column = np.arange(len(books.plan.clusters)) == cluster
+        books.hold(Position.RIGHT_OF_USE, lease.asset_cents[:, None] * column)
+        books.hold(Position.LEASES, lease.owed_cents[:, None] * column)
 
 
 def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
@@ -172,16 +230,19 @@ def _post_capital(books: _Books, schedule: DepreciationSchedule) -> None:
 
 
 def _post_loan(books: _Books, schedule: DepreciationSchedule, terms: LoanTerms) -> None:
-    """Post a loan on purchases, and the tax saved by its interest and fees; no other account is affected."""
+    """Post a loan on purchases, its fees over its life."""
     loan = loan_schedule(terms, books.by_cluster(np.where(books.is_leased, 0, schedule.acquired_cents))[:, :-1])
-    interest = loan.interest_cents + loan.fee_cents
-    books.builder.post_clusters(Account.LOAN_DRAWN, -loan.drawn_cents)
-    books.builder.post_clusters(Account.LOAN_REPAID, loan.repaid_cents)
-    books.builder.post_clusters(Account.LOAN_INTEREST, interest)
-    if (rules := books.plan.money.market.tax) is not None:
-        saved = series_cents(usd(interest.sum(axis=1)) * rules.rate_fraction)
-        books.builder.post(Account.TAX_ON_INTEREST, -saved, month=books.months)
-    books.held[Position.LOANS] = np.pad(loan.balance_cents, ((0, 0), (0, 1)))
+    amortised = loan.fee_cents - np.diff(loan.fee_left_cents, axis=0, prepend=0)
+    for account, amount in (
+        (Account.LOAN_DRAWN, -loan.drawn_cents),
+        (Account.LOAN_FEES, loan.fee_cents),
+        (Account.LOAN_REPAID, loan.repaid_cents),
+        (Account.LOAN_INTEREST, loan.interest_cents),
+        (Account.LOAN_FEES_AMORTISED, amortised),
+    ):
+        books.builder.post_clusters(account, amount)
+    books.lent_cents += (loan.interest_cents + amortised).sum(axis=1)
+    books.hold(Position.LOANS, loan.balance_cents - loan.fee_left_cents)
 
 
 def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
@@ -215,8 +276,9 @@ def _post_leases(books: _Books, schedule: DepreciationSchedule) -> None:
     used = np.where(books.is_leased, schedule.acquired_cents, 0) - np.diff(right, axis=1, prepend=0)
     builder.post_cohorts(Account.LEASE_USED, used, books.owner)
     right_of_use = books.by_cluster(right)
-    hardware = books.by_cluster(schedule.closing_book_cents) - right_of_use
-    books.held |= {Position.HARDWARE: hardware, Position.RIGHT_OF_USE: right_of_use, Position.LEASES: owed}
+    books.hold(Position.HARDWARE, books.by_cluster(schedule.closing_book_cents) - right_of_use)
+    books.hold(Position.RIGHT_OF_USE, right_of_use)
+    books.hold(Position.LEASES, owed)
 
 
 def _post_orders(books: _Books, orders: OrderPayments) -> None:
@@ -233,7 +295,7 @@ def _post_orders(books: _Books, orders: OrderPayments) -> None:
     books.running_cents += lost.sum(axis=1)
     books.builder.post(Account.OPENING_VALUE, balance[0], month=0, cluster=clusters)
     books.builder.post(Account.ORDER_BALANCE, -balance[-1], month=books.months[-1], cluster=clusters)
-    books.held[Position.DEPOSITS] = np.pad(balance[1:], ((0, 0), (0, 1)))
+    books.hold(Position.DEPOSITS, balance[1:])
 
 
 def _post_building(books: _Books, building: BuildingBooks, kw: Floats) -> None:
@@ -257,13 +319,6 @@ def _post_building(books: _Books, building: BuildingBooks, kw: Floats) -> None:
     builder.post_clusters(Account.SPACE, charged)
     builder.post(Account.SPACE, -charged.sum(axis=1), month=months)
     books.held[Position.BUILDING] = np.pad(schedule.closing_book_cents.T, ((0, 0), (kw.shape[1], 0)))
-
-
-def _provisioned_kw(plan: Plan, monthly: Monthly) -> Floats:
-    """Return the nameplate power of the nodes on site, averaged over each month, shape (months, clusters)."""
-    nameplate = np.array([cluster.nameplate_kw for cluster in plan.clusters])
-    nodes = monthly.present_node_h / plan.months.period_hours[:, None]
-    return np.asarray(nodes * plan.on_site * nameplate, dtype=np.float64)
 
 
 def running_usd(
@@ -330,7 +385,11 @@ def _power_usd(plan: Plan, run: Run, monthly: Monthly) -> Iterator[tuple[Account
         charge = demand_charges_of_peaks_usd(power.tariff, plan.months, monthly.peak_facility_kw)
         yield Account.DEMAND_CHARGE, charge[:, None] * share
     rent, rise = power.colocation_usd_per_kw_month * MONTHS_PER_YEAR, power.colocation_escalator_per_year
-    yield Account.COLOCATION, yearly_cost_usd(_provisioned_kw(plan, monthly), rent, plan.months, rise)
+    kw = purchases.provisioned_kw(plan, monthly.present_node_h)
+    yield Account.COLOCATION, yearly_cost_usd(kw, rent, plan.months, rise)
+    unused = contracted_kw(kw.sum(axis=1), power.colocation_term_months)[1] - kw.sum(axis=1)
+    if rent and np.any(unused > _SAME_KW):  # contracted, and left by its machines
+        yield Account.COLOCATION, yearly_cost_usd(unused[:, None], rent, plan.months, rise)[:, 0]
     if power.carbon_usd_per_tonne.any():
         emitted = operational_kg(monthly.facility_kwh, power.grid_carbon_g_per_kwh)
         yield Account.CARBON, carbon_cost_usd(emitted, power.carbon_usd_per_tonne[:, None])
@@ -402,7 +461,10 @@ def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) ->
     if building is not None:
         taxable -= usd(building.deduction_cents)
         gain += float(usd(building.value_cents[-1] - building.basis_cents[-1]))
-    charge = depreciation.income_tax(taxable, before - usd(books.written_off_cents), plan.months, rules, gain)
+    income_usd = taxable, before - usd(books.written_off_cents), usd(books.lent_cents)
+    begun = purchases.opening_deferred_cents(plan, books.cohorts, rules, int(books.opening_book_cents.sum()))
+    charge = depreciation.income_tax(income_usd, plan.months, rules, gain, begun)
+    books.builder.post(Account.TAX_ON_INTEREST, charge.on_interest_cents, month=months)
     books.builder.post(Account.TAX_CASH, charge.cash_cents, month=months)
     books.builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=months)
     books.builder.post(Account.TAX_ON_END_VALUE, charge.on_end_gain_cents, month=months[-1])

@@ -1,4 +1,4 @@
-"""Owned assets: purchase cohorts, their leases and values, deposits on orders, a building.
+"""Assets: purchase cohorts, their leases and values, rent for a term as a lease, deposits on orders, a building.
 
 **Orders.** A delivery is in the books at cost on its day. What was paid ahead of it until then is a claim on the
 vendor, what is paid after it a debt: one balance, paid − settled, above or below zero. It is worth its amount on the
@@ -13,6 +13,7 @@ It counts at book value on the first and the last day.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any, NamedTuple
@@ -24,10 +25,17 @@ from planner.arrays import Bools, Cents, Floats, Ints
 from planner.engine.log import ChangeLog, Purchase
 from planner.finance import depreciation
 from planner.finance.depreciation import Cohorts, DepreciationSchedule, TaxRules, depreciate
-from planner.finance.financing import LeaseSchedule, LeaseTerms, lease_schedule, yearly_cost_usd
-from planner.finance.ledger import Position, cents, series_cents, split_cents, usd
+from planner.finance.financing import (
+    LeaseSchedule,
+    LeaseTerms,
+    RightOfUse,
+    lease_schedule,
+    right_of_use,
+    yearly_cost_usd,
+)
+from planner.finance.ledger import Position, cents, series_cents, split_cents, usd, whole_cents
 from planner.finance.statements import Opening
-from planner.plan.plan import Plan
+from planner.plan.plan import OrderPlan, Plan
 from planner.units import MONTHS_PER_YEAR
 
 COMPONENTS = ("accelerators", "hosts", "network", "storage")
@@ -88,6 +96,15 @@ class OrderPayments(NamedTuple):
         return mean
 
 
+def parts_due(order: OrderPlan, purchase: Purchase) -> list[tuple[float, int]]:
+    """Return when each stated part of a purchase is due and its cents, and last what is due on delivery."""
+    stated = [payment.fraction for payment in order.payments]
+    shares = np.array([*stated, max(1.0 - sum(stated), 0.0)])
+    parts = split_cents(np.asarray(cents(purchase.nodes * sum(purchase.prices_usd))), shares / shares.sum())
+    days = [(purchase.placed_h if one.from_order else purchase.time_h) + one.after_h for one in order.payments]
+    return [*zip([*days, purchase.time_h], parts.tolist(), strict=True)]
+
+
 def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
     """Return all payments on orders on other days than delivery, for orders delivered or not.
 
@@ -98,13 +115,9 @@ def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
         order, retire_h = plan.clusters[purchase.cluster].order, plan.clusters[purchase.cluster].retire_h
         if order is None or not order.payments or not np.isfinite(purchase.placed_h):
             continue
-        stated = [payment.fraction for payment in order.payments]
-        shares = np.array([*stated, max(1.0 - sum(stated), 0.0)])
-        parts = split_cents(np.asarray(cents(purchase.nodes * sum(purchase.prices_usd))), shares / shares.sum())
         is_lost = purchase in log.undelivered and purchase.time_h >= retire_h
         settled_h = retire_h if is_lost else purchase.time_h
-        for payment, amount in zip(order.payments, parts[:-1].tolist(), strict=True):
-            paid_h = (purchase.placed_h if payment.from_order else purchase.time_h) + payment.after_h
+        for paid_h, amount in parts_due(order, purchase)[:-1]:
             if amount and paid_h != settled_h and not (is_lost and paid_h >= retire_h):
                 rows.append((purchase.cluster, amount, paid_h, settled_h, is_lost))
     cluster, amount_cents, paid, settled, lost = zip(*rows, strict=True) if rows else ((),) * 5
@@ -329,6 +342,55 @@ def leases_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> list[Lease]:
     return leases
 
 
+def rent_terms(plan: Plan) -> Iterator[tuple[int, Floats, Floats]]:
+    """Yield cluster, hours from the start and rent of each term signed within the horizon, split by calendar months.
+
+    Hours have shape (parts + 1,), rent in dollars (parts,). A term ends when the machines leave, at the latest.
+    """
+    for index, cluster in enumerate(plan.clusters):
+        if cluster.rent is None:
+            continue
+        edges, accelerators = cluster.rent.term_edge_h, cluster.nodes * cluster.accelerators_per_node
+        for begins, stated, price in zip(edges[:-1], edges[1:], cluster.rent.term_usd_per_h, strict=True):
+            ends = min(stated, cluster.retire_h)
+            if begins < min(ends, plan.hours):
+                split = np.unique([begins, ends, *plan.months.month_firsts[0], *plan.month_edges_h])
+                parts = split[(split >= begins) & (split <= ends)]
+                yield index, parts, accelerators * price * np.diff(parts)
+
+
+def rent_leases(plan: Plan, rent_cents: Cents) -> Iterator[tuple[int, RightOfUse]]:
+    """Yield the cluster and the months of each term of more than a year that is a lease of identified machines.
+
+    ``rent_cents`` is rent as posted, shape (months, clusters); after the horizon it is as contracted.
+    """
+    capital, terms, months = plan.money.capital, [*rent_terms(plan)], plan.months.period_count
+    contracted = np.zeros(rent_cents.shape)
+    for cluster, edge_h, rent_usd in terms:
+        month = plan.months.period_of_hour(edge_h[:-1])
+        np.add.at(contracted[:, cluster], month[month < months], rent_usd[month < months])
+    for cluster, edge_h, rent_usd in terms:
+        rent, held = plan.clusters[cluster].rent, np.diff(plan.months.coordinate_of_hour(edge_h))
+        if rent is None or not rent.is_lease or held.sum() <= MONTHS_PER_YEAR + 1e-9:
+            continue
+        month = plan.months.period_of_hour(edge_h[:-1])
+        month = month[month < months]
+        paid, inside, hours = series_cents(rent_usd), slice(0, month.size), np.diff(edge_h)
+        share = rent_usd[inside] / contracted[month, cluster]
+        paid[inside] = whole_cents(rent_cents[month, cluster] * share)
+        growth = capital.borrowing_rate_per_year / MONTHS_PER_YEAR * held
+        columns = np.zeros((len(RightOfUse._fields), months), dtype=np.int64)
+        columns[:, month] = np.array(right_of_use(paid, growth, hours / hours.sum(), capital.books))[:, inside]
+        yield cluster, RightOfUse(*columns)
+
+
+def provisioned_kw(plan: Plan, present_node_h: Floats) -> Floats:
+    """Return the nameplate power of the nodes on site, averaged over each month, shape (months, clusters)."""
+    nameplate = np.array([cluster.nameplate_kw for cluster in plan.clusters])
+    nodes = present_node_h / plan.months.period_hours[:, None]
+    return np.asarray(nodes * plan.on_site * nameplate, dtype=np.float64)
+
+
 def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     """Return the cohorts as fixed assets: cost, residual, life, and proceeds of retirement.
 
@@ -448,22 +510,16 @@ def _opening_basis_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRule
 
 
 def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Opening:
-    """Return the opening balance: cash, hardware at book value, deferred tax on it, deposits.
-
-    Deferred tax = t·(book value − tax basis); it belongs to the site as a whole, as tax does.
-    """
+    """Return the opening balance: cash, hardware at book value, deferred tax on it as recognised, deposits."""
     book, deferred, space = (np.zeros(len(plan.clusters) + 1, dtype=np.int64) for _ in range(3))
     rules, building = plan.money.market.tax, building_of(plan)
     if is_opening(cohorts).any():
         held = depreciate(assets_of(plan, cohorts), plan.months.edge_coordinates).opening_book_cents
         np.add.at(book, [cohort.cluster for cohort in cohorts], held)
-        if rules is not None:
-            basis = _opening_basis_cents(plan, cohorts, rules)
-            deferred[-1] = cents(usd(held.sum() - basis.sum()) * rules.rate_fraction)
     if building is not None:
         space[-1] = building.schedule.opening_book_cents[0]
-        gap = usd(building.schedule.opening_book_cents[0] - building.basis_cents[0])
-        deferred[-1] += cents(gap * (rules.rate_fraction if rules else 0.0))
+    if rules is not None:
+        deferred[-1] = depreciation.recognised(opening_deferred_cents(plan, cohorts, rules, int(book.sum())), rules)
     positions = {
         Position.HARDWARE: book,
         Position.DEFERRED_TAX: deferred,
@@ -471,6 +527,18 @@ def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Openi
         Position.BUILDING: space,
     }
     return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
+
+
+def opening_deferred_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules, book_cents: int) -> int:
+    """Return deferred tax on the first day, t·(book value − tax basis), of hardware and building; the site's."""
+    building, deferred = building_of(plan), 0
+    if is_opening(cohorts).any():
+        gap = usd(book_cents - _opening_basis_cents(plan, cohorts, rules).sum())
+        deferred = int(cents(gap * rules.rate_fraction))
+    if building is not None:
+        gap = usd(building.schedule.opening_book_cents[0] - building.basis_cents[0])
+        deferred += int(cents(gap * rules.rate_fraction))
+    return deferred
 
 
 def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> tuple[Cents, Cents]:

@@ -98,11 +98,8 @@ def row_factors(result: RunResult) -> Floats:
     return factors
 
 
-PL_ACCOUNTS = (
-    *books.COST_OF_SERVING_ACCOUNTS,
-    *books.OPERATING_EXPENSE_ACCOUNTS,
-    *(account for account in Account if account.category is Category.INTEREST),
-)
+_PL_CATEGORIES = (Category.COST_OF_SERVING, Category.OPERATING_EXPENSE, Category.INTEREST)
+PL_ACCOUNTS = tuple(account for account in Account if account.category in _PL_CATEGORIES)
 """The cost of the income statements: cost of serving, operating expense and interest."""
 
 
@@ -220,6 +217,8 @@ def ownership(result: RunResult) -> Ownership:
             income[:, -1] -= usd(building.deduction_cents)
             gain[:, -1] += usd(building.value_cents[1:] - building.basis_cents[1:])
     owned[:, :-1] += usd(cohorts.order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
+    payables = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
+    owned += usd(np.cumsum(payables[:, :, ACCOUNT_CODES[Account.PAYABLES]], axis=0)) * ends[:, None]
     for table in (paid, income, owned, gain):
         # Until here the last column held what belongs to no cluster.
         table[:, -1] = table.sum(axis=1)

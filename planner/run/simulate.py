@@ -106,14 +106,15 @@ class RunResult:
                 )
         warnings += overloaded(plan, self.monthly)
         if capital.loan is not None and (least := capital.loan.least_cover_ratio) is not None:
-            monthly = monthly_statements(self.ledger, opening_of(plan, self.cohorts, self.run.log))
+            opening = opening_of(plan, self.cohorts, self.run.log)
+            monthly = monthly_statements(self.ledger, opening, capital.books)
             quarters = monthly.by(Frequency.QUARTER, plan.months, capital.fiscal_year_start_month)
-            cover = cover_ratio(quarters)
+            cover = cover_ratio(quarters)[:, -1]
             if broken := np.count_nonzero(cover < least):
                 worst = int(np.nanargmin(cover))
                 when, due = quarters.periods[worst], np.isfinite(cover).sum()
                 warnings.append(
-                    f"the loan's covenant is broken in {broken} of {due} fiscal quarters: operating cash flow is "
+                    f"the loan's covenant is broken in {broken} of {due} fiscal quarters: cash for debt service is "
                     f"{cover[worst]:.2f} times debt service in {when}, {least:g} are agreed"
                 )
         return tuple(warnings)

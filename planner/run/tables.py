@@ -20,7 +20,7 @@ from planner.engine.repair_shop import PLANNED
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, usd
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens, ratio
-from planner.finance.statements import Frequency, fiscal_periods, monthly_statements
+from planner.finance.statements import Frequency, cover_ratio, fiscal_periods, monthly_statements
 from planner.plan import quantities
 from planner.plan.parts import TOKEN_KINDS
 from planner.plan.plan import Placement, Plan
@@ -281,11 +281,18 @@ def accounts() -> Columns:
 def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
     """One row per period and cluster, then the site and the fleet; the lines side by side, in cents."""
     plan = result.plan
-    monthly = monthly_statements(result.ledger, opening_of(plan, result.cohorts, result.run.log))
-    lines = monthly.by(frequency, plan.months, plan.money.capital.fiscal_year_start_month)
+    opening = opening_of(plan, result.cohorts, result.run.log)
+    monthly = monthly_statements(result.ledger, opening, plan.money.capital.books)
+    first_month = plan.money.capital.fiscal_year_start_month
+    lines = monthly.by(frequency, plan.months, first_month)
     names = [*(cluster.name for cluster in plan.clusters), SITE, FLEET]
     stamp = "month" if frequency is Frequency.MONTH else "period"
-    return _rows_by(stamp, lines.periods, "cluster", names, lines.lines_cents)
+    served = sums_of(result).served_tokens
+    served = np.insert(served, -1, 2.0 * served[:, -1] - served.sum(axis=1), axis=1)  # the site's: on rented machines
+    tokens = np.add.reduceat(served, [*fiscal_periods(plan.months, first_month, frequency).values()], axis=0)
+    cost = per_million_tokens(usd(lines.lines_cents["cost_of_serving_usd"]), tokens)
+    more = {"cover_ratio": cover_ratio(lines), "served_tokens": tokens, "cost_of_serving_per_million_tokens_usd": cost}
+    return _rows_by(stamp, lines.periods, "cluster", names, {**lines.lines_cents, **more})
 
 
 def timeline_daily(result: RunResult) -> Columns:

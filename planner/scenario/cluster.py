@@ -65,6 +65,9 @@ class Reserved(Strict):
     """Yearly change of the rent that is asked: it counts when signing and renewing. Default 0: today's."""
     exit_fee_fraction: Annotated[Fraction, Plausible(0, 1, "a share")] = 1.0
     """Share of the rent to the term's end that is due when the cluster is retired before. Default 1: take or pay."""
+    identified_machines: bool = False
+    """Whether the contract names machines that the provider may not swap: then it is a lease, on the balance sheet
+    where its term exceeds a year. Default false: a service, as capacity from a pool is."""
 
 
 class OperatingLease(Strict):

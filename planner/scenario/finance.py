@@ -38,6 +38,9 @@ class Tax(Strict):
     losses: Literal["offset", "carry-forward"] = "offset"
     """What a loss is worth: less tax on the owner's other income at once, or on this plan's later profits. Default
     offset: the plan is one of a large firm's (assumption)."""
+    future_profit: Literal["uncertain", "probable"] = "uncertain"
+    """Whether profits to use losses carried forward are probable; only then are they an asset in the balance sheet,
+    beyond what offsets deferred tax owed. Default uncertain: a new plan has no history of profit."""
 
 
 class Loan(Strict):
@@ -55,10 +58,12 @@ class Loan(Strict):
     """Equal payments, equal repayments, or all at the end. Default annuity: the usual equipment loan (assumption)."""
     balloon_fraction: Annotated[BelowOne, Plausible(0, 0.5, "assumption")] = 0.0
     """Share of what is drawn that is left to the last payment. Default 0: none."""
-    fee_fraction: Annotated[Fraction, Plausible(0, 0.05, "assumption")] = 0.0
-    """Share of what is drawn that the lender keeps at once. Default 0: none is stated in public terms."""
+    fee_fraction: Annotated[BelowOne, Plausible(0, 0.05, "assumption")] = 0.0
+    """Share of what is drawn that the lender takes at once, an expense over the loan's life. Default 0: none is stated
+    in public terms."""
     least_cover_ratio: Annotated[Positive, Plausible(1, 2, "assumption")] | None = None
-    """Covenant: least operating cash flow over debt service in a fiscal quarter; less is a warning. Default: none."""
+    """Covenant: least operating cash flow before interest over debt service in a fiscal quarter; less is a warning.
+    Default: none."""
 
     @model_validator(mode="after")
     def _repaid_within_its_term(self) -> "Loan":
@@ -76,6 +81,16 @@ class Finance(Strict):
     """Month in which fiscal years and their quarters begin, in the statements. Default 1: the calendar year."""
     opening_cash_usd: Annotated[NonNegative, Plausible(1000, 1e11, "assumption")] = 0.0
     """Cash on the first day, in the balance sheet. Default 0: the owner pays as bills come."""
+    books: Literal["us-gaap", "ifrs"] = "us-gaap"
+    """Accounting standard of the statements; no measure but P&L cost moves with it. Default us-gaap: rent stays one
+    even cost, and tax is US law."""
+    borrowing_rate_per_year: Annotated[float, Field(ge=0, le=1), Plausible.prior("loan_rate")] | None = None
+    """Nominal rate at which leases of rented machines are put on the balance sheet. Default: the loan's rate, or else
+    discount_rate_per_year."""
+    receivable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120, "assumption")] = 0.0
+    """Days from sale to payment by customers. Default 0: paid as sold (cards, credits)."""
+    payable_days: Annotated[float, Field(ge=0, le=365), Plausible(0, 120, "assumption")] = 0.0
+    """Days from running costs to their payment, but for people and rent of machines. Default 0: paid at once."""
     depreciation_months: BookLife = 36
     """Book life; 48, 60 and 72 are common. Default 36: the horizon of the decision."""
     depreciation_method: Literal["straight-line", "declining-balance"] = "straight-line"
@@ -157,13 +172,6 @@ class Finance(Strict):
     """Income tax. Default: before tax, as published cost figures are."""
     loan: Loan | None = None
     """A loan on purchases, for the statements; of all measures only P&L cost moves with it. Default: none."""
-
-    @model_validator(mode="after")
-    def _loan_and_losses(self) -> "Finance":
-        if self.loan is not None and self.tax is not None and self.tax.losses == "carry-forward":
-            message = "a loan beside losses carried forward is not counted: state tax.losses: offset, or no loan"
-            raise ValueError(message)
-        return self
 
     @field_validator("end_value", mode="before")
     @classmethod

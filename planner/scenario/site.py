@@ -177,6 +177,9 @@ class Site(Strict):
         Annotated[YearlyChange, Plausible(-0.15, 0.25, "prior colo_rent_escalator 0.02 to 0.07; +19% in 2023")] | None
     ) = None
     """Yearly rise of that rent. Default: finance.inflation_per_year (CBRE saw +2 to +7% a year)."""
+    colocation_term_months: Annotated[int, Field(ge=1, le=240), Plausible(1, 180, "month to month to 15 years")] = 1
+    """Months for which space is contracted when machines take it; it is paid to their end, used or not, and then from
+    month to month. Default 1: as long as machines are there."""
     building: Building | None = None
     """A building of one's own, charged to clusters by their nameplate; colocation_usd_per_kw_month is 0 then.
     Default: space is rented."""

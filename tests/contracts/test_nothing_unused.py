@@ -25,6 +25,8 @@ FOR_OTHERS = {
     "CARRY_FORWARD": "a scenario names it",
     "IMPUTED": "accounts.csv names it",
     "TRANSFER": "accounts.csv names it",
+    "US_GAAP": "a scenario names it",
+    "WORKING_CAPITAL": "accounts.csv names it",
 }
 """Names that nothing here reads, and who does."""
 IS_CALLED_BY_ITS_DECORATOR = {"model_validator", "field_validator", "callback"}

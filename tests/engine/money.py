@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.finance.depreciation import ResaleCurve
+from planner.finance.financing import Books
 from planner.finance.months import MonthGrid
 from planner.finance.present_value import CashFlowTiming
 from planner.plan.parts import CapitalPlan, MarketPlan, MoneyPlan, PowerPricePlan, UpkeepPlan
@@ -29,6 +30,10 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             inflation_per_year=0.0,
             fiscal_year_start_month=1,
             opening_cash_usd=0.0,
+            books=Books.US_GAAP,
+            borrowing_rate_per_year=0.1,
+            receivable_days=0.0,
+            payable_days=0.0,
             property_tax_fraction_per_year=0.0,
             loan=None,
             building=None,
@@ -39,6 +44,7 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             hourly_usd_per_kwh=None,
             colocation_usd_per_kw_month=150.0,
             colocation_escalator_per_year=0.0,
+            colocation_term_months=1,
             grid_carbon_g_per_kwh=400.0,
             carbon_usd_per_tonne=np.zeros(months),
             embodied_kg=np.full(clusters, 4000.0),

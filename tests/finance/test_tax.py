@@ -95,7 +95,7 @@ def test_cash_and_deferred_tax_sum_to_the_tax_of_the_books() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=24)
     book = np.full(24, 1_000.0)
     taxable = np.concatenate([np.full(12, -500.0), np.full(12, 2_500.0)])
-    charge = income_tax(taxable, book, grid, TaxRules(rate_fraction=0.25))
+    charge = income_tax((taxable, book, np.zeros(24)), grid, TaxRules(rate_fraction=0.25))
     assert charge.cash_cents[:12].tolist() == [-12_500] * 12
     assert int((charge.cash_cents + charge.deferred_cents).sum()) == 24 * 25_000
     assert int(charge.deferred_cents.sum()) == 0  # timing alone: what is deferred comes back
@@ -105,7 +105,7 @@ def test_losses_carried_forward_offset_four_fifths_of_a_later_year() -> None:
     grid = MonthGrid(start=date(2026, 1, 1), horizon_months=24)
     taxable = np.concatenate([np.full(12, -1_000.0), np.full(12, 1_000.0)])
     rules = TaxRules(rate_fraction=0.21, losses=LossRule.CARRY_FORWARD)
-    charge = income_tax(taxable, taxable, grid, rules)
+    charge = income_tax((taxable, taxable, np.zeros(24)), grid, rules)
     # 12,000 of income less 80% of it by the loss leaves 2,400: tax 504, paid in December.
     assert int(charge.cash_cents[:23].sum()) == 0
     assert charge.cash_cents[23] == 50_400

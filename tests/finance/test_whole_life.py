@@ -97,12 +97,9 @@ def post_assets(builder: LedgerBuilder, capex_cents: np.ndarray) -> Depreciation
     tax = tax_depreciation(cohorts, GRID, RULES.bonus_fraction)
     revenue = np.full(36, 2_000_000.0)
     builder.post_clusters(Account.REVENUE, -series_cents(revenue)[:, None])
-    charge = income_tax(
-        revenue - usd(tax.deduction_cents.sum(axis=0)),
-        revenue - usd(schedule.depreciation_cents.sum(axis=0)),
-        GRID,
-        RULES,
-    )
+    taxable = revenue - usd(tax.deduction_cents.sum(axis=0))
+    book = revenue - usd(schedule.depreciation_cents.sum(axis=0))
+    charge = income_tax((taxable, book, np.zeros(36)), GRID, RULES)
     builder.post(Account.TAX_CASH, charge.cash_cents, month=np.arange(36))
     builder.post(Account.TAX_DEFERRED, charge.deferred_cents, month=np.arange(36))
     return schedule

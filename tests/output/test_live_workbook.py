@@ -222,6 +222,7 @@ WINDOWS = (
 )
 SETTINGS: dict[str, tuple[str, ...]] = {
     "plain": (),
+    "paid later": (SOLD, "finance.receivable_days=30", "finance.payable_days=45", "finance.books=ifrs"),
     "every input": (
         SOLD,
         "workloads.chat.prefix_cache_hit_fraction=0.3",
@@ -314,6 +315,7 @@ DEFAULT = ("plain", "every input")
 SALARIES = {"Salary of a software engineer", "Salary of operations staff", "Cost of a repair crew"}
 PRICES, BOOKS = {"price of an accelerator", "discount"}, {"book life", "residual book value"}
 UNFOLLOWED = {
+    "paid later": dict.fromkeys(("h200", "mi325x", "b200"), PRICES | BOOKS),
     "every input": {"old": PRICES},
     "declining balance": dict.fromkeys(("h200", "mi325x", "b200"), PRICES | BOOKS),
     "residuals of vendors": dict.fromkeys(("h200", "mi325x", "b200"), BOOKS),

@@ -383,6 +383,12 @@ class Oracle(Machines):
                 "timing": stated("cash_flow_timing", "mid_month"),
                 "fiscal_year_start_month": stated("fiscal_year_start_month", 1),
                 "opening_cash_usd": stated("opening_cash_usd", 0.0),
+                "books": stated("books", "us-gaap"),
+                "borrowing_rate_per_year": stated(
+                    "borrowing_rate_per_year", loan["rate_per_year"] if loan else stated("discount_rate_per_year", 0.1)
+                ),
+                "receivable_days": stated("receivable_days", 0.0),
+                "payable_days": stated("payable_days", 0.0),
                 "property_tax_fraction_per_year": stated("property_tax_fraction_per_year", 0.0),
                 "loan": loan
                 and {
@@ -445,6 +451,7 @@ class Oracle(Machines):
                     "rate_fraction": tax["rate_fraction"],
                     "bonus_fraction": tax["bonus_fraction"],
                     "losses": tax["losses"].replace("-", "_"),
+                    "future_profit": tax.get("future_profit", "uncertain"),
                 },
             },
         }
@@ -507,6 +514,7 @@ class Oracle(Machines):
             "monthly_usd_per_kwh": flat * self.stepped(rise),
             "hourly_usd_per_kwh": hourly if stated else None,
             "colocation_usd_per_kw_month": site.get("colocation_usd_per_kw_month", 180.0),
+            "colocation_term_months": site.get("colocation_term_months", 1),
             "colocation_escalator_per_year": site.get(
                 "colocation_escalator_per_year", of(self.doc, "finance.inflation_per_year", 0.0)
             ),

@@ -463,6 +463,9 @@ class Machines:
             "is_hosted": kind != "operating-lease",
             "exit_usd_per_accelerator": 0.0,
             "bound_usd_per_accelerator": 0.0,
+            "term_edge_h": [],
+            "term_usd_per_h": [],
+            "is_lease": kind == "operating-lease" or contract.get("identified_machines", False),
             "interruptions_per_h": contract.get("interruptions_per_year", 0.0) / YEAR_H,
             "interruption_h": contract.get("interruption_h", 0.0),
             "together_fraction": 0.0,
@@ -490,6 +493,8 @@ class Machines:
         price = np.where(term >= 0, first * (1 + change) ** (ends[np.maximum(term, 0)] / YEAR_H), 0.0)
         paid = [price[a:b][price[a:b] > 0] for a, b in zip(self.edge_h[:-1], self.edge_h[1:], strict=True)]
         left = self.hour(stated["retire"]) if stated.get("retire") else self.hours
+        last = int(np.searchsorted(ends, max(left, self.hours), side="right")) + 1
+        plan["term_edge_h"], plan["term_usd_per_h"] = ends[:last], first * (1 + change) ** (ends[: last - 1] / YEAR_H)
         running = int(np.searchsorted(ends, left, side="right"))
         owed = (ends[running] - left) * first * (1 + change) ** (ends[running - 1] / YEAR_H)
         if stated.get("retire"):

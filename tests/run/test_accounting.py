@@ -75,6 +75,9 @@ def test_a_plain_scenario_stays_plain(run: Run) -> None:
 
 EVERYTHING = [
     "horizon_months=24",
+    "finance.books=ifrs",
+    "finance.receivable_days=30",
+    "finance.payable_days=45",
     "clusters.leased={accelerator: H200, nodes: 1, retire: 2027-02-03,"
     " contract: {kind: operating-lease, usd_per_accelerator_h: 2}}",
     "clusters.old={accelerator: H200, nodes: 1, owned: {bought: 2024-05-01}}",

@@ -95,7 +95,7 @@ def test_what_is_paid_on_nodes_that_never_come_is_lost(run: Run) -> None:
     price = order.nodes * sum(order.prices_usd)
     assert total(gone, Account.EXIT_FEES) == pytest.approx(0.5 * price, abs=0.01)
     assert lines(gone, "deposits_usd") == pytest.approx([0.5 * price, 0, 0], abs=0.01)
-    assert lines(gone, "net_cash_flow_usd") == pytest.approx([-0.5 * price, 0, 0], abs=0.01)
+    assert lines(gone, "investing_cash_flow_usd") == pytest.approx([-0.5 * price, 0.5 * price, 0], abs=0.01)
     late = run(TERMS, "horizon_months=2", weeks=8)  # 26 February
     assert price_of(late)
     later = simulate(
