@@ -87,7 +87,7 @@ def run(
     advise: bool = False,
     hourly: bool = False,
     parquet: bool = False,
-    processes: Sequence[Process | str] = (),
+    processes: Sequence[Process] = (),
     strict: bool = False,
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
@@ -95,26 +95,24 @@ def run(
 ) -> Answer[RunResult]:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook.
 
-    ``processes`` run with it: functions, or ``module:function`` as ``--process`` takes them. ``advise`` looks for what
-    meets an SLO target that is missed, by simulation.
+    ``processes`` are functions that run with it. ``advise`` looks for what meets an SLO target that is missed, by
+    simulation.
     """
-    from planner.engine.processes import load_process
     from planner.plan.build import build_plan
     from planner.run.replications import drawing
     from planner.run.simulate import check_whole, simulate_plan
 
     check_whole(replications=replications, seed=seed or 0)
     loaded = load(scenario, overrides)
-    functions = [load_process(process) if isinstance(process, str) else process for process in processes]
     folder = _folder(out, loaded.name)
     check_target(folder)
     progress(f"simulating {loaded.name}, {loaded.horizon_months} months from {loaded.start}")
     progress("compiling")
     plan = build_plan(loaded)
-    draw = functools.partial(simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=functions)
+    draw = functools.partial(simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=processes)
     progress("simulating")
     # Others draw the plan again from here on. A process of the user's own may count or print, so that is run here.
-    with drawing(draw, range(1, replications), workers=1 if functions else None) as together:
+    with drawing(draw, range(1, replications), workers=1 if processes else None) as together:
         result = draw(0)
         refuse(result.warnings, strict=strict)
         from planner.answers.run import run_answer, verdict_summary, write_run

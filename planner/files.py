@@ -25,6 +25,8 @@ from typing import Any
 from planner.errors import Problem, ScenarioError, printable
 
 PRODUCT = "datacenter-planner"
+ALLOW_CODE = "PLANNER_ALLOW_CODE"
+"""Environment variable that lets the Python files run that a scenario names."""
 MANIFEST = "manifest.json"
 WORK = "shards"
 """Folder, within an output folder, of work that is not finished; ``--resume`` continues it."""

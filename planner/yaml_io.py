@@ -71,13 +71,21 @@ class Document:
 
     def file_at(self, path: KeyPath, name: str) -> tuple[Path, bytes]:
         """Return path and bytes of the file that the value at ``path`` names, relative to its own file."""
-        place = self.locate(path)
-        file = (Path(place.file).parent if place and place.line is not None else Path()) / name
+        file = self._beside(path, name)
         if str(file) not in self.files:
             if self.is_sealed:
                 raise ScenarioError(Problem(file=str(file), message="was not read when the study began"))
             self.files[str(file)] = read_bytes(file, MAX_FILE_BYTES)
         return file, self.files[str(file)]
+
+    def is_read(self, path: KeyPath, name: str) -> bool:
+        """Return whether the file that the value at ``path`` names was read already."""
+        return str(self._beside(path, name)) in self.files
+
+    def _beside(self, path: KeyPath, name: str) -> Path:
+        """Return a file's path relative to the file that names it."""
+        place = self.locate(path)
+        return (Path(place.file).parent if place and place.line is not None else Path()) / name
 
     def locate(self, path: KeyPath) -> Location | None:
         """Return the location of the value at ``path``, or of its nearest parent."""

@@ -66,14 +66,14 @@ def beside(monthly: Table) -> list[tuple[str, ...]]:
     sides = ("budget", "actual", "posterior_p50")
     costs, shares = (monthly.where("figure", series.name).rows("month", numbers=sides) for series in (COST, SLO))
     both = zip(costs, shares, strict=True)
-    return [(m, *(cell(n, ",.0f") for n in cost), *(cell(n, ".2%") for n in met)) for (m, *cost), (_, *met) in both]
+    return [(m[:7], *(cell(n, ",.0f") for n in cost), *(cell(n, ".2%") for n in met)) for (m, *cost), (_, *met) in both]
 
 
 def figures_section(contents: Contents) -> Section:
     """Return what lay outside the interval, month by month."""
     held, texts = contents.tables["actuals"], ("of", "figure", "month", "is_outside", "forecast")
     rows = [
-        (f"{of} {name.replace('_', ' ')}", month, *(measured(number, name) for number in numbers), said)
+        (f"{of} {name.replace('_', ' ')}", month[:7], *(measured(number, name) for number in numbers), said)
         for of, name, month, outside, said, *numbers in held.rows(*texts, numbers=("plan", "low", "high", "actual"))
         if outside == "true"
     ]

@@ -14,14 +14,14 @@ from planner.answers.plan_workbooks import bridge_page, comparison_page, months_
 from planner.answers.report import answer_files
 from planner.answers.run import evidence_tables, plan_tables, rounded, scenario_sha256
 from planner.answers.tables import figure_column, tables_of
-from planner.finance.bridge import CAUSES, PLAN_CAUSE_MEANINGS, PLAN_CAUSES
+from planner.finance.bridge import CAUSES, PLAN_CAUSE_MEANINGS, PLAN_CAUSES, account_bridge
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens
 from planner.output.folder import WORKBOOK, Contents, place_folder, write_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, Column, ColumnKind, CsvFormat, Table, TableDescription
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.workbook import Page, SheetChart, words, write_tables
 from planner.run.measure_names import DRAWS, MEASURES, SERVICE
-from planner.run.measures import series_of
+from planner.run.measures import present_parts, series_of
 from planner.run.replications import ends_of
 from planner.scenario.scenario import Scenario
 from planner.studies.compare import Comparison
@@ -66,6 +66,12 @@ def held_tables(comparison: Comparison) -> list[Table]:
     dollars = COMPARISON_TABLES["bridge_usd"].of_rows(
         (name, cause, cents) for name, parts in comparison.others(comparison.dollars) for cause, cents in parts.items()
     )
+    before = present_parts(comparison.results[comparison.baseline])
+    accounts = COMPARISON_TABLES["bridge_accounts"].of_rows(
+        (name, *row)
+        for name, after in comparison.others(map(present_parts, comparison.results))
+        for row in account_bridge(before, after)
+    )
     base, monthly = series_of(comparison.results[comparison.baseline]).cash_flow_usd, {}
     for name, result in zip(comparison.names, comparison.results, strict=True):
         months = series_of(result)
@@ -77,7 +83,7 @@ def held_tables(comparison: Comparison) -> list[Table]:
         for month, label in enumerate(comparison.results[0].plan.months.labels)
         for name, figures in monthly.items()
     )
-    return [comparison_rows(comparison), bridge, dollars, by_month, *in_futures(comparison)]
+    return [comparison_rows(comparison), bridge, dollars, accounts, by_month, *in_futures(comparison)]
 
 
 def in_futures(comparison: Comparison) -> list[Table]:
@@ -197,6 +203,7 @@ def write_comparison(
         "Comparison": comparison_page(names, comparison.figures, comparison.baseline),
         **bridge_page(shown["bridge_usd"]),
         **plain_pages({"Bridge, per token": shown["bridge"]}),
+        **bridge_page(shown["bridge_accounts"], "Bridge, accounts"),
         **months_pages(plan.months.labels, dict(zip(names, comparison.chances, strict=True))),
         **statements_page(results),
         **plain_pages({"Futures": shown["futures"]} if comparison.futures else {}),

@@ -29,14 +29,15 @@ SAME_CHANCE = (
     "All scenarios had the same random numbers, so differences follow from what they state. `planner montecarlo` "
     "says how often the order holds when prices, growth and throughput are not as stated."
 )
-PER_TOKEN = (
-    "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts sum to "
-    "the whole (Shapley values)."
-)
-IN_DOLLARS = (
-    "The same in dollars of accrued cost, which sum to the cent. Policy is what other books (life, method or residual "
-    "of depreciation) move: no price, and no cash."
-)
+BRIDGES = {
+    "bridge": "Why a token costs more or less than in the baseline: the difference, shared among its causes. The parts "
+    "sum to the whole (Shapley values).",
+    "bridge_usd": "The same in dollars of accrued cost, which sum to the cent. Policy is what other books (life, "
+    "method or residual of depreciation) move: no price, and no cash.",
+    "bridge_accounts": "Net present cost less the baseline's by account, which sums to the cent; by cluster too in "
+    "bridge_accounts.csv.",
+}
+"""What is said of each bridge, by its table."""
 MONTHLY = (
     (ACCRUED, "Cost per million tokens by scenario", "Accrued cost over tokens served, by month."),
     (f"cumulative_{ACCRUED}", "The same from the start", "Accrued cost so far over tokens so far."),
@@ -118,24 +119,27 @@ def timeline_section(contents: Contents) -> Section | None:
     return section("time", charts)
 
 
-def bridge_section(contents: Contents, *, per_token: bool = True) -> Section | None:
+def bridge_section(contents: Contents, *, name: str = "bridge") -> Section | None:
     """Return why a token, or a plan in all, costs more or less than in the baseline, parts in two colours."""
-    if not (bridge := contents.table("bridge" if per_token else "bridge_usd")):
+    if not (bridge := contents.table(name)):
         return None
-    sums = bridge.sums("scenario", "cause", f"difference{'_per_million_tokens' if per_token else ''}_usd")
+    per_token, of = name == "bridge", "account" if name == "bridge_accounts" else "cause"
+    sums = bridge.sums("scenario", of, f"difference{'_per_million_tokens' if per_token else ''}_usd")
     shown = unit_price if per_token else dollars
-    header = ("cause", "per million tokens", "which is", "size") if per_token else ("cause", "USD", "size")
-    blocks: list[Block] = [Sentence(text=PER_TOKEN if per_token else IN_DOLLARS)]
+    header = (of, "per million tokens", "which is", "size") if per_token else (of, "USD", "size")
+    blocks: list[Block] = [Sentence(text=BRIDGES[name])]
     most = max((abs(part) for parts in sums.values() for part in parts.values()), default=0.0) or 1.0
     for scenario, parts in sums.items():
         rows, total = [], sum(parts.values())
-        for cause, part in sorted(parts.items(), key=lambda item: -abs(item[1])) if per_token else parts.items():
+        for cause, part in (
+            sorted(parts.items(), key=lambda item: -abs(item[1])) if name != "bridge_usd" else parts.items()
+        ):
             which = "dearer" if part > 0 else "cheaper" if part else ""
             cells = [f"{'+' if part > 0 else ''}{unit_price(part)}", which] if per_token else [f"{part:+,.2f}"]
             bar = BarPart(name=cause, share=abs(part) / most, colour=1 if part > 0 else 2, shown=shown(part))
             rows.append((cause.replace("_", " "), cells, [bar]))
         said = f"per million tokens {'dearer' if total > 0 else 'cheaper'}"
-        said = said if per_token else f"{'more' if total > 0 else 'less'} over the horizon"
+        said = said if per_token else f"{'more' if total > 0 else 'less'} over the horizon, by {of}"
         blocks.append(bar_grid(header, rows, f"{scenario}: {shown(abs(total))} {said}"))
     return section("money", blocks)
 

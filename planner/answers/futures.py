@@ -44,7 +44,7 @@ def futures_lines(table: Table) -> list[str]:
     for future, plan, status, month, cluster, met, cost, nodes, usd in table.rows(*texts, numbers=numbers):
         more = (f"{nodes:,.0f} {cluster}" if cluster else "", cell(usd, ",.1f", MILLION))
         stands = f"{status} {cell(met, '.0%')}"
-        rows.append((future[:24], plan[:16], stands, month, cell(cost, ",.1f", MILLION), *more))
+        rows.append((future[:24], plan[:16], stands, month[:7], cell(cost, ",.1f", MILLION), *more))
     header = ("future", "plan", "SLO", "missed", "NPC M$", "more nodes", "M$")
     return [*wrapped([_KEPT]), "", text_table(header, rows), "", *wrapped(weighted_lines(table))]
 
@@ -70,7 +70,7 @@ def futures_section(contents: Contents) -> Section | None:
     for plan, future, status, month, cluster, met, cost, nodes in table.rows(
         *texts, numbers=("slo_met_fraction", "net_present_cost_usd", "remedy_nodes")
     ):
-        said = [status, f"from {month}" if month else "", f"P {percent(met, 0)}", dollars(cost)]
+        said = [status, f"from {month[:7]}" if month else "", f"P {percent(met, 0)}", dollars(cost)]
         said.append(f"{counted(int(nodes), 'more node')} of {cluster} would meet it" if cluster else "")
         grid.setdefault(plan, {})[future] = ", ".join(part for part in said if part)
     futures = [*dict.fromkeys(table.texts("future"))]

@@ -144,7 +144,7 @@ def run_pages(result: RunResult, shown: Mapping[str, Mapping[str, Any]]) -> dict
         SUMMARY: live.summary(),
         INPUTS: live.inputs_page(),
         BY_MONTH: live.by_month(),
-        TIMELINE: live.timeline(shown["timeline_monthly"]),
+        TIMELINE: live.timeline(shown["timeline_monthly"], shown["timeline_monthly_clusters"]),
         BY_CLUSTER: live.by_cluster(),
         LINES: live.lines_page(),
         QUANTITIES: Page(headings=used, rows=live.quantities, note=note, fixed_columns=4),
@@ -630,16 +630,18 @@ class _Live:
         headings = (*_BY_MONTH_COLUMNS, *(f"{account}_usd" for account in self.shown))
         return Page(headings=headings, rows=rows, note=self.note, charts=charts)
 
-    def timeline(self, table: Mapping[str, Any]) -> Page:
+    def timeline(self, fleet: Mapping[str, Any], clusters: Mapping[str, Any]) -> Page:
         """Return the timeline, the fleet first, then cluster by cluster; its money follows, all else is the run's."""
-        names = [*self.clusters, FLEET]
         rows: list[list[object]] = []
         columns = {name: column for column, name in enumerate(_TIMELINE_COLUMNS)}
         for cluster in (FLEET, *self.clusters):
             where = {} if cluster == FLEET else {"cluster": cluster}
+            table, step, place = (
+                (clusters, len(self.clusters), self.clusters.index(cluster)) if where else (fleet, 1, 0)
+            )
             first = _FIRST + len(rows)
             for month in range(self.months):
-                row, place = first + month, month * len(names) + names.index(cluster)
+                row = first + month
                 at = {name: _area(TIMELINE, row, column) for name, column in columns.items()}
                 to_date = {name: f"SUM({_area(TIMELINE, first, column, row)})" for name, column in columns.items()}
                 formulas = {"cost_usd": self._sum(month, **where, cost=1).formula}
@@ -647,7 +649,8 @@ class _Live:
                     name, sold = f"cost_per_million_{kind}_usd", f"served_{kind}"
                     formulas[name] = _per_million(at["cost_usd"], at[sold])
                     formulas[f"cumulative_{name}"] = _per_million(to_date["cost_usd"], to_date[sold])
-                rows.append([Cell(table[name][place], formulas.get(name, "")) for name in _TIMELINE_COLUMNS])
+                figures = {name: column[month * step + place] for name, column in table.items()} | {"cluster": cluster}
+                rows.append([Cell(figures.get(name), formulas.get(name, "")) for name in _TIMELINE_COLUMNS])
         # A chart would draw months before the first token, which have no cost per token, as zero.
         begins = int(np.argmax(series_of(self.result).output_tokens > 0))
         charts = tuple(

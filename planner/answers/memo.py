@@ -121,6 +121,7 @@ def memo_sections(contents: Contents) -> list[Section]:
         _part("SLO target", target),
         _cost(contents, plan),
         _part("Reconciliation of cost", (), ("line", "USD"), run_report.reconciliation_rows(summary)),
+        _accounts(contents, plan),
         _part("Unit economics", (), run_report.UNITS, run_report.unit_rows(of_plan)[:SHOWN]),
         _cash(contents, of_plan, plan),
         _part(beside, others, header, rows),
@@ -164,10 +165,22 @@ def _figures(contents: Contents, plan: str) -> dict[str, study_report.Figure]:
     table = contents.table("measures") or contents.table("comparison")
     if table is None:
         return {}
-    table = table.where("scenario", plan) if "scenario" in table else table
+    table = table.where("scenario", plan) if plan else table
     rows = table.rows("measure", numbers=("value", "low", "high"))
     values = {name: (value, low, high) for name, value, low, high in rows if value is not None}
     return {name: values[name] for name in FIGURES if name in values}
+
+
+def _accounts(contents: Contents, plan: str) -> Section:
+    """Return the accounts that most of the difference to the baseline's net present cost lies in, and the rest."""
+    if not (bridge := contents.table("bridge_accounts")):
+        return _part("")
+    plan = plan if plan in (others := bridge.texts("scenario")) else others[0]
+    heading = f"{plan} less {contents.manifest['baseline']}, by account"
+    sums = bridge.where("scenario", plan).summed("account", "difference_usd")
+    steps = dict(sorted(sums.items(), key=lambda item: -abs(item[1]))[: SHOWN - 1])
+    steps |= {"all others": sum(sums.values()) - sum(steps.values()), "net present cost": sum(sums.values())}
+    return _part(heading, (), ("account", "USD"), [(name.replace("_", " "), dollars(n)) for name, n in steps.items()])
 
 
 def _cash(contents: Contents, of_plan: Contents, plan: str) -> Section:

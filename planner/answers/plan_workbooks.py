@@ -10,7 +10,6 @@ import numpy as np
 from planner.finance.statements import LINES, Frequency
 from planner.output.workbook import Page, SheetChart, style_of, words
 from planner.run import tables
-from planner.run.measure_names import FLEET
 from planner.run.replications import Replications
 from planner.run.simulate import RunResult
 from planner.units import unit_of
@@ -18,7 +17,7 @@ from planner.units import unit_of
 BANDS_SHEET = "Percentiles by month"
 BANDS = ("p10", "p50", "p90")
 STATISTICS = ("mean", *BANDS)
-_BAND_COLUMNS = ("scenario", "output", "cluster", "month", *STATISTICS)
+_BAND_COLUMNS = ("scenario", "output", "month", *STATISTICS)
 _BANDS_NOTE = (
     "P10, P50 and P90: a tenth, half and nine tenths of the replications lie below. A record of the replications."
 )
@@ -31,12 +30,11 @@ def statements_page(
     rows: dict[str, list[Any]] = {}
     for name, result in results.items():
         for frequency in frequencies:
-            (_, periods), (_, clusters), *lines = tables.statement(result, frequency).items()
-            kept = [place for place, cluster in enumerate(clusters) if cluster == FLEET]
-            rows.setdefault("scenario", []).extend(name for _ in kept)
-            rows.setdefault("period", []).extend(periods[place] for place in kept)
+            (_, periods), *lines = tables.statement(result, frequency).items()
+            rows.setdefault("scenario", []).extend(name for _ in periods)
+            rows.setdefault("period", []).extend(periods)
             for line, amounts in lines:
-                rows.setdefault(line, []).extend((amounts[kept] / (100 if line in LINES else 1)).tolist())
+                rows.setdefault(line, []).extend((amounts / (100 if line in LINES else 1)).tolist())
     note = "Costs are positive in the income statement; in the cash flow, money that comes in is."
     return {"Statements": Page.of(rows, note=note)} if rows else {}
 
@@ -57,29 +55,29 @@ def comparison_page(names: Sequence[str], figures: Sequence[Mapping[str, float |
     return Page(headings=headings, rows=rows, names=frozenset(headings[2:]), charts=(chart,))
 
 
-def bridge_page(bridge: Mapping[str, Sequence[Any]]) -> dict[str, Page]:
+def bridge_page(bridge: Mapping[str, Sequence[Any]], title: str = "Bridge, USD") -> dict[str, Page]:
     """Return why each plan's cost differs from the baseline's, in dollars, as a sheet; none without a bridge."""
     names = list(bridge["scenario"])
     charts = []
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(names) if title == "Bridge, USD" else ():
         first, last = names.index(name), names.index(name) + names.count(name)
-        title, shown = f"Why cost differs from the baseline's, USD: {name}", ("difference_usd",)
-        charts.append(SheetChart(title=title, columns=shown, kind="column", first=first, last=last, across=1))
+        said, shown = f"Why cost differs from the baseline's, USD: {name}", ("difference_usd",)
+        charts.append(SheetChart(title=said, columns=shown, kind="column", first=first, last=last, across=1))
     in_usd = {name: np.asarray(cells) / 100 if name.endswith("_usd") else cells for name, cells in bridge.items()}
-    return {"Bridge, USD": Page.of(in_usd, charts=tuple(charts))} if names else {}
+    return {title: Page.of(in_usd, charts=tuple(charts))} if names else {}
 
 
 def bands_page(rows: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Page:
-    """Return percentiles by month as a sheet, with a chart of each plan's fleet for each of some outputs."""
+    """Return percentiles by month as a sheet, with a chart of each plan for each of some outputs."""
     shown = {name: rows[name] for name in _BAND_COLUMNS}
-    keys = list(zip(rows["scenario"], rows["output"], rows["cluster"], strict=True))
+    keys = list(zip(rows["scenario"], rows["output"], strict=True))
     charts = []
     for key in dict.fromkeys(keys):
-        scenario, output, cluster = key
-        if output in outputs and cluster == FLEET:
+        scenario, output = key
+        if output in outputs:
             first, title = keys.index(key), f"{words(output)} by month: {scenario}"
             last, style = first + keys.count(key), style_of(output)
-            charts.append(SheetChart(title=title, columns=BANDS, first=first, last=last, across=3, style=style))
+            charts.append(SheetChart(title=title, columns=BANDS, first=first, last=last, across=2, style=style))
     shown["output"] = [words(output) for output in rows["output"]]
     return Page.of(shown, note=_BANDS_NOTE, charts=tuple(charts))
 
@@ -91,7 +89,7 @@ def months_pages(months: Sequence[str], chances: Mapping[str, Replications]) -> 
         for output, drawn in chance.monthly.items() if chance.number > 1 else ():
             bands = np.percentile(drawn, (10, 50, 90), axis=0, method="median_unbiased")
             figures = zip(months, drawn.mean(axis=0).tolist(), *bands.tolist(), strict=True)
-            rows += [(scenario, output, FLEET, *row) for row in figures]
+            rows += [(scenario, output, *row) for row in figures]
     columns = dict(zip(_BAND_COLUMNS, zip(*rows, strict=True), strict=True)) if rows else {}
     return {BANDS_SHEET: bands_page(columns, ("cost_usd", "revenue_usd"))} if rows else {}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from planner.answers.live_workbook import run_pages, run_workbook
 from planner.answers.plan_workbooks import months_pages
 from planner.answers.report import build_report
 from planner.answers.run_report import LOSSES, reconciliation_rows, resale_words
-from planner.answers.tables import RUN_TABLES, TABLES, by_scenario
+from planner.answers.tables import TABLES, by_scenario
 from planner.arrays import Floats
 from planner.catalog.load import VERSION
 from planner.engine.processes import name_of
@@ -40,7 +41,7 @@ from planner.run import unit_economics as units
 from planner.run.commitments import commitments
 from planner.run.incidents import incident_rows, practice_rows
 from planner.run.measure_names import DRAWS, FLEET, MEASURES
-from planner.run.measures import measures, slo_figures, sums_of
+from planner.run.measures import SUMS, measures, reconciliation, slo_figures, sums_of
 from planner.run.replications import Replications, ends_of
 from planner.run.simulate import RunResult, per_run
 from planner.run.slo_misses import REASONS, worst_reasons
@@ -80,6 +81,7 @@ def scenario_file(scenario: Scenario) -> str:
 def command_again(verb: str, scenarios: Sequence[Scenario], options: Mapping[str, object]) -> list[str]:
     """Return the command that writes the same bytes; none where there is none: no file, or overrides that differ."""
     files, overrides = [scenario_file(scenario) for scenario in scenarios], common_overrides(scenarios)
+    options = {**options, "--allow-code": any(p.file for scenario in scenarios for p in scenario.processes)}
     return command_line(verb, files, options, overrides) if all(files) and overrides is not None else []
 
 
@@ -125,7 +127,9 @@ def scenario_identity(scenario: Scenario, seed: int, replication: int) -> dict[s
 
 
 PLAN_COLUMNS: dict[str, Callable[[RunResult], Mapping[str, Any]]] = {
+    "clusters": lambda result: TABLES["clusters"].of_rows(tables.cluster_rows(result)).columns,
     "timeline_monthly": tables.timeline_monthly,
+    "timeline_monthly_clusters": partial(tables.timeline_monthly, clusters=True),
     "timeline_workloads": tables.timeline_workloads,
     "unit_economics": tables.unit_economics,
     "losses": tables.losses,
@@ -148,19 +152,28 @@ def run_tables(result: RunResult, *, hourly: bool = False) -> list[Table]:
     columns: dict[str, Mapping[str, Any]] = {
         **{name: make(result) for name, make in PLAN_COLUMNS.items()},
         "slo_misses": tables.slo_misses(result),
-        "reconciliation": tables.reconciliation(result),
-        "timeline_daily": tables.timeline_daily(result),
-        "accounts": tables.accounts(),
-        **{f"statement_{span}ly": tables.statement(result, span) for span in Frequency},
         "commitments": commitments(result),
         **{f"unit_economics_{span}ly": tables.unit_economics(result, span) for span in (*Frequency,)[1:]},
-        **({"timeline_hourly": tables.timeline_hourly(result)} if hourly else {}),
     }
+    for part, by in (("", False), ("_clusters", True)):
+        columns["timeline_daily" + part] = tables.timeline_daily(result, clusters=by)
+        columns |= {f"statement_{span}ly{part}": tables.statement(result, span, clusters=by) for span in Frequency}
+        columns |= {"timeline_hourly" + part: tables.timeline_hourly(result, clusters=by)} if hourly else {}
     made = {name: Table(TABLES[name], cells) for name, cells in columns.items()}
     of_inputs = (layouts(result.scenario), assumptions(result.scenario), model_error())
-    for table in (measure_table(result), TABLES["software_incidents"].of_rows(incident_rows(result)), *of_inputs):
-        made[table.name] = table
-    return [made[name] for name in (*(table.name for table in RUN_TABLES), *(["timeline_hourly"] if hourly else []))]
+    rows: dict[str, Iterable[Sequence[Any]]] = {"software_incidents": incident_rows(result)}
+    rows |= {"focus": tables.focus_rows(result), "accounts": tables.account_rows()}
+    rows["reconciliation"] = tables.reconciliation_rows(result)
+    made |= {name: TABLES[name].of_rows(cells) for name, cells in rows.items()}
+    made |= {table.name: table for table in (measure_table(result), *of_inputs)}
+    return [made[name] for name in TABLES if name in made and name != "warnings"]
+
+
+def named(table: Table, scenario: str) -> Table:
+    """Return a run's table as its file has it, with the name of the scenario in a column."""
+    described = by_scenario(table.description)
+    is_same = described == table.description
+    return table if is_same else Table(described, {"scenario": [scenario] * len(table), **table.columns})
 
 
 def measure_table(result: RunResult, chance: Replications | None = None) -> Table:
@@ -205,23 +218,24 @@ def write_run(
     ``parquet`` add to the usual files. ``command`` is what writes the same bytes, where it is not a run; ``remedy``
     what was found to meet a target that is missed.
     """
-    tables = {table.name: table for table in run_tables(result, hourly=hourly)}
-    pages = run_pages(result, {name: made.columns for name, made in tables.items()})
+    made, scenario = run_tables(result, hourly=hourly), result.scenario.name
+    pages = run_pages(result, {table.name: table.columns for table in made})
+    tables = {table.name: named(table, scenario) for table in made}
     ready = {name: write_csv(table, form) for name, table in tables.items() if name != "measures"}
     slo_misses(result)  # kept for the summary: the plan is compiled and routed anew for them
     chance = drawn_again() if drawn_again else None
-    tables["measures"] = measure_table(result, chance)
+    tables["measures"] = named(measure_table(result, chance), scenario)
     identity = scenario_identity(result.scenario, result.seed, result.replication)
     if result.processes:
         identity["processes"] = [name_of(process) for process in result.processes]
     drawn = identity["replications"] = 1 if chance is None else chance.number
     options: dict[str, object] = {"--seed": result.seed, "--replications": None if drawn == DRAWS else drawn}
-    options |= {"--process": identity.get("processes", ()), "--hourly": hourly, "--parquet": parquet}
+    options |= {"--hourly": hourly, "--parquet": parquet}
     options |= {"--advise": remedy is not None, **form.options}
     identity["command"] = list(command) or command_again("run", [result.scenario], options)
     beside = folders.openable([*(f"{name}.csv" for name in tables), WORKBOOK])
     contents = Contents(manifest=identity, tables=tables, summary=summary(result, chance, remedy), beside=beside)
-    months = months_pages(result.plan.months.labels, {result.scenario.name: chance}) if chance else {}
+    months = months_pages(result.plan.months.labels, {scenario: chance}) if chance else {}
     workbook, report = shared([lambda: run_workbook(result, pages, months), lambda: build_report(contents)])
     files = csv_files(contents.name.lower(), tables.values(), form, ready=ready)
     timelines = [name for name in tables if parquet and name.startswith("timeline_")]
@@ -313,8 +327,8 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         "slo_misses": [],
         "capacity_fraction": capacity,
         "reconciliation": [
-            {"line": line, "kind": kind, "amount_usd": cents / 100}
-            for line, kind, cents in zip(*tables.reconciliation(result).values(), strict=True)
+            {"line": line, "kind": "sum" if line in SUMS else "item", "amount_usd": cents / 100}
+            for line, cents in reconciliation(result).items()
         ],
         "warnings": list(result.warnings),
         "notes": list(result.plan.notes),
@@ -452,11 +466,11 @@ def details(figures: Mapping[str, Any]) -> str:
 def month_lines(result: RunResult, encoding: str = "utf-8") -> str:
     """Return utilisation and cost per token by month, a line for each cluster, with lowest and highest."""
     levels = BLOCKS if encoding.lower().replace("-", "") in ("utf8", "utf16", "utf32") else ASCII
-    timeline, labels, rows = tables.timeline_monthly(result), result.plan.months.labels, []
-    names = timeline["cluster"][: len(result.plan.clusters) + 1]
+    figures, labels, rows = sums_of(result).figures(), result.plan.months.labels, []
+    names = [*(cluster.name for cluster in result.plan.clusters), FLEET]
     shown = [("utilisation_fraction", "utilised", "{:.0%} to {:.0%}", name) for name in names]
     for column, unit, span, name in (*shown, ("cost_per_million_tokens_usd", "USD/Mtok", "{:.3g} to {:.3g}", FLEET)):
-        values = [float(v) for v in timeline[column][names.index(name) :: len(names)]]
+        values = figures[column][:, names.index(name)].tolist()
         if known := [v for v in values if math.isfinite(v)]:
             rows.append((name[:10], unit, sparkline(values, levels=levels), span.format(min(known), max(known))))
     return text_table(("cluster", "", f"{labels[0]} to {labels[-1]}", "lowest to highest"), rows)

@@ -27,6 +27,7 @@ LOSSES = {
     "working_node_h": "at work",
     "lost_to_failures_node_h": "failures",
     "lost_to_software_node_h": "software",
+    "lost_to_processes_node_h": "processes",
     "lost_to_outages_node_h": "outages",
     "lost_to_power_cap_node_h": "power cap",
     "idle_node_h": "no demand",
@@ -267,7 +268,7 @@ def software_grids(contents: Contents) -> Iterator[Block]:
     """Yield what software incidents cost by stack and kind, and what each practice of upgrades is worth by vendor."""
     for table in map(contents.table, ("software_incidents", "software_practices")):
         if table:
-            names = [column for column in table.columns if column != "missed_requests"]
+            names = [column for column in table.columns if column not in ("scenario", "missed_requests")]
             cells = [
                 [*map(partial(percent, decimals=3), table.numbers(n))] if n.endswith("_fraction") else table.texts(n)
                 for n in names
@@ -325,6 +326,7 @@ def loss_grid(
     """Return what became of node-hours, or another whole, one row for each cluster, scenario or workload."""
     # Idleness is no fault of the machines: it has the grey at the end of the palette.
     palette, rows = {name: len(COLOURS) - 1 if name == IDLE else i for i, name in enumerate(names)}, []
+    names = [name for name in names if any(row[name] for row in shares.values())]
     for cluster, row in shares.items():
         total = sum(row.values()) or 1.0
         shown = {name: percent(row[name] / total, 2) for name in names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,10 @@ def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
             for purchase, count in zip(purchases, plan.counts, strict=False)
         ]
         tight = cap_kw is not None and power_kw + node_kw > cap_kw
-        binds = [said for said, is_so in (("capacity", month in binding), ("power", tight)) if is_so]
         load = loads[int(np.argmin(reached[month]))].name if slo_target.is_per_workload else ""
         least, capital = float(reached[month].min()), choices.capital_usd((*due, *plan.counts[len(due) :]))
         figures = (least, least - slo_target.attainment, float(broken[month]), float(plan.utilisation[month]))
-        yield str(label), load, *figures, power_kw, capital, "; ".join(binds) or "nothing"
+        yield str(label), load, *figures, power_kw, capital, month in binding, tight
 
 
 def size_tables(sized: Sized) -> list[Table]:
@@ -136,16 +136,8 @@ def size_tables(sized: Sized) -> list[Table]:
     rows: dict[str, Iterable[Sequence[Any]]] = {
         "futures": future_rows(sized),
         "triggers": (
-            (
-                one.cluster,
-                one.date,
-                one.load,
-                one.forecast_months,
-                one.installed,
-                one.load * one.installed,
-                *one.ordered,
-            )
-            for one in explained.triggers
+            (*attrgetter("cluster", "date", "load", "forecast_months", "installed")(one), trigger, *one.ordered)
+            for one, trigger in ((one, one.load * one.installed) for one in explained.triggers)
         ),
         "frontier": (
             (one.probability, one.cost, one.nodes, one.counts == sized.plan.counts, words(one.counts))

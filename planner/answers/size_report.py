@@ -78,8 +78,11 @@ def policies_section(contents: Contents) -> Section | None:
 def months_section(contents: Contents) -> Section:
     """Return what binds in each month."""
     shares = ("slo_attainment_fraction", "utilisation_fraction")
-    months = contents.tables["months"].rows("month", "workload", "binding_constraint", numbers=shares)
-    rows = [(month, load, percent(share, 2), percent(used), binds) for month, load, binds, share, used in months]
+    months = contents.tables["months"].rows("month", "workload", "capacity_binds", "power_binds", numbers=shares)
+    said = {("true", "true"): "capacity, power", ("true", "false"): "capacity", ("false", "true"): "power"}
+    rows = [
+        (m[:7], load, percent(met, 2), percent(used), said.get((*by,), "nothing")) for m, load, *by, met, used in months
+    ]
     header = ("month", "workload", "SLO lowest", "utilised", "binding constraint")
     caption = "The workload with the lowest SLO attainment, month by month"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))

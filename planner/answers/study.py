@@ -336,6 +336,7 @@ def write_study(
         bins += [(name, *cell, runs.size) for cell in cells]
     more = {
         "monthly_bands": finished.bands(),
+        "monthly_bands_clusters": finished.bands(clusters=True),
         "distribution": bins,
         "convergence": ((name, end, *_ends(mean), mean.completed) for name, end, mean in finished.convergence()),
     }
@@ -399,6 +400,7 @@ def _write(
         pages = {"Percentiles": statistics_page(cells["percentiles"])}
         if "monthly_bands" in cells:
             pages[BANDS_SHEET] = bands_page(cells["monthly_bands"], ("cost_usd", "served_tokens", "revenue_usd"))
+            pages |= plain_pages({"Percentiles by cluster": cells["monthly_bands_clusters"]})
         pages |= plain_pages({page: cells[page.lower().replace(" ", "_")] for page in _PAGES})
         pages |= statements_page(results) | plain_pages({"Assumptions": cells["assumptions"]})
         files[WORKBOOK] = write_tables(prepared.study.name, prepared.scenarios[0].scenario.start, pages)

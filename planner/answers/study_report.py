@@ -17,7 +17,6 @@ from planner.output.scales import Scale, colour_class
 from planner.output.svg import even_axis
 from planner.output.tables import Table
 from planner.output.words import NOTHING, dollars, figure, input_words, measured, percent, spoken
-from planner.run.measure_names import FLEET
 
 PERCENTILES = ("p5", "p10", "p50", "p90", "p95")
 BANDS = {
@@ -102,6 +101,7 @@ def verdicts_of(contents: Contents) -> dict[str, dict[str, Any]]:
         row |= {name: row[f"{name}_fraction"] or 0.0 for name in ("attainment", "confidence")}
         row |= {"replications": number, "met_replications": round((row["slo_met_fraction"] or 0.0) * number)}
         row |= {"stated": row["stated"] == "yes", "status": row["verdict"], "lowest_fraction": None, "base_case": None}
+        row["first_missed_month"] = row["first_missed_month"][:7]
     return {row["scenario"]: row for row in rows}
 
 
@@ -279,9 +279,8 @@ def histogram(contents: Contents) -> blocks.Picture | None:
 
 def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str) -> list[blocks.TimeChart]:
     """Return the median of each output by month and scenario, within bands from one percentile to another."""
-    if not (bands := contents.table("monthly_bands")):
+    if not (fleet := contents.table("monthly_bands")):
         return []
-    fleet = bands.where("cluster", FLEET)
     calendar, palette = Calendar(fleet.texts("month")), colours(fleet.texts("scenario"))
     charts = []
     for output in (output for output in dict.fromkeys(fleet.texts("output")) if output in BANDS):

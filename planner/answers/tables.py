@@ -70,26 +70,31 @@ def _column(row: Mapping[str, str]) -> Column:
 _TO_DATE = "From the start to the month, what is owned then counted as if sold."
 _NOTES = {f"levelised_cost_per_million_{kind}_usd": _TO_DATE for kind in ("tokens", "output_tokens")}
 _USED = [figure_column(name) for name in TIMELINE[:3]]
+_MONTHLY = {name: figure_column(name, _NOTES.get(name, ""), 3 if name.endswith("_h") else None) for name in TIMELINE}
+_STATEMENT = [cents_column(line, text) for line, text in LINES.items()]
 _MORE = {
-    "timeline_monthly": [
-        figure_column(name, _NOTES.get(name, "Fleet only." if name in FLEET_ONLY else "")) for name in TIMELINE
-    ],
-    "timeline_daily": _USED,
-    "timeline_hourly": _USED,
+    "timeline_monthly": _MONTHLY.values(),
+    "timeline_monthly_clusters": [column for name, column in _MONTHLY.items() if name not in FLEET_ONLY],
+    **{f"timeline_{span}{part}": _USED for span in ("daily", "hourly") for part in ("", "_clusters")},
     "losses": [figure_column(name, decimals=4) for name in DEFINITIONS if name.endswith("_node_h")],
-    **{f"unit_economics_{span}ly": tables_of("run")["unit_economics"].columns[3:] for span in ("quarter", "year")},
-    **{f"statement_{span}ly": [cents_column(line, text) for line, text in LINES.items()] for span in Frequency},
+    **{f"unit_economics_{span}ly": tables_of("run")["unit_economics"].columns[1:] for span in ("quarter", "year")},
+    **{f"statement_{span}ly{part}": _STATEMENT for span in Frequency for part in ("", "_clusters")},
 }
 
 TABLES = tables_of("run", _MORE)
 """The tables of runs by their names."""
-RUN_TABLES = tuple(table for name, table in TABLES.items() if name not in ("timeline_hourly", "warnings"))
-"""Those of every run: the hourly timeline is written on request, and a run's warnings stand in its summary."""
 _SCENARIO = text_column("scenario", "Scenario, by its name.")
 
 
 def by_scenario(table: TableDescription) -> TableDescription:
-    """Return a run's table with the scenario as first column, for folders of several runs."""
-    if table.columns[0] == _SCENARIO:
+    """Return a run's table with the scenario as first column, so that those of several runs can be stacked.
+
+    Not the chart of accounts and the model's error, which are the same in every run, and FOCUS, which has its own.
+    """
+    if table.name in ("accounts", "focus", "model_error"):
         return table
     return replace(table, columns=(_SCENARIO, *table.columns), key=("scenario", *table.key) if table.key else ())
+
+
+RUN_TABLES = tuple(by_scenario(one) for one in TABLES.values() if not one.name.startswith(("timeline_hourly", "warn")))
+"""Those of every run: the hourly timelines are written on request, and a run's warnings stand in its summary."""

@@ -51,7 +51,7 @@ class Calendar:
 
 
 def _first(month: str) -> date:
-    return date.fromisoformat(f"{month}-01")
+    return date.fromisoformat(month)
 
 
 def _after(first: date) -> date:
@@ -98,19 +98,22 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
     Prices of machines that differ widely have a logarithmic scale.
     """
     of, column, title, unit, said = LINE_CHARTS[key]
-    table, daily = contents.table("timeline_workloads" if of == "workload" else "timeline_monthly"), None
+    of = "scenario" if of == "cluster" and contents.plans else of
+    names = {"workload": "timeline_workloads", "cluster": "timeline_monthly_clusters", "scenario": "timeline_monthly"}
+    table, daily, fleet = contents.table(names[of]), None, contents.table("timeline_monthly")
     if not table:
         return None
-    if of == "cluster" and contents.plans:
-        of, table = "scenario", table.where("cluster", FLEET)
+    if of == "scenario":
         title = title.replace("by cluster", "by scenario, as stated" if contents.kind == "study" else "by scenario")
     calendar = Calendar(table.texts("month"))
     points = by_name(table, of, "month", column, calendar.middle)
+    if of == "cluster" and fleet is not None:
+        points[FLEET] = [(calendar.middle(month), value) for month, value in fleet.rows("month", numbers=[column])]
     if column == "slo_attainment_fraction":  # what was missed is what can be seen
         points = {name: [(x, v if v is None else 1.0 - v) for x, v in line] for name, line in points.items()}
     fine: Mapping[str, Points] = {}
-    if of == "cluster" and (daily := contents.table("timeline_daily")) is not None and column in daily:
-        fine = by_name(daily, "cluster", "date", column, calendar.day) | {FLEET: []}
+    if of == "cluster" and (daily := contents.table("timeline_daily_clusters")) is not None and column in daily:
+        fine = by_name(daily, "cluster", "date", column, calendar.day)
     palette = colours(points)
     series = [Series(name, line, palette[name], fine=fine.get(name, ())) for name, line in points.items()]
     values = [v for line in points.values() for _, v in line if v]
@@ -125,12 +128,12 @@ def _fleet_lines(contents: Contents, lines: Mapping[str, tuple[str, int]]) -> tu
     """Return columns of the fleet's months as lines, each with its name and colour; those with figures alone."""
     if not (monthly := contents.table("timeline_monthly")):
         return None
-    fleet, calendar = monthly.where("cluster", FLEET), Calendar(monthly.texts("month"))
-    places = [calendar.middle(month) for month in fleet.texts("month")]
+    calendar = Calendar(monthly.texts("month"))
+    places = [calendar.middle(month) for month in calendar.months]
     return calendar, [
-        Series(name=name, colour=colour, points=list(zip(places, fleet.numbers(column), strict=True)))
+        Series(name=name, colour=colour, points=list(zip(places, monthly.numbers(column), strict=True)))
         for name, (column, colour) in lines.items()
-        if any(value is not None for value in fleet.numbers(column))
+        if any(value is not None for value in monthly.numbers(column))
     ]
 
 
@@ -146,7 +149,7 @@ def demand_chart(contents: Contents) -> TimeChart | None:
     calendar, series = answer
     happened = markers(contents, calendar)
     if first := contents.summary.get("verdict", {}).get("first_missed_month"):
-        start, middle = calendar.day(f"{first}-01"), calendar.middle(first)
+        start, middle = calendar.day(f"{first}-01"), calendar.middle(f"{first}-01")
         label = f"the SLO target is first missed in {first}"
         happened.insert(0, Marker(kind="slo_target", start=start, end=2 * middle - start, label=label))
     said = "Accelerators in service, and accelerators that all demand would keep busy at its mix, routing and speed."

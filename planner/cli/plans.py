@@ -19,12 +19,11 @@ from typer import Argument, Option
 
 from planner import api
 from planner.cli import terminal
-from planner.cli.terminal import AsJson, FailOnMiss, Overrides, Quiet, ScenarioFile, Seed, Strict, Verbose
+from planner.cli.terminal import AllowCode, AsJson, FailOnMiss, Overrides, Quiet, ScenarioFile, Seed, Strict, Verbose
 from planner.errors import Problem, ScenarioError, printable, raise_all, refuse
 from planner.files import check_target, json_text
 
 _STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
-_PROCESS = "Run a SimPy process of your own with it, e.g. rounds:weekly from rounds.py here; repeatable."
 _VARY = "Key and its values, start:stop:step (stop included) or a,b,c; repeatable, all combinations are run."
 _REPLICATIONS = "Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out."
 _SIZE = "Replications (tornado), trajectories (morris) or points (sobol) [default: 16, 20, 256]."
@@ -81,7 +80,6 @@ OPTIONS: dict[str, Any] = {
     "advise": Annotated[bool, Option("--advise", help=_ADVISE)],
     "hourly": Annotated[bool, Option("--hourly", help="Also write timeline_hourly.csv (about 8 MB).")],
     "parquet": Annotated[bool, Option("--parquet", help="Also write the timelines as Parquet.")],
-    "processes": Annotated[list[str] | None, Option("--process", metavar="MODULE:FUNCTION", help=_PROCESS)],
     "workers": Annotated[int | None, Option(min=1, max=1024, help="Worker processes [default: one per core].")],
     "scheduler": Annotated[str | None, Option(metavar="ADDRESS", help=_DASK)],
     "resume": Annotated[bool, Option("--resume", help="Continue what was interrupted; extend a finished study.")],
@@ -142,7 +140,12 @@ def command(
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=given)
 
     taken = [option(of, options[name], parameters[name].default) for name, of in shown.items()]
-    taken += [option("as_json", AsJson, False), option("quiet", Quiet, False), option("verbose", Verbose, False)]
+    taken += [
+        option("allow_code", AllowCode, False),
+        option("as_json", AsJson, False),
+        option("quiet", Quiet, False),
+        option("verbose", Verbose, False),
+    ]
     taken += [option("fail_on_miss", FailOnMiss, False)] if has_verdict else []
     made.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
     made.__name__ = name or function.__name__
@@ -236,6 +239,7 @@ def zoom(
     overrides: Overrides = None,
     seed: Seed = None,
     out: Annotated[Path | None, terminal.out_option("<name>-zoom")] = None,
+    allow_code: AllowCode = False,  # noqa: ARG001 - its callback does it
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -279,6 +283,7 @@ def validate(
     files: Annotated[list[Path], Argument(metavar="FILE...", help="Scenario or study files (YAML).")],
     overrides: Overrides = None,
     strict: Strict = False,
+    allow_code: AllowCode = False,  # noqa: ARG001 - its callback does it
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -335,6 +340,7 @@ def ui(
         int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0 takes any that is free.")
     ] = 0,
     no_browser: Annotated[bool, Option("--no-browser", help="Print the address, and open nothing.")] = False,
+    allow_code: AllowCode = False,  # noqa: ARG001 - its callback does it
 ) -> None:
     """Turn a scenario's knobs on a page: each move runs it again and redraws its report. Ctrl-C ends it.
 

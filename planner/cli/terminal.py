@@ -18,7 +18,7 @@ from typer import Argument, Option
 
 from planner.api import Stopped
 from planner.errors import printable
-from planner.files import json_text
+from planner.files import ALLOW_CODE, json_text
 
 if TYPE_CHECKING:
     from planner.answers.answer import Answer
@@ -30,6 +30,20 @@ Overrides = Annotated[list[str] | None, Option("--set", metavar="PATH=VALUE", he
 Seed = Annotated[int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")]
 Strict = Annotated[
     bool, Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect.")
+]
+
+
+def _allow_code(context: typer.Context, is_allowed: bool) -> bool:
+    """Let code of files run, for as long as the command does."""
+    if is_allowed:
+        os.environ[ALLOW_CODE] = "1"
+        context.call_on_close(functools.partial(os.environ.pop, ALLOW_CODE, None))
+    return is_allowed
+
+
+AllowCode = Annotated[
+    bool,
+    Option("--allow-code", callback=_allow_code, help="Run the Python files that scenarios name: read them first."),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]

@@ -277,9 +277,9 @@ class Router:
     def _room_within_power(self, free: Floats, which: Sequence[int]) -> tuple[Floats, Bools]:
         """Return the free capacity for the last workload under the power cap, and the hours at the cap."""
         plan, window, room = self.plan, self.window, free.copy()
-        if plan.site.cap_kw is None:
+        if window.cap_kw is None:
             return room, np.zeros(free.size, dtype=np.bool_)
-        allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
+        allowed = allowed_it_kw(plan, window.cap_kw, window.hours)
         capped = allowed < it_kw(plan, window.nodes, window.nodes).sum(axis=0)
         demand, given = self._make_room(np.flatnonzero(capped), which, allowed[capped])
         # A little less, so that what was found possible stays so when it is planned again.

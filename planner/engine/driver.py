@@ -24,7 +24,16 @@ from planner.demand.plan import DemandPlan, hourly_requests_per_s
 from planner.engine.hourly import NodeHours, SpeedLoss, WindowInput, WindowResult
 from planner.engine.log import Change, ChangeLog, SoftwareEvent, Streams
 from planner.engine.log import streams as streams_of
-from planner.engine.processes import Process, RunContext, SimulationContext, guarded, numbered, site_outages, stated
+from planner.engine.processes import (
+    Process,
+    RunContext,
+    SimulationContext,
+    guarded,
+    load_process,
+    numbered,
+    site_outages,
+    stated,
+)
 from planner.engine.rental import Rentals, rent_for_shed
 from planner.engine.repair_shop import OutageRow, RepairShop, RepairShopProcess
 from planner.engine.scan import hours_within, steps_by_hour
@@ -58,18 +67,19 @@ class Simulation:
 
     def __init__(self, plan: Plan, streams: Streams, processes: Sequence[Process] = ()) -> None:
         self.plan = plan
-        self.watched = bool(processes) or any(not rule.forecasts for rule in plan.expansion.rules)
+        users = {process.name: load_process(process) for process in plan.processes} | numbered(processes)
+        self.watched = bool(users) or any(not rule.forecasts for rule in plan.expansion.rules)
         """Whether somebody looks at how finished months went."""
         self.env = simpy.Environment()
         self.log = ChangeLog()
         # Another process may want a crew at any time, which only a shop inside the clock can give it.
-        started = {**stated(plan.reliability), **numbered(processes)}
+        started = stated(plan.reliability) | users
         self.shop: RepairShop | RepairShopProcess = (
             RepairShopProcess(self.env, plan.reliability, plan.clusters)
             if started
             else RepairShop(plan.reliability, plan.clusters)
         )
-        self.histories = Histories(plan, self.log, self.shop)
+        self.histories = Histories(plan, self.log, self.shop, has_processes=bool(users))
         self.supply = Supply(self.env, plan, self.shop, self.log, streams)
         self.supply.start()
         self.desk = IncidentProcess(self.env, plan, self.log, streams, self.supply.arrived)
@@ -79,7 +89,7 @@ class Simulation:
         if isinstance(self.shop, RepairShopProcess):
             shared = RunContext(plan=plan, shop=self.shop, supply=self.supply, log=self.log, months=self.months)
             for name, process in started.items():  # each has random numbers of its own
-                world = SimulationContext(self.env, name, streams(f"process/{name}"), shared)
+                world = SimulationContext(self.env, name, streams, shared)
                 self.env.process(guarded(process, world))
         self.demand_requests = _demand_requests(plan.demand, streams)
         burst = plan.money.market.burst
@@ -107,14 +117,16 @@ class Simulation:
             for begin, end, sizes in self._parts(first, last) if is_end else ():
                 speed, incidents = self.histories.speeds(begin, end)
                 lit, machines = self._node_hours(begin, end)
+                demand, cap_kw = self._load(begin, end)
                 window = WindowInput(
                     first_hour=begin,
-                    demand_requests=self.demand_requests[:, begin:end],
+                    demand_requests=demand,
                     nodes=machines.healthy,
                     speed=speed,
                     incidents=incidents,
                     waiting_requests=waiting,
                     lit_fraction=lit,
+                    cap_kw=cap_kw,
                     replicas_before=windows[-1].replicas_after if windows else None,
                     awake_before=windows[-1].awake_after if windows else None,
                     sizes=sizes,
@@ -167,24 +179,40 @@ class Simulation:
             (first + begin, first + end, tuple(which[:, begin].tolist())) for begin, end in itertools.pairwise(edges)
         ]
 
+    def _load(self, first: int, last: int) -> tuple[Floats, Floats | None]:
+        """Return a part of the window's arrivals and the site's power cap, with what processes change of them."""
+        demand, cap_kw = self.demand_requests[:, first:last], self.plan.site.cap_kw
+        cap_kw = None if cap_kw is None else cap_kw[first:last]
+        names, hours = [workload.name for workload in self.plan.workloads], np.arange(first, last, dtype=np.float64)
+        for effect in self.log.effects:
+            within = quantities.open_fraction(hours, effect.start_h, effect.end_h)
+            if effect.kind == "demand" and within.any():
+                demand = demand.copy()
+                demand[names.index(effect.target)] += effect.amount * SECONDS_PER_HOUR * within
+            elif effect.kind == "curtailment" and within.any():  # an hour that it begins or ends in, as a whole
+                before = np.full(hours.size, np.inf) if cap_kw is None else cap_kw
+                cap_kw = np.where(within > 0.0, np.minimum(before, effect.amount), before)
+        return demand, cap_kw
+
     def _node_hours(self, first: int, last: int) -> tuple[Floats | None, NodeHours]:
         """Return the powered share of each hour, None if always 1, and the nodes by state and hour.
 
         Of a part of the window, each averaged over its hour.
         """
         known = self.histories
-        present, failed = (
-            np.stack([course.by_hour(first, last) for course in courses]) for courses in (known.present, known.failed)
+        present, failed, taken = (
+            np.stack([course.by_hour(first, last) for course in courses])
+            for courses in (known.present, known.failed, known.taken)
         )
-        np.maximum(failed, 0.0, out=failed)
-        np.minimum(failed, present, out=failed)
+        np.clip(failed, 0.0, present, out=failed)
+        np.clip(taken, 0.0, failed, out=taken)
         lit, healthy, dark = None, present - failed, np.zeros(present.shape)
         if events := [event for event in self.log.site if event.start_h < last and event.end_h > first]:
             times = np.array([time_h for event in events for time_h in event])  # outages follow one another
             lit = steps_by_hour(times, np.tile([0.0, 1.0], len(events)), first, last - first)
             np.multiply(healthy, 1.0 - lit, out=dark, where=self.plan.on_site[:, None] > 0.0)
             healthy -= dark
-        return lit, NodeHours(present=present, failed=failed, dark=dark, healthy=healthy)
+        return lit, NodeHours(present=present, failed=failed, taken=taken, dark=dark, healthy=healthy)
 
 
 def _figures(
@@ -249,7 +277,7 @@ def run_plan(
     """
     keep_memory()
     edges = {0, plan.hours}
-    if processes:
+    if processes or plan.processes:
         edges.update(plan.month_edges_h.tolist())
     if window_h is not None:
         edges.update(range(0, plan.hours, window_h))
@@ -326,7 +354,9 @@ class _Speed:
 class Histories:
     """Speeds by cluster and workload, and nodes by cluster, window after window."""
 
-    def __init__(self, plan: Plan, log: ChangeLog, shop: RepairShop | RepairShopProcess) -> None:
+    def __init__(
+        self, plan: Plan, log: ChangeLog, shop: RepairShop | RepairShopProcess, *, has_processes: bool
+    ) -> None:
         self.log, self.shop, software = log, shop, plan.software
         self.twins: dict[Pair, Pair] = {}
         """For each cluster and workload the first that shares its history of speed. Clusters of one stack and workloads
@@ -337,13 +367,14 @@ class Histories:
             for c in workload.cluster_order:
                 cluster, wide = plan.clusters[c], float(software.wide_precision_factor[c, w])
                 apart = (-1, "") if workload.launch_h is None else (w, cluster.accelerator)
+                apart = (w, cluster.name) if has_processes else apart  # which may slow any of them alone
                 ends = (float(software.roofline_log_gain[c, w]), float(software.dated_log_gain[c, w]))
                 course = (*ends, software.clock_h[c])
                 key = (str(software.stack_of[c, w]), workload.model, *apart, -1.0 if math.isnan(wide) else wide, course)
                 self.twins[c, w] = first.setdefault(key, (c, w))
         self._speeds = {twin: _Speed() for twin in self.twins.values()}
-        self.present, self.failed = ([Course(0.0) for _ in plan.clusters] for _ in range(2))
-        """By cluster, nodes delivered and not retired, and those out of service for a hardware fault."""
+        self.present, self.failed, self.taken = ([Course(0.0) for _ in plan.clusters] for _ in range(3))
+        """By cluster, nodes delivered and not retired, those out of service, and those that a user's process has."""
         self._per_node = np.array([cluster.accelerators_per_node for cluster in plan.clusters])
         self._per_group = np.array([float(cluster.group_accelerators) for cluster in plan.clusters])
         self._retire_h = np.array([cluster.retire_h for cluster in plan.clusters])
@@ -390,9 +421,11 @@ class Histories:
         groups = np.array([row.groups for row in rows], dtype=np.intp)
         nodes = groups * self._per_group[cluster] / self._per_node[cluster]
         times_h, owner, deltas = times_h[ends], np.tile(cluster, 2)[ends], np.concatenate((nodes, -nodes))[ends]
-        for index, course in enumerate(self.failed):
-            here = np.flatnonzero(owner == index)
-            course.go_on(times_h[here], np.cumsum(np.concatenate(([course.level], deltas[here])))[1:])
+        by_process = np.tile([row.claim.severity == "" for row in rows], 2).astype(bool)[ends]
+        for courses, which in ((self.failed, np.ones_like(by_process)), (self.taken, by_process)):
+            for index, course in enumerate(courses):
+                here = np.flatnonzero((owner == index) & which)
+                course.go_on(times_h[here], np.cumsum(np.concatenate(([course.level], deltas[here])))[1:])
         self._until_h = until_h
 
     def speeds(self, first: int, last: int) -> tuple[dict[Pair, Floats], dict[Pair, SpeedLoss]]:

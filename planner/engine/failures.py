@@ -1,4 +1,4 @@
-"""Failures: independent Poisson processes by node, drawn in one block when nodes enter service."""
+"""Failures: independent Poisson processes by node, drawn in the order of time when nodes enter service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from planner.arrays import Bools, Floats, Ints
@@ -43,34 +42,59 @@ class Failures:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
+_ROUNDS = 16
+"""Failures of each node that are drawn first; then twice as many, and so on up to :data:`_MOST_ROUNDS`."""
+_MOST_ROUNDS, _MARKS = 1024, 5
+
+
+def _lives(streams: Streams, name: str, first_node: int, hazard: Floats) -> tuple[Ints, Floats, Floats]:
+    """Draw a Poisson process of rate 1 for each node, up to its own hazard, shape (nodes,).
+
+    Returns the node of each event, the hazard at which it comes, and uniform marks, shape (marks, events). The k-th
+    event of a node takes the same numbers however many nodes and events there are: a longer life has the same past.
+    """
+    events: list[tuple[Ints, Floats, Floats]] = []
+    reached, rounds, block = np.zeros(hazard.size), _ROUNDS, 0
+    while (alive := np.flatnonzero(reached < hazard)).size:
+        shape = (first_node + int(alive[-1]) + 1, rounds, _MARKS)
+        drawn = streams(f"{name}/{block}").random(shape)[first_node:]
+        at = np.cumsum(-np.log1p(-drawn[..., 0]), axis=1) + reached[: len(drawn), None]
+        node, place = np.nonzero(at < hazard[: len(drawn), None])
+        events.append((node, at[node, place], drawn[node, place, 1:].T))
+        reached[: len(drawn)] = at[:, -1]
+        rounds, block = min(2 * rounds, _MOST_ROUNDS), block + 1
+    if not events:
+        return np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((_MARKS - 1, 0))
+    nodes, hazards, marks = zip(*events, strict=True)
+    return np.concatenate(nodes), np.concatenate(hazards), np.concatenate(marks, axis=1)
+
+
 def draw_failures(
-    plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, draw: Generator
+    plan: ReliabilityPlan,
+    cluster: ClusterPlan,
+    start_h: Floats,
+    first_node: int,
+    end_h: float,
+    streams: Streams,
+    key: str,
 ) -> Failures:
     """Draw every failure of nodes that enter service at ``start_h`` (shape (nodes,)) until the horizon's end.
 
     A node's rate is λ·w·(1 + (m − 1)·exp(−age/τ)): w tells lemons from the rest with mean 1, m and τ are early life.
+    Steady and early failures go by age and have streams of their own.
     """
-    nodes = start_h.size
     exposure = np.maximum(min(end_h, cluster.retire_h) - start_h, 0.0)
     total_rate = sum(cause.per_node_h for cause in plan.causes) * cluster.failure_multiplier
     plain = 1.0 / (1.0 + plan.lemon_fraction * (plan.lemon_multiplier - 1.0))
-    weight = np.where(draw.random(nodes) < plan.lemon_fraction, plan.lemon_multiplier * plain, plain)
-    tau = plan.early_life_h
-    reached = -np.expm1(-exposure / tau)
-    steady = total_rate * weight * exposure
-    early = total_rate * weight * (plan.early_life_multiplier - 1.0) * tau * reached
-    steady_count, early_count = draw.poisson(steady.sum()), draw.poisson(early.sum())
-    count = int(steady_count + early_count)
-    place, moment, kind, heal = draw.random((4, count))
-    spread = draw.standard_normal(count)
-    node = np.empty(count, dtype=np.int64)
-    age = np.empty(count)
-    for part, expected in ((slice(0, steady_count), steady), (slice(steady_count, count), early)):
-        if part.stop > part.start:
-            running = np.cumsum(expected)
-            node[part] = np.minimum(np.searchsorted(running, place[part] * running[-1], side="right"), nodes - 1)
-    age[:steady_count] = moment[:steady_count] * exposure[node[:steady_count]]
-    age[steady_count:] = -tau * np.log1p(-moment[steady_count:] * reached[node[steady_count:]])
+    chosen = streams(f"failures/{key}/lemons").random(first_node + start_h.size)[first_node:]
+    rate = total_rate * np.where(chosen < plan.lemon_fraction, plan.lemon_multiplier * plain, plain)
+    tau, most = plan.early_life_h, rate * (plan.early_life_multiplier - 1.0) * plan.early_life_h
+    node, hazard, marks = _lives(streams, f"failures/{key}", first_node, rate * exposure)
+    young, early, more = _lives(streams, f"failures/{key}/early", first_node, most * -np.expm1(-exposure / tau))
+    age = np.concatenate((hazard / rate[node], -tau * np.log1p(-early / most[young])))
+    node = np.concatenate((node, young))
+    kind, heal, length, turn = np.concatenate((marks, more), axis=1)
+    spread = np.sqrt(-2.0 * np.log1p(-length)) * np.cos(2.0 * np.pi * turn)  # standard normal (Box and Muller)
     rates = np.array([cause.per_node_h for cause in plan.causes])
     edges = np.cumsum(rates) / rates.sum() if rates.sum() > 0 else np.ones(len(plan.causes))
     cause = np.minimum(np.searchsorted(edges, kind, side="right"), len(plan.causes) - 1)
@@ -95,7 +119,13 @@ def draw_failures(
 
 
 def draw_interruptions(
-    plan: ReliabilityPlan, cluster: ClusterPlan, start_h: Floats, first_node: int, end_h: float, streams: Streams
+    plan: ReliabilityPlan,
+    cluster: ClusterPlan,
+    start_h: Floats,
+    first_node: int,
+    end_h: float,
+    streams: Streams,
+    key: str,
 ) -> Failures:
     """Draw spot interruptions: Poisson processes of each node and of all nodes of the accelerator together.
 
@@ -104,13 +134,12 @@ def draw_interruptions(
     """
     rent, cause = cluster.rent, len(plan.causes) - 1
     assert rent is not None, "only machines under contract are taken back"
-    draw, pool = (streams(f"interruptions/{name}") for name in (f"{cluster.name}/{first_node}", cluster.accelerator))
-    until_h, together = min(end_h, cluster.retire_h), rent.together_fraction
+    until_h, rate = min(end_h, cluster.retire_h), rent.interruptions_per_h
+    alone, together = rate * (1.0 - rent.together_fraction), rate * rent.together_fraction
     exposure = np.maximum(until_h - start_h, 0.0)
-    node = np.repeat(np.arange(start_h.size), draw.poisson(rent.interruptions_per_h * (1.0 - together) * exposure))
-    time_h, gone_h = start_h[node] + draw.random(node.size) * exposure[node], draw.exponential(size=node.size)
-    count = pool.poisson(rent.interruptions_per_h * together * end_h)
-    all_h, all_gone_h = pool.random(count) * end_h, pool.exponential(size=count)
+    node, hazard, marks = _lives(streams, f"interruptions/{key}", first_node, alone * exposure)
+    _, all_hazard, all_marks = _lives(streams, f"interruptions/{cluster.accelerator}", 0, np.array([together * end_h]))
+    time_h, all_h = start_h[node] + hazard / alone, all_hazard / together
     hit, event = np.nonzero((start_h[:, None] <= all_h) & (all_h < until_h))
     node = np.concatenate((node, hit))
     return Failures(
@@ -119,5 +148,5 @@ def draw_interruptions(
         group=np.full(node.size, -1),
         cause=np.full(node.size, cause),
         severity=np.full(node.size, SOFT),
-        repair_h=np.concatenate((gone_h, all_gone_h[event])) * rent.interruption_h,
+        repair_h=-np.log1p(-np.concatenate((marks[0], all_marks[0, event]))) * rent.interruption_h,
     )

@@ -11,7 +11,6 @@ from planner.arrays import Bools, Floats, Ints
 from planner.elementwise import Hours, part_of, safe_denominator
 from planner.plan.placement import ROUNDING
 from planner.plan.plan import Placement, Plan
-from planner.plan.quantities import machine_time, shares
 
 ALL = slice(None)
 """Every hour of a window."""
@@ -45,6 +44,8 @@ class WindowInput:
     lit_fraction: Floats | None = None
     """Share of each hour in which the site has power, shape (hours,); None where it always has. ``nodes`` are means
     over the whole hour, so those on site fall with it."""
+    cap_kw: Floats | None = None
+    """Most that the site may draw in each hour, shape (hours,); None where nothing limits it."""
     carried_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
     """Arrivals while the site is dark for which a provider's machines have room, by cluster and workload, shape
     (hours,); none where the site is never dark or nothing stands elsewhere."""
@@ -92,7 +93,9 @@ class NodeHours:
     present: Floats
     """Delivered and not retired; of those rented by the hour, held and billed."""
     failed: Floats
-    """Of those, out of service for a hardware fault."""
+    """Of those, out of service for a hardware fault, or taken out by a process."""
+    taken: Floats
+    """Of those out of service, taken out by a user's process."""
     dark: Floats
     """Of the rest, on site and without power in an outage of it."""
 
@@ -230,34 +233,26 @@ class Residence:
 
 
 def residence(plan: Plan, placement: Placement, windows: Sequence[WindowResult]) -> Residence:
-    """Return replicas and node-hours of each deployment by month, inferred from load where not placed.
+    """Return replicas and node-hours of each deployment by month, inferred from load where it is alone.
 
-    There replicas are those of the highest hour, ceil(nodes at work on it / nodes of a replica), and what is loaded is
-    the rise from hour to hour, in months whose highest hours do not all fit at once; it was not taken off what served.
+    There replicas are those of the highest hour, ceil(nodes at work / nodes of a replica), and nothing is loaded.
     """
-    starts, lengths = plan.month_edges_h[:-1], np.diff(plan.month_edges_h)
+    starts = plan.month_edges_h[:-1]
     served, nodes, busy, placed, loading = (
         joined(name, windows) for name in ("served_requests", "nodes", "busy_nodes", "replicas", "loading_nodes")
     )
     deployments = placement.deployments
     size = np.array([deployment.nodes_per_replica for deployment in deployments])
     replicas, held, load = (np.zeros((size.size, plan.hours)) for _ in range(3))
-    rates = np.moveaxis(plan.requests_per_node_h, 2, 0)
     for c, whole_replicas in enumerate(placement.placed):
         there = [d for d, deployment in enumerate(deployments) if deployment.cluster == c]
         if whole_replicas:
             replicas[there], held[there], load[there] = placed[there], placed[there] * size[there, None], loading[there]
             continue
-        hourly = np.repeat(rates[:, c], lengths, axis=0) if len(rates) > 1 else rates[:, c]
-        share = shares(machine_time(served[c].T, hourly)).T  # of the nodes at work, shape (workloads, hours)
         for d in there:
-            work = share[list(deployments[d].workloads)].sum(axis=0) * busy[c]
-            replicas[d] = np.ceil(work / size[d] - ROUNDING)
+            if served[c][list(deployments[d].workloads)].any():
+                replicas[d] = np.ceil(busy[c] / size[d] - ROUNDING)
             held[d] = nodes[c]
-            load[d] = np.maximum(np.diff(replicas[d], prepend=replicas[d, :1]), 0.0) * size[d] * deployments[d].load_h
-        highest = np.maximum.reduceat(replicas[there], starts, axis=1)
-        fits = (highest * size[there, None]).sum(axis=0) <= np.minimum.reduceat(nodes[c], starts)
-        load[there] *= ~np.repeat(fits, lengths)
     return Residence(
         replicas=np.maximum.reduceat(replicas, starts, axis=1).T,
         held_node_h=np.add.reduceat(held, starts, axis=1).T,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -54,6 +55,8 @@ class SoftwareEvent(NamedTuple):
     kind: str
     incident: int
     """Number that ties the end of an incident to its beginning; -1 for a release, which has no end."""
+    process: str = ""
+    """The user's process that slows it; empty for software."""
 
 
 class SpeedChange(NamedTuple):
@@ -65,6 +68,7 @@ class SpeedChange(NamedTuple):
     log_factor: float
     kind: str
     incident: int
+    process: str
 
 
 class Note(NamedTuple):
@@ -74,6 +78,19 @@ class Note(NamedTuple):
     process: str
     text: str
     cluster: str
+
+
+class Effect(NamedTuple):
+    """What a user's process changes for some hours besides nodes and speed."""
+
+    start_h: float
+    end_h: float
+    process: str
+    kind: str
+    """demand in requests/s, curtailment in kW, or price as a factor."""
+    target: str
+    """The workload or account; empty for the site."""
+    amount: float
 
 
 class SiteEvent(NamedTuple):
@@ -94,11 +111,14 @@ class ChangeLog:
     undelivered: list[Purchase] = field(default_factory=list)
     """Shipments of orders that come after the horizon, or would after their cluster is gone."""
     notes: list[Note] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    incidents: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Numbers of incidents to come."""
 
     def speeds(self) -> list[SpeedChange]:
         """Return every change of speed of every cluster on every workload, in chronological order."""
         return [
-            SpeedChange(event.time_h, *pair, factor, event.kind, event.incident)
+            SpeedChange(event.time_h, *pair, factor, event.kind, event.incident, event.process)
             for event in sorted(self.software, key=lambda event: event.time_h)
             for pair, factor in zip(event.pairs, event.log_factors, strict=True)
             if factor != 0.0
@@ -142,6 +162,14 @@ class _Seeded:
     def __call__(self, name: str) -> np.random.Generator:
         digest = hashlib.blake2b(f"{self.seed}/{self.replication}/{name}".encode(), digest_size=_DIGEST_BYTES)
         return np.random.Generator(np.random.SFC64(_Digest(digest.digest())))  # type: ignore[arg-type]  # stubs want SeedSequence itself
+
+
+def stream_keys(accelerators: Sequence[str]) -> list[str]:
+    """Return the name of each cluster's streams: its accelerator, and its place among the clusters that have it.
+
+    So neither a cluster's name, nor clusters of other accelerators, nor later ones of its own change what is drawn.
+    """
+    return [f"{part}/{accelerators[:place].count(part)}" for place, part in enumerate(accelerators)]
 
 
 def streams(seed: int, replication: int = 0) -> Streams:

@@ -142,6 +142,6 @@ def order_up_to(
     return (np.where(forecast > threshold * installed, np.maximum(steps, 0.0), 0.0) * step).astype(np.int64)
 
 
-def slip_h(slip: ThreePoint | None, streams: Streams, cluster: str, number: int) -> float:
+def slip_h(slip: ThreePoint | None, streams: Streams, key: str, number: int) -> float:
     """Return the hours by which the n-th order of a cluster slips, from a stream of its own."""
-    return 0.0 if slip is None else slip.triangular(streams(f"orders/{cluster}/{number}"))
+    return 0.0 if slip is None else slip.triangular(streams(f"orders/{key}/{number}"))

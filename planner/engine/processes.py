@@ -1,52 +1,62 @@
 """SimPy processes beside the machines: a user's own, and those stated in a scenario.
 
-A process is a generator function of a :class:`SimulationContext`; ``planner.simulate(scenario, processes=[f])`` and
-``planner run --process module:function`` start it with the run's clock at hour 0. What a scenario states of failure
-domains, maintenance windows and firmware runs as such processes (:func:`stated`); a process of one's own may call them
-with other figures, ``return failures_of(world, DomainPlan(name="pdu", nodes=12, per_year=0.1, repair_h=5.0))``. Nodes
-of one domain are those with neighbouring numbers in their cluster. Racks, feeds and windows are the site's: machines at
-a provider's have no part in them.
+A process is a generator function of a :class:`SimulationContext`. A scenario names it under ``processes``, and
+``planner.simulate(scenario, processes=[f])`` takes the function itself; it starts with the run's clock at hour 0. What
+a scenario states of failure domains, maintenance windows and firmware runs as such processes (:func:`stated`); a
+process of one's own may call them with other figures, ``return failures_of(world, DomainPlan(name="pdu", nodes=12,
+per_year=0.1, repair_h=5.0))``. Nodes of one domain are those with neighbouring numbers in their cluster. Racks, feeds
+and windows are the site's: machines at a provider's have no part in them.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
+import functools
+import importlib.metadata
+import math
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import simpy
 
-from planner.engine.log import ChangeLog, Note, SiteEvent, Streams
+from planner.engine.log import ChangeLog, Effect, Note, SiteEvent, SoftwareEvent, Streams
 from planner.engine.repair_shop import DOMAIN, PLANNED, Claim, Pool, RepairShopProcess
 from planner.engine.supply import MonthFigures, Supply
 from planner.errors import PlannerError, Problem, ScenarioError
-from planner.plan.parts import DomainPlan, PlannedWork, ReliabilityPlan
+from planner.plan.parts import DomainPlan, PlannedWork, ProcessPlan, ReliabilityPlan
 from planner.plan.plan import Plan
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR
 from planner.validation import nearest
 
 Process = Callable[["SimulationContext"], Generator[simpy.Event, Any, Any]]
+PRICED = (
+    *("energy", "cooling", "demand_charge", "colocation", "carbon", "rent", "burst_rental", "api", "revenue"),
+    *("operations_staff", "software_engineers", "support_contracts", "licences", "maintenance", "insurance", "rma"),
+)
+"""Accounts whose prices a process may change."""
+ENTRY_POINTS = "planner.processes"
+"""Group of entry points under which an installed package offers processes."""
 
 
 class SimulationContext:
     """A run in progress as a process sees it; times are hours since the start, nodes are indices in a cluster."""
 
-    def __init__(self, env: simpy.Environment, name: str, random: np.random.Generator, run: RunContext) -> None:
+    def __init__(self, env: simpy.Environment, name: str, streams: Streams, run: RunContext) -> None:
         self.env = env
         """The clock, of which ``env.now`` is the hour: whatever SimPy offers can be used with it."""
         self.name = name
-        self.random = random
+        self.random = streams(f"process/{name}")
         """Random numbers of this process alone: the same for the same seed, whatever else happens."""
         self.clusters = tuple(cluster.name for cluster in run.plan.clusters)
         """Names of the clusters."""
         self.on_site = tuple(cluster.name for cluster in run.plan.clusters if not cluster.is_hosted)
         """Names of those whose machines stand at the site, and not at a provider's."""
+        keys = zip(self.clusters, run.supply.keys, strict=True)
+        self.random_of = {cluster: streams(f"process/{name}/{key}") for cluster, key in keys}
+        """By cluster, random numbers of this process and that cluster alone."""
         self._run = run
 
     @property
@@ -122,11 +132,56 @@ class SimulationContext:
         """Retire nodes for good, first in first out; return how many were retired."""
         return self._run.supply.retire(self._index(cluster), nodes)
 
+    def slow(self, cluster: str, speed_fraction: float, hours: float, workload: str = "") -> None:
+        """Let a cluster work at a fraction of its speed for some hours, on one workload or on all it serves."""
+        self._check(0.0 < speed_fraction <= 1.0, hours, f"{speed_fraction!r} is no fraction of speed above 0")
+        index, loads = self._index(cluster), self._run.plan.workloads
+        which = [self._workload(workload)] if workload else range(len(loads))
+        pairs = tuple((index, w) for w in which if index in loads[w].cluster_order)
+        number, begun_h = next(self._run.log.incidents), self.now_h
+        for time_h, factor in ((begun_h, math.log(speed_fraction)), (begun_h + hours, -math.log(speed_fraction))):
+            event = SoftwareEvent(time_h, pairs, (factor,) * len(pairs), "slowed", number, self.name)
+            self._run.log.software.append(event)
+
+    def curtail(self, cap_kw: float, hours: float) -> None:
+        """Limit what the site draws for some hours; those it begins and ends in count as a whole."""
+        self._check(cap_kw >= 0.0, hours, f"{cap_kw!r} kW is no limit")
+        self._affect("curtailment", "", cap_kw, hours)
+        self.note(f"site limited to {cap_kw:,.0f} kW for {hours:g} h")
+
+    def add_demand(self, workload: str, requests_per_s: float, hours: float) -> None:
+        """Let more requests of a workload come for some hours."""
+        self._check(requests_per_s >= 0.0, hours, f"{requests_per_s!r} requests/s cannot be added")
+        self._workload(workload)
+        self._affect("demand", workload, requests_per_s, hours)
+        self.note(f"{workload}: {requests_per_s:g} requests/s more for {hours:g} h")
+
+    def reprice(self, account: str, factor: float, hours: float = math.inf) -> None:
+        """Multiply what is posted to an account from now on, for some hours or to the end; a month by its hours."""
+        if account not in PRICED:
+            raise ScenarioError(f"no price is of the account {account!r}; {nearest(account, PRICED) or PRICED}")
+        self._check(factor >= 0.0, hours, f"{factor!r} is no factor of a price")
+        self._affect("price", account, factor, hours)
+        self.note(f"{account} at {factor:g} times its price" + (f" for {hours:g} h" if hours < math.inf else ""))
+
     def note(self, text: str, cluster: str = "") -> None:
         """Write a line into ``events.csv``."""
         if cluster:
             self._index(cluster)
         self._run.log.notes.append(Note(self.now_h, self.name, text, cluster))
+
+    def _affect(self, kind: str, target: str, amount: float, hours: float) -> None:
+        self._run.log.effects.append(Effect(self.now_h, self.now_h + hours, self.name, kind, target, float(amount)))
+
+    def _check(self, is_sound: bool, hours: float, message: str) -> None:
+        if not (is_sound and hours > 0.0):
+            raise ScenarioError(message if not is_sound else f"{hours!r} hours from now are no time to come")
+
+    def _workload(self, name: str) -> int:
+        names = [workload.name for workload in self._run.plan.workloads]
+        if name not in names:
+            raise ScenarioError(f"no workload is called {name!r}; {nearest(name, names) or names}")
+        return names.index(name)
 
     def _index(self, cluster: str) -> int:
         if cluster not in self.clusters:
@@ -183,21 +238,22 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
         raise ScenarioError(Problem(file=file, line=frames[-1].lineno if frames else line, message=message)) from error
 
 
-def load_process(named: str) -> Process:
-    """Return the function that ``module:function`` names; modules are looked for in the current folder first."""
-    module, _, function = named.partition(":")
-    if not module or not function:
-        raise ScenarioError(Problem(path="--process", message=f"{named!r} is not of the form module:function"))
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+@functools.cache
+def load_process(named: ProcessPlan) -> Process:
+    """Return the function of a process that a scenario names, from its file or from an installed package."""
     try:
-        loaded: Process = getattr(importlib.import_module(module), function)
+        if not named.file:
+            (entry,) = importlib.metadata.entry_points(group=ENTRY_POINTS, name=named.function)
+            loaded: Process = entry.load()
+        else:
+            names: dict[str, Any] = {"__name__": Path(named.file).stem, "__file__": named.file}
+            exec(compile(named.source, named.file, "exec"), names)
+            loaded = names[named.function]
+        if not callable(loaded):
+            raise TypeError(f"{named.function} is no function")
     except Exception as error:
-        message = f"cannot load {named}: {type(error).__name__}: {error}"
-        raise ScenarioError(Problem(path="--process", message=message)) from error
-    if not callable(loaded):
-        raise ScenarioError(Problem(path="--process", message=f"{named} is no function"))
+        message = f"cannot load the process {named.name}: {type(error).__name__}: {error}"
+        raise ScenarioError(Problem(path="processes", message=message)) from error
     return loaded
 
 
@@ -208,14 +264,14 @@ _LOOK_AGAIN_H = 30 * HOURS_PER_DAY  # how often the number of domains is counted
 def stated(plan: ReliabilityPlan) -> dict[str, Process]:
     """Return the processes stated in a plan, by name."""
     processes: dict[str, Process] = {
-        f"failure domain {domain.name}": partial(failures_of, domain=domain)
+        f"failure domain {domain.name}": functools.partial(failures_of, domain=domain)
         for domain in plan.domains
         if domain.per_year > 0.0
     }
     if plan.maintenance is not None:
-        processes["maintenance"] = partial(windows, work=plan.maintenance)
+        processes["maintenance"] = functools.partial(windows, work=plan.maintenance)
     if plan.firmware is not None:
-        processes["firmware"] = partial(rollouts, work=plan.firmware)
+        processes["firmware"] = functools.partial(rollouts, work=plan.firmware)
     return processes
 
 
@@ -234,13 +290,17 @@ def failures_of(world: SimulationContext, domain: DomainPlan) -> Steps:
         world.crews.give()
         world.bring_back(held)
 
-    while True:
-        places = [(c, p) for c in world.on_site for p in sorted({node // domain.nodes for node in world.nodes(c)})]
-        wait_h = world.random.exponential(HOURS_PER_YEAR / (domain.per_year * max(len(places), 1)))
-        yield world.timeout(min(wait_h, _LOOK_AGAIN_H))
-        if wait_h <= _LOOK_AGAIN_H and places:
-            cluster, place = places[int(world.random.integers(len(places)))]
-            world.env.process(mend(cluster, [node for node in world.nodes(cluster) if node // domain.nodes == place]))
+    def fail(cluster: str, draw: np.random.Generator) -> Steps:
+        while True:
+            places = sorted({node // domain.nodes for node in world.nodes(cluster)})
+            wait_h = draw.exponential(HOURS_PER_YEAR / (domain.per_year * max(len(places), 1)))
+            yield world.timeout(min(wait_h, _LOOK_AGAIN_H))
+            if wait_h <= _LOOK_AGAIN_H and places:
+                place = places[int(draw.integers(len(places)))]
+                nodes = [node for node in world.nodes(cluster) if node // domain.nodes == place]
+                world.env.process(mend(cluster, nodes))
+
+    yield simpy.AllOf(world.env, [world.env.process(fail(c, world.random_of[c])) for c in world.on_site])
 
 
 def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = None) -> Steps:
@@ -248,9 +308,9 @@ def windows(world: SimulationContext, work: PlannedWork, reserve: int | None = N
     while True:
         yield world.timeout(work.every_h)
         for cluster in world.on_site:
-            nodes = world.nodes(cluster)
-            count = min(int(world.random.poisson(work.nodes_fraction * len(nodes))), len(nodes))
-            chosen = sorted(world.random.choice(nodes, count, replace=False).tolist()) if count else []
+            nodes, draw = world.nodes(cluster), world.random_of[cluster]
+            count = min(int(draw.poisson(work.nodes_fraction * len(nodes))), len(nodes))
+            chosen = sorted(draw.choice(nodes, count, replace=False).tolist()) if count else []
             world.env.process(_drain(world, cluster, chosen, "maintenance", work.length_h, reserve))
 
 

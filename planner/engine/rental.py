@@ -74,7 +74,9 @@ class Rentals:
             held, ready, self.states[c] = hold(terms, wanted, most, offers, self.states.get(c))
             present[c], failed[c] = held, np.maximum(held - nodes[c], 0.0)
             nodes[c] = np.minimum(nodes[c], ready)
-        return replace(window, nodes=nodes), replace(machines, present=present, failed=failed, healthy=nodes)
+        taken = np.minimum(machines.taken, failed)
+        machines = replace(machines, present=present, failed=failed, taken=taken, healthy=nodes)
+        return replace(window, nodes=nodes), machines
 
     def _needed(self, window: WindowInput) -> Floats:
         """Return the nodes that the load needs on each cluster within the SLO target, shape (clusters, hours).

@@ -410,7 +410,7 @@ class RepairShopProcess(_Book):
 
     def _fail(self, cluster: int, failures: Failures) -> Steps:
         for time_h, node, group, cause, severity, repair_h in failures.rows():
-            yield self.env.timeout(time_h - self.env.now)
+            yield self.env.timeout(max(0.0, time_h - self.env.now))  # two may come at once, but for rounding
             keys = self._keys(cluster, node, group)
             if node < self.retired[cluster] or self.whole_down[cluster, node] or all(map(self.held.get, keys)):
                 continue  # what is down cannot fail again

@@ -216,8 +216,9 @@ class HourlyReplacement:
         """
         self.placement, self.rates, self.standing, self.came, self.review = placement, rates, standing, came, review
         workloads, deployments = placement.pools.workloads, placement.deployments
-        self.waits = np.array([workload.deadline_h > 0 for workload in workloads])[:, None]
-        """Which work can wait, shape (workloads, 1)."""
+        self.deadlines_h = np.array([[workload.deadline_h] for workload in workloads])
+        self.waits = self.deadlines_h > 0
+        """How long work can wait, and which can at all, shape (workloads, 1) each."""
         self.load_nodes = np.array([[held.nodes_per_replica * held.load_h] for held in deployments])
         """What loading takes of a replica's nodes, mean of the hour, shape (deployments, 1)."""
         empty = np.zeros(0, dtype=np.intp)
@@ -238,7 +239,7 @@ class HourlyReplacement:
         if self.waits.any():  # what has waited takes all that would stand idle, less the headroom of what cannot wait
             site.place(came * np.where(self.waits, 1.0, 1.0 / URGENT_USE - 1.0))
             site = site.with_room(replicas)
-            site.place_the_rest(in_hours(self.came, site.hours), waiting=True)
+            site.place_the_rest(in_hours(self.review, site.hours) * self.deadlines_h, waiting=True)
         site = site.with_room(replicas)
         site.place(maximum(0.0, in_hours(self.review, site.hours) - in_hours(self.came, site.hours)))
         site = site.with_room(replicas)
@@ -475,7 +476,8 @@ class ReplicaPacking:
         """Place replicas on leftover nodes: in proportion to those placed, then by priority.
 
         On a cluster that holds nothing, in proportion to what the work of shape (workloads, hours) would take there:
-        what stands by does so for all. Or, in proportion alone, replicas that serve work that can wait.
+        what stands by does so for all. Or, in proportion alone, replicas that serve work that can wait, and no more
+        than would serve in the hour all that may have come since its deadline.
         """
         for c, placed in enumerate(self.placement.placed):
             there = [d for d, deployment in enumerate(self.placement.deployments) if placed and deployment.cluster == c]
@@ -483,7 +485,7 @@ class ReplicaPacking:
                 there = [d for d in there if any(self.workloads[w].deadline_h for w in self.members[d])]
             if not self._any_fits(c, there):
                 continue
-            held = self.replicas[there] * self.size[there, None]
+            held = self.replicas[there] * self.size[there, None] - self.spare[there]  # nodes at work
             total = held.sum(axis=0)
             empty = np.flatnonzero(total <= 0.0)
             if empty.size:
@@ -494,7 +496,12 @@ class ReplicaPacking:
                 total = held.sum(axis=0)
             share = held / safe_denominator(total)
             for d, offered in zip(there, share * self.left[c], strict=True):
-                self._add(c, d, np.floor(offered / self.size[d] + ROUNDING))
+                more = np.floor(offered / self.size[d] + ROUNDING)
+                if waiting:
+                    pool = self.placement.pool_deployment.index(d)
+                    work = [requests[w] / self.rates[w, pool][1] for w in self.members[d] if (w, pool) in self.rates]
+                    more = np.minimum(more, np.ceil(sum(work) / self.size[d] - ROUNDING))
+                self._add(c, d, more)
             if waiting or not self._any_fits(c, there):
                 continue
             for d in there:  # of what is left one for each that has none, and then by priority

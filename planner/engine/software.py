@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,6 @@ class IncidentProcess:
         self.env, self.plan, self.log, self.streams, self.arrived = env, plan, log, streams, arrived
         self.free_h = [0.0] * len(plan.software.teams)
         """By team: when all that it has taken up is done."""
-        self.numbers = itertools.count(1)
-        """Of incidents and bring-ups."""
         self.upgrades_h: dict[str, list[float]] = {}
         """By stack: when its canary takes each release."""
         self.gains: dict[Pair, list[float]] = {}
@@ -117,6 +115,7 @@ class IncidentProcess:
             name: (math.log1p(library.gain.lognormal(draw)), library.months.lognormal(draw) * HOURS_PER_YEAR / 12.0)
             for name, library in stack.maturity.items()
         }
+        deviations = self.streams(f"software/{stack.name}/deviations")
         out_h = _cadence(HOURS_PER_YEAR / stack.releases_per_year, hours, draw) if stack.releases_per_year > 0 else []
         upgrades_h = _cadence(stack.upgrade_h, hours, self.streams(f"software/{stack.name}/upgrades"))
         self.upgrades_h[stack.name] = upgrades_h
@@ -124,7 +123,7 @@ class IncidentProcess:
         clocks_h = sorted(set(software.clock_h))
         for time_h, is_upgrade in sorted([(at_h, False) for at_h in out_h] + [(at_h, True) for at_h in upgrades_h]):
             if not is_upgrade:
-                for name, z in zip(course, draw.standard_normal(len(course)).tolist(), strict=True):
+                for name, z in zip(course, deviations.standard_normal(len(course)).tolist(), strict=True):
                     most, constant_h = course[name]
                     for clock_h in clocks_h:
                         reached = matured(most, constant_h, clock_h + time_h) + stack.release_sigma * z
@@ -152,32 +151,45 @@ class IncidentProcess:
         pairs, hours = self._pairs(stack, model), self.plan.hours
         if not pairs:
             return
-        youth = launch_h, excess, constant_h = launch_of(self.plan, stack, pairs)
-        upgrades_h = self.upgrades_h[stack.name] + ([launch_h] if 0.0 <= launch_h < hours else [])
+        launch = launch_h, excess, constant_h = launch_of(self.plan, stack, pairs)
+        upgrades_h = [launch_h if 0.0 <= launch_h < hours else math.inf, *self.upgrades_h[stack.name]]
         ages_h = np.array(upgrades_h) - launch_h
         more = np.where(ages_h < 0.0, 0.0, 1.0 + excess * np.exp(-np.maximum(ages_h, 0.0) / constant_h))
+        more[0] *= upgrades_h[0] < hours
         for incident in stack.incidents:
-            draw = self.streams(f"software/{stack.name}/{model}/{incident.kind}")
+            name = f"software/{stack.name}/{model}/{incident.kind}"
             if incident.per_upgrade > 0.0:
                 # Drawn for every upgrade: at another probability the same incidents come, and fewer or more of them.
-                uniform, normal = draw.random((len(upgrades_h), 3)), draw.standard_normal((len(upgrades_h), 4))
+                uniform = self.streams(f"{name}/odds").random((len(upgrades_h), 3))
+                normal = self.streams(f"{name}/sizes").standard_normal((len(upgrades_h), 4))
                 for place in np.flatnonzero(uniform[:, 0] < incident.per_upgrade * more).tolist():
                     drawn = (*uniform[place, 1:].tolist(), *normal[place].tolist())
                     self._upgrade_incident(stack, pairs, incident, upgrades_h[place], drawn)
-            times_h = sorted((draw.random(draw.poisson(incident.per_year * hours / HOURS_PER_YEAR)) * hours).tolist())
-            for time_h in times_h + self._youth(youth, incident.per_year, draw):
+            for draw, time_h in self._at_any_time(name, launch, incident.per_year):
                 slower = (math.log1p(-min(incident.most_loss, incident.loss.lognormal(draw))),) * len(pairs)
-                begin = SoftwareEvent(time_h, pairs, slower, incident.kind, next(self.numbers))
+                begin = SoftwareEvent(time_h, pairs, slower, incident.kind, next(self.log.incidents))
                 self.env.process(self._mend(stack, incident, draw.standard_normal(), begin, 0.0))
 
-    def _youth(self, youth: Launch, per_year: float, draw: np.random.Generator) -> list[float]:
-        """Draw the times of the additional incidents of a newly launched model: rate λ·(m − 1)·exp(−(t − launch)/τ)."""
-        launch_h, excess, constant_h = youth
-        # The share of a launch's further incidents that falls into the run, by age at its beginning and at its end.
-        begun, ended = (math.exp(-max(0.0, at_h - launch_h) / constant_h) for at_h in (0.0, float(self.plan.hours)))
-        count = draw.poisson(per_year * excess * constant_h / HOURS_PER_YEAR * (begun - ended))
-        left = ended + (begun - ended) * draw.random(count)
-        return sorted((launch_h - constant_h * np.log(left)).tolist())
+    def _at_any_time(self, name: str, launch: Launch, per_year: float) -> Iterator[tuple[np.random.Generator, float]]:
+        """Draw Poisson incidents in the order of time: at rate λ, and λ·(m − 1)·exp(−(t − launch)/τ) of a new model.
+
+        Yields the stream of each, of which whoever takes it draws the rest, and when it comes.
+        """
+        (launch_h, excess, constant_h), per_h = launch, per_year / HOURS_PER_YEAR
+        draw, gap_h = self.streams(name), 1.0 / per_h if per_h > 0.0 else math.inf
+        time_h = draw.exponential() * gap_h
+        while time_h < self.plan.hours:
+            yield draw, time_h
+            time_h += draw.exponential() * gap_h
+        draw, most = self.streams(f"{name}/youth"), per_h * excess * constant_h
+        begin = math.exp(min(launch_h, 0.0) / constant_h)  # share of the further incidents that come after the start
+        come = draw.exponential()
+        while come < most * begin:
+            time_h = max(launch_h, 0.0) - constant_h * math.log1p(-come / (most * begin))
+            if time_h >= self.plan.hours:
+                return
+            yield draw, time_h
+            come += draw.exponential()
 
     def _upgrade_incident(
         self, stack: StackPlan, pairs: Pairs, incident: IncidentPlan, time_h: float, drawn: tuple[float, ...]
@@ -190,7 +202,7 @@ class IncidentProcess:
         the gain of the newest release too, until the next upgrade. Wrong output costs no speed until it is noticed, and
         none while it is served because nothing can be rolled back. Incidents do not know of each other.
         """
-        software, number, kind, everywhere = self.plan.software, next(self.numbers), incident.kind, len(pairs)
+        software, number, kind, everywhere = self.plan.software, next(self.log.incidents), incident.kind, len(pairs)
         subtle, stuck, loss_z, detection_z, rollback_z, fix_z = drawn
         loss = min(incident.most_loss, incident.loss.lognormal_at(loss_z))
         is_subtle = subtle < incident.subtle_fraction or loss < incident.subtle_below
@@ -263,7 +275,7 @@ class IncidentProcess:
         if left_h <= 0.0:
             return
         yield self.env.timeout(max(0.0, begin_h - self.env.now))
-        number = next(self.numbers)
+        number = next(self.log.incidents)
         # The gap closes as (e^−3s − e^−3)/(1 − e^−3) with the share s of the work that is done, in steps: kernels land
         # one by one.
         done, last = 1.0 - left_h / length_h, math.exp(-_CONSTANTS)

@@ -19,7 +19,7 @@ import simpy
 from planner.arrays import Bools, Floats
 from planner.engine import orders
 from planner.engine.failures import draw_failures, draw_interruptions
-from planner.engine.log import Change, ChangeLog, Note, Purchase, Streams
+from planner.engine.log import Change, ChangeLog, Note, Purchase, Streams, stream_keys
 from planner.engine.repair_shop import RepairShop, RepairShopProcess
 from planner.plan.plan import ClusterPlan, Plan, RulePlan
 from planner.units import HOURS_PER_YEAR, counted
@@ -37,6 +37,8 @@ class Supply:
         self, env: simpy.Environment, plan: Plan, shop: RepairShop | RepairShopProcess, log: ChangeLog, streams: Streams
     ) -> None:
         self.env, self.plan, self.shop, self.log, self.streams = env, plan, shop, log, streams
+        self.keys = stream_keys([cluster.accelerator for cluster in plan.clusters])
+        """By cluster, what its streams are called by."""
         self.crews = simpy.Resource(env, capacity=1)  # the crews work as one team, delivery by delivery
         self.arrived = {cluster.accelerator: env.event() for cluster in plan.clusters}
         """By part: happens when its first nodes are in service."""
@@ -47,10 +49,10 @@ class Supply:
         self.batches, self.in_service, self.retired = ([0] * len(plan.clusters) for _ in range(3))
 
     def start(self) -> None:
-        """Start the delivery of every cluster; by name where two need the same crew or power at once."""
+        """Start the delivery of every cluster; by accelerator where two need the same crew or power at once."""
         if self.plan.site.block_h.size:
             self.env.process(self._energise_blocks())
-        for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: pair[1].name):
+        for index, cluster in sorted(enumerate(self.plan.clusters), key=lambda pair: self.keys[pair[0]]):
             if cluster.nodes:
                 self.env.process(self._arrive(index, cluster))
             if cluster.retire_h < self.plan.hours:
@@ -64,7 +66,7 @@ class Supply:
             purchase = self._deliver(index, cluster.nodes, prices, float(paid_h))
             self._ask_for_power(index, purchase, np.full(cluster.nodes, self.env.now))
             return
-        draw = self.streams(f"supply/{cluster.name}")
+        draw = self.streams(f"supply/{self.keys[index]}")
         arrival_h = order.placed_h + order.lead_h + order.slip_h.triangular(draw)
         shares = np.diff(np.linspace(0, cluster.nodes, order.deliveries + 1).round().astype(int))
         for shipment, nodes in enumerate(shares.tolist()):
@@ -135,28 +137,29 @@ class Supply:
             self._serve(index, purchase, np.sort(times))
 
     def _serve(self, index: int, purchase: int, service_h: Floats) -> None:
-        """Put nodes of a purchase into service at their times, within the horizon, and draw their failures."""
+        """Put nodes of a purchase into service at their times, and draw their failures within the horizon.
+
+        Those that come after its end are numbered with the others, whose past does not depend on where it ends.
+        """
         cluster, end_h = self.plan.clusters[index], float(self.plan.hours)
-        service_h = service_h[service_h < min(end_h, cluster.retire_h)]
+        service_h = service_h[service_h < cluster.retire_h]
         if not service_h.size:
             return
         # Early life is behind what came before the start: its failures are drawn from then on, and those before go.
         aged_h = min(self.log.purchases[purchase].time_h, 0.0)
         self.batches[index] += 1
-        times, counts = np.unique(service_h, return_counts=True)
+        times, counts = np.unique(service_h[service_h < end_h], return_counts=True)
         for time_h, count in zip(times.tolist(), counts.tolist(), strict=True):
             accelerators = count * cluster.accelerators_per_node
             detail = f"batch {self.batches[index]}{', owned before the start' if aged_h else ''}"
             self.log.changes.append(Change(time_h, "delivered", index, accelerators, detail, purchase))
         self.in_service[index] += service_h.size
-        self.env.process(self._announce(self.arrived[cluster.accelerator], float(times[0])))
-        stream = self.streams(f"failures/{cluster.name}/{self.batches[index]}")
-        first = self.shop.admit(index, service_h)
-        failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, end_h, stream)
+        self.env.process(self._announce(self.arrived[cluster.accelerator], float(service_h[0])))
+        first, chance = self.shop.admit(index, service_h), (end_h, self.streams, self.keys[index])
+        failures = draw_failures(self.plan.reliability, cluster, service_h + aged_h, first, *chance)
         self.shop.expect(index, failures.where(failures.time_h >= service_h[failures.node - first]))
         if cluster.rent is not None and cluster.rent.interruptions_per_h > 0:
-            taken = draw_interruptions(self.plan.reliability, cluster, service_h, first, end_h, self.streams)
-            self.shop.expect(index, taken)
+            self.shop.expect(index, draw_interruptions(self.plan.reliability, cluster, service_h, first, *chance))
 
     def _announce(self, arrived: simpy.Event, time_h: float) -> Steps:
         """Signal that the first nodes of an accelerator are in service."""
@@ -324,7 +327,8 @@ class Review:
         self.ordered[rule.cluster] += nodes
         self.spent_usd += nodes * sum(prices)
         self.orders[rule.cluster] += 1
-        late_h = orders.slip_h(rule.slip_h, self.supply.streams, cluster.name, self.orders[rule.cluster])
+        key = self.supply.keys[rule.cluster]
+        late_h = orders.slip_h(rule.slip_h, self.supply.streams, key, self.orders[rule.cluster])
         self.supply.expand(rule.cluster, nodes, now_h + rule.lead_h + late_h, prices)
         if why:
             text = f"{counted(nodes, 'node')} ordered: {why}"

@@ -158,8 +158,8 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
     router.route()
     throttled, capacity = np.zeros((max(owner) + 1, window.nodes.shape[1])), window.nodes
     used, over = router.room.used, np.zeros(0, dtype=np.intp)
-    if plan.site.cap_kw is not None:
-        allowed = allowed_it_kw(plan, plan.site.cap_kw[window.hours], window.hours)
+    if window.cap_kw is not None:
+        allowed = allowed_it_kw(plan, window.cap_kw, window.hours)
         over = np.flatnonzero(it_kw(plan, used, window.nodes).sum(axis=0) > allowed * (1.0 + TOLERANCE))
     if over.size:
         wanted = in_hours(router.wanted_nodes(), over)

@@ -26,7 +26,7 @@ The causes of each bridge, the factors they switch and what they mean stand in `
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -184,7 +184,22 @@ def _factors(plan: Spending, elsewhere: Mapping[str, ClusterSpending], names: li
     }
 
 
-def to_the_cent(parts: Mapping[str, float], total_cents: int) -> dict[str, int]:
+def account_bridge(
+    baseline: Mapping[tuple[str, str], float], other: Mapping[tuple[str, str], float]
+) -> Iterator[tuple[str, str, int, int, int]]:
+    """Yield cluster, account, the baseline's and the other's net present cost and their difference, each in cents.
+
+    Each column sums to the whole, rounded; what is the same in both differs by nothing.
+    """
+    total, parts = round(sum(baseline.values())), {name: -part for name, part in baseline.items()}
+    parts |= {name: part + parts.get(name, 0.0) for name, part in other.items()}
+    before, apart = to_the_cent(baseline, total), to_the_cent(parts, round(sum(other.values())) - total)
+    for name in sorted(parts):
+        stood, moved = before.get(name, 0), apart.get(name, 0)
+        yield *name, stood, stood + moved, moved
+
+
+def to_the_cent(parts: Mapping[Any, float], total_cents: int) -> dict[Any, int]:
     """Round parts to whole cents that sum to their total; the largest part takes the remainder."""
     rounded = {name: round(part) for name, part in parts.items()}
     largest = max(parts, key=lambda name: abs(parts[name]))

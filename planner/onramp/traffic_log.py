@@ -297,7 +297,8 @@ def _time_unit(numbers: Floats, name: str, path: Path) -> str:
 
 
 def _numbers(column: pd.Series) -> Floats:
-    """Return a column as floats, with NaN for entries that are not numbers."""
+    """Return a column as floats, with NaN for entries that are not numbers, and infinity for those too large."""
+    column = column.map(str) if column.dtype == object else column  # a whole number of 400 digits is no float
     return np.asarray(pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
 
 

@@ -18,7 +18,7 @@ from planner.output.tables import CsvFormat, Table, read_csv
 CHARTS = "charts"
 """Folder, within an output folder, of the pictures that ``planner charts`` draws."""
 REPORT, SUMMARY, WORKBOOK, DICTIONARY = "report.html", "summary.json", "workbook.xlsx", "datapackage.json"
-NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv"})
+NOT_READ = frozenset({"samples.csv", "timeline_hourly.csv", "timeline_hourly_clusters.csv"})
 """Tables of a size that no report shows row by row."""
 
 
@@ -40,7 +40,7 @@ class Contents:
     @property
     def plans(self) -> list[str]:
         """Scenarios whose timelines lie side by side in the folder; none for a single run."""
-        monthly = self.table("timeline_monthly")
+        monthly = self.table("timeline_monthly") if self.kind != "run" else None
         return list(dict.fromkeys(monthly.texts("scenario"))) if monthly is not None and "scenario" in monthly else []
 
     def of_plan(self, plan: str) -> Contents:
@@ -184,5 +184,8 @@ def parquet_bytes(table: Table) -> bytes:
     from pyarrow import parquet  # noqa: PLC0415 - as above
 
     sink = io.BytesIO()
-    parquet.write_table(pa.table(dict(table.columns)), sink, compression="zstd")
+    columns = dict[str, Any](table.columns)
+    for name in columns.keys() & {"month", "date"}:
+        columns[name] = pa.array(table.texts(name)).cast("date32")
+    parquet.write_table(pa.table(columns), sink, compression="zstd")
     return sink.getvalue()

@@ -48,7 +48,7 @@ class ColumnKind(StrEnum):
     DATE = "date"
     """A day as 2026-03-01."""
     MONTH = "month"
-    """A month as 2026-03: sorts as text."""
+    """A month as 2026-03-01, its first day, made of 2026-03."""
     INTEGER = "integer"
     """A whole number."""
     DECIMAL = "decimal"
@@ -59,7 +59,7 @@ class ColumnKind(StrEnum):
     """true or false."""
 
 
-_OTHERWISE = {"text": "string", "month": "yearmonth", "decimal": "number", "cents": "number"}
+_OTHERWISE = {"text": "string", "month": "date", "decimal": "number", "cents": "number"}
 FRICTIONLESS_TYPES = {kind: _OTHERWISE.get(kind, kind.value) for kind in ColumnKind}
 """The Table Schema type of each kind (specs.frictionlessdata.io/table-schema)."""
 
@@ -280,7 +280,9 @@ def _formatted(column: Column, cells: Cells, names: Cells | None) -> list[str]:
             return ["" if truth is None else "true" if truth else "false" for truth in listed]
         case ColumnKind.DATE:  # a date, a numpy date or nothing
             return ["" if day is None else str(np.datetime64(str(day)[:10], "D")) for day in listed]
-        case ColumnKind.TEXT | ColumnKind.MONTH:
+        case ColumnKind.MONTH:
+            return [f"{month}-01" if month else "" for month in listed]
+        case ColumnKind.TEXT:
             return ["" if cell is None else str(cell) for cell in listed]
 
 
@@ -294,7 +296,7 @@ def write_csv(table: Table, form: CsvFormat = DEFAULT_FORMAT, *, header: bool = 
     written = []
     for column in table.description.columns:
         cells = table.texts(column.name)
-        if column.kind in (ColumnKind.TEXT, ColumnKind.MONTH):
+        if column.kind is ColumnKind.TEXT:
             known = {text: _quoted(neutralised(text), form.separator) for text in dict.fromkeys(cells)}  # names repeat
             cells = [known[text] for text in cells]
         elif form.decimal_comma and column.kind in (ColumnKind.DECIMAL, ColumnKind.CENTS):

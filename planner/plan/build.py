@@ -6,6 +6,9 @@ import dataclasses
 import functools
 import math
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table
 from planner.plan.clusters import cluster_plan, reliability_plan, weeks_in_h
 from planner.plan.contradictions import contradictions, slower_drafts
 from planner.plan.money import money_plan
-from planner.plan.parts import IdlePowerDownPlan, SitePlan, as_stated
+from planner.plan.parts import IdlePowerDownPlan, ProcessPlan, SitePlan, as_stated
 from planner.plan.placement import deployments_of, services_of, sharing_notes, with_placement
 from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, full_load_kw
 from planner.plan.reuse import Reuse
@@ -80,6 +83,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         warnings=(),
         notes=(),
         sizes=sizes_of(scenario, services, factors, demand, reuse),
+        processes=tuple(_processes(scenario)),
     )
     plan = queue_outgrown(scenario, plan)
     plan = with_placement(plan, deployments_of(scenario, plan, services, factors, reuse))
@@ -130,6 +134,16 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
         commissioning_h=site.commissioning_h_per_node,
         idle_power_down=idle and as_stated(IdlePowerDownPlan, idle, parked_kw=parked_kw),
     )
+
+
+def _processes(scenario: Scenario) -> Iterator[ProcessPlan]:
+    """Yield the user's processes, each with a name of its own."""
+    names = Counter[str]()
+    for process, (file, source) in zip(scenario.processes, scenario.load_code(), strict=True):
+        name = f"{Path(file).stem}:{process.function}".lstrip(":")
+        names[name] += 1
+        name = name if names[name] == 1 else f"{name}/{names[name]}"
+        yield ProcessPlan(name=name, function=process.function, file=file, source=source)
 
 
 def _expansion(scenario: Scenario, months: MonthGrid) -> ExpansionPlan:

@@ -256,6 +256,8 @@ def build_services(scenario: Scenario, reuse: Reuse, factors: Factors) -> tuple[
 
 _TIE = 1e-9
 """Relative difference below which two services are as fast, as all are of a stated throughput: the first is taken."""
+_NEXT_TO_NONE = 1e-3
+"""Requests for other models over a workload's own, up to which its model counts as alone."""
 _NO_MORE = "it serves no more than with another engine or precision"
 
 
@@ -326,7 +328,8 @@ def _served(
     that is asked little beside others stands on few of its accelerators, and few replicas keep fewer requests apiece in
     time than many. The number is the least, n, that carries the busiest hour at the preferred use: n · what one of n
     sustains. More than the cluster has are none, and where n of them could not even as part of the whole cluster,
-    nothing need be worked out: so most pairs are worked out once. A model that is alone has every replica there is.
+    nothing need be worked out: so most pairs are worked out once. A model that is alone, or beside next to no
+    requests for others, has every replica there is.
     Workloads that share a model's replicas choose among those that all of them take.
     """
     dated = math.exp(dated_log_gain(cluster, cluster.engine, workload, reuse.calibration, reuse.catalog))
@@ -334,7 +337,8 @@ def _served(
     if isinstance(service, CapacityError):
         return service
     loads = scenario.workloads.values()
-    alone = all(load.model == workload.model for load in loads if load.requests_per_s > 0)
+    others = sum(load.requests_per_s for load in loads if load.model != workload.model)
+    alone = others <= _NEXT_TO_NONE * workload.requests_per_s
     if scenario.router_pool == "cluster" and not alone and workload.priority != "deferrable":
         nodes = workload.busiest_requests_per_s(scenario.horizon_months) / service.requests_per_s
         for load in loads:  # those that cannot wait and are served by the same replicas

@@ -482,6 +482,17 @@ class CausePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """A user's process that runs with the simulation."""
+
+    name: str
+    function: str
+    file: str
+    """Where its code is from; empty for an installed package's."""
+    source: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DomainPlan:
     """A failure domain, such as a rack, whose failure takes all its nodes out of service."""
 

@@ -33,21 +33,19 @@ from planner.units import GB, SECONDS_PER_HOUR
 
 ROUNDING = 1e-6
 """Of a replica or a node: what sums of parts may be off by."""
-ROUNDING_MATTERS = 0.01
-"""Share of a cluster's nodes that one replica of each of its deployments takes, from which whole replicas count."""
 
 
 def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
     """Return a plan that places whole replicas on the clusters where rounding to whole replicas matters."""
     placed = []
     asked = {w for w, requests_per_s in enumerate(plan.demand.expected_requests_per_s) if requests_per_s.any()}
-    for c, cluster in enumerate(plan.clusters):
+    for c in range(len(plan.clusters)):
         # What nobody asks for takes no replica, so that it need not be one of several.
         here = [held for held in deployments if held.cluster == c and asked & set(held.workloads)]
         # One replica of one model may be any share of a cluster, unless it is slower than that model alone.
         slower = any(held.speed < 1.0 or set(held.workloads) & set(held.waiting_speed) for held in here)
         several = slower or sum(held.least_replicas for held in here) > 1
-        placed.append(several and sum(held.min_nodes for held in here) > ROUNDING_MATTERS * cluster.nodes)
+        placed.append(several)
     deployment_of = {(held.cluster, w): d for d, held in enumerate(deployments) for w in held.workloads}
     pools: list[tuple[int, int | None]] = []
     for c, whole_replicas in enumerate(placed):

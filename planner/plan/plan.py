@@ -15,7 +15,7 @@ from planner.finance.financing import LeaseTerms
 from planner.finance.months import MonthGrid
 from planner.physics.power import NodePower
 from planner.plan import parts
-from planner.plan.parts import BurstTables
+from planner.plan.parts import BurstTables, ProcessPlan
 from planner.scenario.scenario import SloTarget
 from planner.units import HOURS_PER_YEAR, MILLION
 
@@ -333,6 +333,8 @@ class Plan:
     """Shares of a request's machine time by kind of token, prefill and decode, shape (clusters, workloads, 3)."""
     placement: Placement | None = None
     """How models share clusters; None where any share of a cluster may serve any model."""
+    processes: tuple[ProcessPlan, ...] = ()
+    """The user's own, that run with the simulation."""
     sizes: Mapping[int, tuple[ClusterSize, ...]] = field(default_factory=dict)
     """By cluster that rules enlarge or reduce, what it is at other sizes, rising, where that is another."""
 

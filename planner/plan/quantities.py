@@ -75,16 +75,27 @@ def needed(busy: Floats, served: Floats, refused: Floats) -> Floats:
     return busy * (1.0 + ratio(refused, served))
 
 
-def fates(*, present: Floats, failed: Floats, dark: Floats, busy: Floats, drag: Floats, throttled: Floats) -> Fates:
+def fates(
+    *,
+    present: Floats,
+    failed: Floats,
+    by_process: tuple[Floats, Floats],
+    dark: Floats,
+    busy: Floats,
+    drag: Floats,
+    throttled: Floats,
+) -> Fates:
     """Return node-hours on site by use or cause of loss; the parts sum to ``present``.
 
     At work for nothing (``drag``) is part of at work, so working = busy − drag; without demand is what no other cause
-    took.
+    took. ``by_process`` is what users' processes took of those failed and of those at work, and the latter alone.
     """
+    taken, slowed = by_process
     return {
         "working": busy - drag,
-        "lost_to_failures": failed,
-        "lost_to_software": drag,
+        "lost_to_failures": failed - (taken - slowed),
+        "lost_to_software": drag - slowed,
+        "lost_to_processes": taken,
         "lost_to_outages": dark,
         "lost_to_power_cap": throttled,
         # Means over parts of hours may be a rounding apart; nothing is less than nothing.

@@ -166,12 +166,17 @@ def workload_plan(
     )
 
 
+_MOST_IDLE_LATE = 0.5
+"""Share of what an SLO target allows that may be late on an idle cluster which goes by its energy; assumption."""
+
+
 def _order(
     scenario: Scenario, reuse: Reuse, name: str, clusters: Sequence[ClusterPlan], services: Services, rank: list[int]
 ) -> list[int]:
     """Return the clusters that can serve a workload, in the order set by the routing policy.
 
     What another request costs decides: rent where only hours at work are paid, and energy among what is paid anyway.
+    Clusters on which much of what the target allows is late even when they are idle come after others paid alike.
     Which part has most memory, and which models it is kept for, is a matter of the clusters that have nodes: an offer
     that nobody takes up changes nothing.
     """
@@ -184,9 +189,11 @@ def _order(
         per_node = _rent_usd_per_h(cluster) * cluster.accelerators_per_node
         return per_node / services[cluster.name, name].requests_per_s
 
-    def another(index: int) -> tuple[float, float, str]:
-        cluster = clusters[index]
-        return rent(index), cluster.node_power.full_kw / services[cluster.name, name].requests_per_s, cluster.name
+    def another(index: int) -> tuple[float, bool, float, str]:
+        cluster, service = clusters[index], services[clusters[index].name, name]
+        allowed = 1.0 - scenario.slo_target.attainment_of(name)
+        is_slow = service.lateness.late_fractions[0] > _MOST_IDLE_LATE * allowed
+        return rent(index), is_slow, cluster.node_power.full_kw / service.requests_per_s, cluster.name
 
     cheapest = sorted(able, key=another)
     if scenario.routing == "preference":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -326,10 +327,21 @@ def running_usd(
 ) -> Iterator[tuple[Account, Floats]]:
     """Yield the monthly running amounts by account before rounding: power, upkeep, rent and revenue.
 
-    A table has shape (months, clusters); what belongs to the site as a whole has (months,).
+    A table has shape (months, clusters); what belongs to the site as a whole has (months,). Where a process changes a
+    price, each month has the mean of the factors of its hours.
     """
-    yield from _power_usd(plan, run, monthly)
-    yield from _upkeep_usd(plan, run, monthly, cohorts)
+    amounts = _power_usd(plan, run, monthly), _upkeep_usd(plan, run, monthly, cohorts)
+    for account, amount in itertools.chain(*amounts, _market_usd(plan, monthly, rented)):
+        factor = np.ones(plan.months.period_count)
+        for effect in run.log.effects:
+            if effect.kind == "price" and effect.target == account:
+                hours = np.clip(plan.month_edges_h, effect.start_h, min(effect.end_h, plan.hours))
+                factor *= 1.0 + (effect.amount - 1.0) * np.diff(hours) / plan.months.period_hours
+        yield account, amount * (factor[:, None] if amount.ndim == 2 else factor)
+
+
+def _market_usd(plan: Plan, monthly: Monthly, rented: Rented) -> Iterator[tuple[Account, Floats]]:
+    """Yield rent, its fees, tokens bought and sold, and credits."""
     is_spot = [cluster.rent is not None and cluster.rent.interruptions_per_h > 0 for cluster in plan.clusters]
     held_node_h = np.where(is_spot, monthly.in_service_node_h, monthly.present_node_h)  # what is taken back is not paid
     rent, fees, apis = np.zeros((3, *held_node_h.shape))

@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Floats
 from planner.elementwise import in_hours
-from planner.engine.log import SpeedChange, streams
+from planner.engine.log import streams
 from planner.engine.software import launch_of
 from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan
 from planner.plan.plan import Plan
 from planner.plan.software import POLICIES, policy_days
+from planner.run.monthly import slowed_hours
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import INCIDENT, lost_requests
 from planner.scenario.scenario import Scenario
@@ -181,33 +182,6 @@ def _weights(plan: Plan, pairs: list[Pair]) -> Floats:
     return quantities.shares(np.array([plan.clusters[c].nodes for c, _ in pairs], dtype=np.float64))
 
 
-def slowed_hours(result: RunResult) -> Iterator[tuple[Pair, Ints, list[SpeedChange], Floats, Floats, Floats]]:
-    """Yield the hours in which incidents slow a cluster on a workload, and the changes of speed that make them slow.
-
-    With each change's share of the loss, shape (changes, hours), the node-hours at work for nothing, and those that
-    the cluster has less, whether at work or not. A change counts until its incident has ended there: until its steps
-    sum to nothing.
-    """
-    begun, level, ends = defaultdict[Pair, list[SpeedChange]](list), defaultdict[Any, float](float), dict[Any, float]()
-    for change in result.run.log.speeds():
-        if change.incident >= 0:
-            here = (change.incident, change.cluster, change.workload)
-            begun[here[1:]].append(change)
-            level[here] = round(level[here] + change.log_factor, 12)
-            ends[here] = math.inf if level[here] else change.time_h
-    for given, window in zip(result.run.inputs, result.run.windows, strict=True):
-        for pair, drag in window.drags.items():
-            hours = drag.hours + window.first_hour
-            slowness = [
-                -change.log_factor
-                * quantities.open_fraction(hours.astype(np.float64), change.time_h, ends[change.incident, *pair])
-                for change in begun[pair]
-            ]
-            share = quantities.incident_node_h(np.ones(hours.size), np.array(slowness).reshape(-1, hours.size))
-            less = in_hours(given.nodes[pair[0]], drag.hours) * given.incidents[pair].lost_fraction
-            yield pair, hours, begun[pair], share, drag.nodes, less
-
-
 def _missed_per_node_h(result: RunResult) -> Floats:
     """Return the requests missed for incidents per node-hour that these take away, shape (workloads, hours).
 
@@ -216,8 +190,8 @@ def _missed_per_node_h(result: RunResult) -> Floats:
     """
     plan, lost = result.plan, lost_requests(result)
     less = np.zeros((len(plan.workloads), plan.hours))
-    for (_, w), hours, _, _, _, node_h in slowed_hours(result):
-        less[w, hours] += node_h
+    for (_, w), hours, changes, share, _, node_h in slowed_hours(result.run):
+        less[w, hours] += node_h * share[[not change.process for change in changes]].sum(axis=0)
     together, starts, months = less.sum(axis=0), plan.month_edges_h[:-1], plan.months.hour_periods
     missed = np.where(together > 0.0, lost.hourly_to_incidents, 0.0)
     some = np.add.reduceat(missed, starts, axis=1)
@@ -233,16 +207,17 @@ def incident_rows(result: RunResult) -> list[tuple[Any, ...]]:
     kind_of, spans_h = dict[int, tuple[str, str]](), dict[int, list[float]]()
     taken = defaultdict[tuple[str, str], Floats](lambda: np.zeros(2))
     for event in sorted(result.run.log.software, key=lambda event: event.time_h):
-        if event.incident >= 0:
+        if event.incident >= 0 and not event.process:
             kind_of.setdefault(event.incident, (str(plan.software.stack_of[event.pairs[0]]), event.kind))
             span_h = spans_h.setdefault(event.incident, [event.time_h, plan.hours])
             if event.kind.endswith(_ENDS):
                 span_h[1] = min(span_h[1], event.time_h)
     per_node_h = _missed_per_node_h(result)
-    for (_, w), at, changes, share, worked, less in slowed_hours(result):
+    for (_, w), at, changes, share, worked, less in slowed_hours(result.run):
         lost = share @ np.stack((worked, less * per_node_h[w, at]), axis=1)
         for change, node_h_and_missed in zip(changes, lost, strict=True):
-            taken[kind_of[change.incident]] += node_h_and_missed
+            if not change.process:
+                taken[kind_of[change.incident]] += node_h_and_missed
     rated = {(str(plan.software.stack_of[pair]), kind) for pair, (_, kinds) in expected.items() for kind in kinds}
     rows = []
     for stack, kind in sorted(rated | set(kind_of.values())):

@@ -22,13 +22,22 @@ from planner.arrays import Floats, Ints
 from planner.finance import ledger as books
 from planner.finance import present_value
 from planner.finance.depreciation import TaxRules, assess_usd, tax_years
-from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, Category, Dimension, View, usd
+from planner.finance.ledger import (
+    ACCOUNT_CODES,
+    ACCOUNT_ORDER,
+    NOT_COST_ACCOUNTS,
+    Account,
+    Category,
+    Dimension,
+    View,
+    usd,
+)
 from planner.finance.present_value import CashFlows, discount_factors, per_million_tokens, running_months
 from planner.finance.tariffs import embodied_kg, operational_kg
 from planner.plan import quantities
 from planner.plan.plan import Plan
 from planner.run import cohorts
-from planner.run.measure_names import MEASURES, SERVICE
+from planner.run.measure_names import MEASURES, SERVICE, SITE
 from planner.run.simulate import RunResult, per_run
 from planner.scenario.actuals import FLEET, Seen
 from planner.units import HOURS_PER_YEAR, KILO, MILLION, MONTHS_PER_YEAR
@@ -136,11 +145,23 @@ def present_cost_usd(result: RunResult, leave_out: tuple[Account, ...] = ()) -> 
     sold then, each discounted from its time. Over all columns it is what :class:`Ownership` says at the last month's
     end. ``leave_out`` names accounts that are not wanted.
     """
-    ledger = result.ledger
-    rows = ledger.rows_in(View.ECONOMIC) & ~ledger.rows_of(*NOT_COST_ACCOUNTS, *leave_out)
-    by_cluster = np.zeros(len(result.plan.clusters) + 1)
-    np.add.at(by_cluster, ledger.cluster_index[rows], usd(ledger.amount_cents[rows]) * row_factors(result)[rows])
-    return by_cluster
+    left_out = [ACCOUNT_CODES[account] for account in (*NOT_COST_ACCOUNTS, *leave_out)]
+    return np.asarray(np.delete(_present_usd(result), left_out, axis=1).sum(axis=1))
+
+
+def _present_usd(result: RunResult) -> Floats:
+    """Return the economic view by cluster and account, discounted, shape (clusters + 1, accounts)."""
+    ledger, table = result.ledger, np.zeros((len(result.plan.clusters) + 1, len(ACCOUNT_CODES)))
+    rows = ledger.rows_in(View.ECONOMIC)
+    places = ledger.cluster_index[rows], ledger.account_code[rows]
+    np.add.at(table, places, usd(ledger.amount_cents[rows]) * row_factors(result)[rows])
+    return table
+
+
+def present_parts(result: RunResult) -> dict[tuple[str, str], float]:
+    """Return net present cost in cents by cluster and account, income and tax included."""
+    table, names = _present_usd(result), [*(cluster.name for cluster in result.plan.clusters), SITE]
+    return {(names[c], str(ACCOUNT_ORDER[code])): 100 * table[c, code] for c, code in np.argwhere(table).tolist()}
 
 
 RESOLD_ACCOUNTS = (Account.RESALE, Account.RESIDUAL_VALUE)
@@ -521,8 +542,10 @@ def observed(result: RunResult, series: Sequence[Seen]) -> Floats:
         **sums.fleet_figures(),
         "accelerators_in_service": sums.in_service_h / plan.months.period_hours[:, None],
         "peak_facility_kw": monthly.peak_facility_kw,
-        "lost_to_failures_node_h": with_fleet(monthly.failed_node_h),
-        "lost_to_software_node_h": with_fleet(monthly.drag_node_h),
+        **{
+            f"{name}_node_h": with_fleet(monthly.fates_node_h[name])
+            for name in ("lost_to_failures", "lost_to_software")
+        },
     }
     clusters = [*(cluster.name for cluster in plan.clusters), FLEET]
     workloads = [workload.name for workload in plan.workloads]

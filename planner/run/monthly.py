@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from planner.arrays import Floats
+from planner.arrays import Floats, Ints
+from planner.elementwise import in_hours
 from planner.engine.driver import Run
 from planner.engine.hourly import NodeHours, WindowResult, joined
+from planner.engine.log import SpeedChange
 from planner.errors import ConservationError
 from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Dimension, Ledger, cents
+from planner.plan import quantities
 from planner.plan.plan import Plan
 from planner.plan.quantities import fates, in_service, shares
 from planner.run.cohorts import Cohort, nodes_in_service
 
 _RELATIVE = 1e-9
+Pair = tuple[int, int]
+"""A cluster and a workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +37,11 @@ class Monthly:
     present_node_h: Floats
     """Delivered and not retired."""
     failed_node_h: Floats
-    """Out of service for a hardware fault."""
+    """Out of service for a hardware fault, or taken out by a user's process."""
+    process_node_h: Floats
+    """What users' processes took: nodes taken out, and what slowing others cost of those at work."""
+    process_drag_node_h: Floats
+    """Of that, the latter."""
     dark_node_h: Floats
     """Healthy, but the site had no power."""
     busy_node_h: Floats
@@ -61,6 +72,7 @@ class Monthly:
         return fates(
             present=self.present_node_h,
             failed=self.failed_node_h,
+            by_process=(self.process_node_h, self.process_drag_node_h),
             dark=self.dark_node_h,
             busy=self.busy_node_h,
             drag=self.drag_node_h,
@@ -81,14 +93,24 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
         return np.moveaxis(np.add.reduceat(joined(name, parts), starts, axis=-1), -1, 0)
 
     it_kwh = by_month("it_kw")
+    slowed = np.zeros_like(it_kwh)
+    for (c, _), hours, changes, share, worked, _ in (
+        slowed_hours(run) if any(e.process for e in run.log.software) else ()
+    ):
+        lost = share[[bool(change.process) for change in changes]].sum(axis=0) * worked
+        np.add.at(slowed[:, c], plan.months.hour_periods[hours], lost)
     is_dark, is_parked = any(part.dark.any() for part in run.node_hours), run.windows[0].woken_nodes is not None
     return Monthly(
         present_node_h=by_month("present", run.node_hours),
         failed_node_h=by_month("failed", run.node_hours),
+        process_node_h=by_month("taken", run.node_hours) + slowed,
+        process_drag_node_h=slowed,
         dark_node_h=by_month("dark", run.node_hours) if is_dark else np.zeros_like(it_kwh),
         busy_node_h=by_month("busy_nodes"),
         drag_node_h=by_month("drag_nodes"),
-        throttled_node_h=by_month("throttled_nodes") if plan.site.cap_kw is not None else np.zeros_like(it_kwh),
+        throttled_node_h=by_month("throttled_nodes")
+        if any(given.cap_kw is not None for given in run.inputs)
+        else np.zeros_like(it_kwh),
         woken_nodes=by_month("woken_nodes") if is_parked else np.zeros_like(it_kwh),
         served_requests=by_month("served_requests"),
         it_kwh=it_kwh,
@@ -98,6 +120,33 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
         shed_requests=by_month("shed_requests"),
         late_requests=by_month("late_requests"),
     )
+
+
+def slowed_hours(run: Run) -> Iterator[tuple[Pair, Ints, list[SpeedChange], Floats, Floats, Floats]]:
+    """Yield the hours in which incidents or processes slow a cluster on a workload, and the changes of speed.
+
+    With each change's share of the loss, shape (changes, hours), the node-hours at work for nothing, and those that
+    the cluster has less, whether at work or not. A change counts until its incident has ended there: until its steps
+    sum to nothing.
+    """
+    begun, level, ends = defaultdict[Pair, list[SpeedChange]](list), defaultdict[Any, float](float), dict[Any, float]()
+    for change in run.log.speeds():
+        if change.incident >= 0:
+            here = (change.incident, change.cluster, change.workload)
+            begun[here[1:]].append(change)
+            level[here] = round(level[here] + change.log_factor, 12)
+            ends[here] = math.inf if level[here] else change.time_h
+    for given, window in zip(run.inputs, run.windows, strict=True):
+        for pair, drag in window.drags.items():
+            hours = drag.hours + window.first_hour
+            slowness = [
+                -change.log_factor
+                * quantities.open_fraction(hours.astype(np.float64), change.time_h, ends[change.incident, *pair])
+                for change in begun[pair]
+            ]
+            share = quantities.incident_node_h(np.ones(hours.size), np.array(slowness).reshape(-1, hours.size))
+            less = in_hours(given.nodes[pair[0]], drag.hours) * given.incidents[pair].lost_fraction
+            yield pair, hours, begun[pair], share, drag.nodes, less
 
 
 def shares_of_power(plan: Plan, it_kwh: Floats) -> Floats:
@@ -209,7 +258,7 @@ def _energy(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
     idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
     if plan.site.idle_power_down is not None:
         idle = np.minimum(idle, plan.site.idle_power_down.parked_kw)
-    least = np.zeros_like(node_h) if plan.site.cap_kw is not None else node_h * idle
+    least = np.zeros_like(node_h) if any(given.cap_kw is not None for given in run.inputs) else node_h * idle
     too_much = monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6
     if np.any(too_much | (monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6)):
         yield "a cluster draws more than its nodes do at full load, or less than at rest"

@@ -19,7 +19,7 @@ from planner.engine.processes import Process
 from planner.engine.rental import Rented, rent_for_shed
 from planner.errors import ScenarioError
 from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Dimension, Ledger, View
-from planner.finance.statements import LINES, Frequency, cover_ratio, monthly_statements
+from planner.finance.statements import Frequency, cover_ratio, monthly_statements
 from planner.plan import quantities
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
@@ -27,7 +27,6 @@ from planner.plan.plan import Plan
 from planner.plan.slo_target import SloResult, judge
 from planner.run.accounting import overloaded, write_ledger
 from planner.run.cohorts import Cohort, cohorts_of, opening_of
-from planner.run.measure_names import FLEET
 from planner.run.monthly import Monthly, check_run, sum_months
 from planner.scenario.scenario import Scenario
 from planner.units import DOLLARS, counted, unit_of
@@ -154,39 +153,36 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return the fleet's monthly timeline as HTML for a notebook."""
-        fleet = self.timeline_monthly().query(f"cluster == '{FLEET}'").drop(columns="cluster").set_index("month")
+        fleet = self.timeline_monthly().drop(columns="scenario").set_index("month")
         return f"<p>{html.escape(repr(self))}</p>{fleet.to_html(float_format='{:,.4g}'.format)}"
 
-    def timeline_monthly(self) -> pd.DataFrame:
-        """One row per month and cluster, and a ``fleet`` row per month."""
-        return self._frame("timeline_monthly")
+    def timeline_monthly(self, *, clusters: bool = False) -> pd.DataFrame:
+        """One row per month of the fleet, or per month and cluster."""
+        return self._frame("timeline_monthly", clusters=clusters)
 
     def timeline_workloads(self) -> pd.DataFrame:
         """One row per month and workload."""
         return self._frame("timeline_workloads")
 
-    def timeline_daily(self) -> pd.DataFrame:
-        """One row per day and cluster, and a ``fleet`` row per day."""
-        return self._frame("timeline_daily")
+    def timeline_daily(self, *, clusters: bool = False) -> pd.DataFrame:
+        """One row per day of the fleet, or per day and cluster."""
+        return self._frame("timeline_daily", clusters=clusters)
 
-    def timeline_hourly(self) -> pd.DataFrame:
-        """One row per hour and cluster, and a ``fleet`` row per hour."""
-        return self._frame("timeline_hourly")
+    def timeline_hourly(self, *, clusters: bool = False) -> pd.DataFrame:
+        """One row per hour of the fleet, or per hour and cluster."""
+        return self._frame("timeline_hourly", clusters=clusters)
 
     def ledger_table(self) -> pd.DataFrame:
         """One row per month, cluster, account and purchase cohort."""
         return self._frame("ledger")
 
-    def statements(self, frequency: str = "month") -> pd.DataFrame:
-        """Income statement, cash flow and balance sheet in dollars, one row per month, quarter or year and cluster."""
-        table = self._frame("statement", Frequency(frequency))
-        return with_units(table.assign(**{name: table[name] / 100 for name in LINES}))
+    def statements(self, frequency: str = "month", *, clusters: bool = False) -> pd.DataFrame:
+        """Income statement, cash flow and balance sheet in dollars by month, quarter or year, fleet or clusters."""
+        return self._frame("statement", Frequency(frequency), clusters=clusters)
 
     def unit_economics(self, frequency: str = "month") -> pd.DataFrame:
         """Tokens, revenue, cost and margin in dollars by month, quarter or year, cluster and workload."""
-        table = self._frame("unit_economics", Frequency(frequency))
-        cents = [str(name) for name in table if unit_of(str(name)) == DOLLARS]
-        return with_units(table.assign(**{name: table[name] / 100 for name in cents}))
+        return self._frame("unit_economics", Frequency(frequency))
 
     def events(self) -> pd.DataFrame:
         """One row per event, with its cost in tokens."""
@@ -208,13 +204,18 @@ class RunResult:
         """Tokens and utilisation by month, cluster and workload."""
         return self._frame("routing_monthly")
 
-    def _frame(self, name: str, *given: Frequency) -> pd.DataFrame:
-        """Return one of the run's tables as a pandas frame."""
+    def _frame(self, name: str, *given: Frequency, **split: bool) -> pd.DataFrame:
+        """Return one of the run's tables as a pandas frame, scenario and months as in its file."""
         import pandas as pd  # noqa: PLC0415 - half a second that only a caller who wants a frame should wait for
 
         from planner.run import tables  # noqa: PLC0415 - as above
 
-        return with_units(pd.DataFrame(getattr(tables, name)(self, *given)))
+        columns = {"scenario": self.scenario.name, **getattr(tables, name)(self, *given, **split)}
+        if "month" in columns:
+            columns["month"] = [f"{month}-01" for month in columns["month"]]
+        if given:  # a table in cents
+            columns |= {name: cells / 100 for name, cells in columns.items() if unit_of(name) == DOLLARS}
+        return with_units(pd.DataFrame(columns))
 
 
 def with_units(frame: pd.DataFrame) -> pd.DataFrame:

@@ -3,13 +3,14 @@
 **Causes.** A run's hours are evaluated again with one cause after another taken away. Each rung of the ladder takes one
 cause more away than the one before, in the order of :data:`REASONS`, and what is missed less is lost to that cause:
 
-1. the power cap: no limit on what the site draws, and no idle node parked;
-2. outages: every machine on site in service, the site never dark;
-3. incidents: software as fast as without those that are open;
-4. bursts: each hour's requests come evenly;
-5. no capacity: whatever exceeds what nodes sustain at the objective is served as late as at it, and nothing is shed;
-6. queueing: every replica idle when a request comes;
-7. a prompt too long for its objective: what is left, late on an idle replica.
+1. processes of the user's own: the nodes, speed, power and requests as without what they change;
+2. the power cap: no limit on what the site draws, and no idle node parked;
+3. outages: every machine on site in service, the site never dark;
+4. incidents: software as fast as without those that are open;
+5. bursts: each hour's requests come evenly;
+6. no capacity: whatever exceeds what nodes sustain at the objective is served as late as at it, and nothing is shed;
+7. queueing: every replica idle when a request comes;
+8. a prompt too long for its objective: what is left, late on an idle replica.
 
 The order goes from what happens to a fleet to what is asked of it, so that a cause is charged for what it costs the
 plan as it stands. No rung may miss more than the one before (work that moves between clusters can): the parts are none
@@ -22,6 +23,7 @@ more nodes, for an incident slows a stack and never stops it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,16 +32,20 @@ from typing import Any
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.engine.hourly import WindowInput, joined
+from planner.engine.hourly import NodeHours, WindowInput, joined
+from planner.engine.log import SpeedChange
 from planner.engine.rental import rent_by_hour
+from planner.engine.scan import steps_by_hour
 from planner.engine.window import Missed, missed_under
 from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.plan.slo_target import CEILINGS, targeted_shares
 from planner.run.simulate import RunResult, per_run
+from planner.units import SECONDS_PER_HOUR
 
 REASONS: Mapping[str, str] = {
+    "process": "processes of one's own",
     "power_cap": "the power cap or parked nodes",
     "outage": "outages",
     "incident": "software incidents",
@@ -72,7 +78,7 @@ def lost_requests(result: RunResult) -> Lost:
     """Return the requests of a run missed by each cause."""
     plan, rungs = result.plan, _rungs(result)
     missed = np.stack([_missed_by_month(result, late_and_shed) for late_and_shed in rungs])
-    missed[4:] = np.where(_outgrown(plan), missed[3], missed[4:])  # missed since no batch meets the objective
+    missed[5:] = np.where(_outgrown(plan), missed[4], missed[5:])  # missed since no batch meets the objective
     missed = np.minimum.accumulate(missed, axis=0)
     requests = np.append(missed[:-1] - missed[1:], missed[-1:], axis=0)
     fraction = np.nan_to_num(ratio(requests, result.settled_requests()))
@@ -87,10 +93,15 @@ def _rungs(result: RunResult) -> list[Floats]:
     """
     plan, inputs, machines = result.plan, result.run.inputs, result.run.node_hours
     rungs = [np.stack([joined(name, result.run.windows) for name in ("late_requests", "shed_requests")])]
-    if plan.site.cap_kw is None and plan.site.idle_power_down is None:
-        rungs += rungs
+    if result.processes or plan.processes:
+        inputs = tuple(_without_processes(result, given, nodes) for given, nodes in zip(inputs, machines, strict=True))
+        rungs += _missed(plan, inputs, [_as_it_is])
     else:
-        plan = _without_cap(plan)
+        rungs += rungs
+    if plan.site.cap_kw is None and plan.site.idle_power_down is None:
+        rungs += rungs[-1:]
+    else:
+        inputs = tuple(replace(given, cap_kw=None) for given in inputs)
         rungs += _missed(plan, inputs, [_as_it_is])
     inputs = tuple(
         replace(given, nodes=nodes.present, lit_fraction=None) for given, nodes in zip(inputs, machines, strict=True)
@@ -99,7 +110,7 @@ def _rungs(result: RunResult) -> list[Floats]:
     rungs += rungs[-1:] if is_whole else _missed(plan, inputs, [_as_it_is])
     inputs = tuple(replace(given, speed=_speed_without_incidents(given), incidents={}) for given in inputs)
     rungs += _missed(plan, inputs, [_as_it_is, _without_bursts, _up_to_capacity, partial(_up_to_capacity, last_cell=0)])
-    for rung in rungs[5:]:
+    for rung in rungs[6:]:
         rung[1] = 0.0  # had there been room, it would have been served, late as the rest
     return rungs
 
@@ -129,11 +140,33 @@ def _as_it_is(plan: Plan) -> Plan:
     return plan
 
 
-def _without_cap(plan: Plan) -> Plan:
-    """Return a plan without a power cap, also in its placement pools."""
-    if (placement := plan.placement) is not None:
-        placement = replace(placement, pools=_without_cap(placement.pools))
-    return replace(plan, site=replace(plan.site, cap_kw=None), placement=placement)
+def _without_processes(result: RunResult, given: WindowInput, nodes: NodeHours) -> WindowInput:
+    """Return a window's input without what the user's processes change."""
+    plan, hours = result.plan, np.arange(given.hours.start, given.hours.stop, dtype=np.float64)
+    demand, names = given.demand_requests.copy(), [workload.name for workload in plan.workloads]
+    for effect in result.run.log.effects:
+        if effect.kind == "demand":
+            within = quantities.open_fraction(hours, effect.start_h, effect.end_h)
+            demand[names.index(effect.target)] -= effect.amount * SECONDS_PER_HOUR * within
+    slowed, speed, incidents = (
+        defaultdict[tuple[int, int], list[SpeedChange]](list),
+        {**given.speed},
+        {**given.incidents},
+    )
+    for change in result.run.log.speeds():
+        if change.process:
+            slowed[change.cluster, change.workload].append(change)
+    for pair, changes in slowed.items():
+        if (slow := incidents.get(pair)) is not None:
+            times, logs = (np.array([change[place] for change in changes]) for place in (0, 3))
+            factor = steps_by_hour(times, np.exp(np.cumsum(logs)), given.first_hour, hours.size)
+            speed[pair] = speed[pair] / factor
+            lost = 1.0 - (1.0 - slow.lost_fraction) / factor[slow.hours]
+            incidents[pair] = replace(slow, lost_fraction=lost)
+    lit = 1.0 if given.lit_fraction is None else np.where(plan.on_site[:, None] > 0.0, given.lit_fraction, 1.0)
+    cap_kw = None if plan.site.cap_kw is None else plan.site.cap_kw[given.hours]
+    there, demand = given.nodes + nodes.taken * lit, np.maximum(demand, 0.0)
+    return replace(given, nodes=there, demand_requests=demand, cap_kw=cap_kw, speed=speed, incidents=incidents)
 
 
 def _without_bursts(plan: Plan) -> Plan:

@@ -5,20 +5,22 @@ Of every event the table of events has the node-hours it took and the tokens the
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from planner.arrays import Floats
+from planner.data_files import data_rows
 from planner.elementwise import in_hours
 from planner.engine.hourly import Residence, joined, residence
 from planner.engine.rental import rent_by_hour
 from planner.engine.repair_shop import PLANNED
 from planner.errors import ConservationError
-from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, Account, View, usd
+from planner.finance.ledger import ACCOUNT_ORDER, INCOME_ACCOUNTS, NOT_COST_ACCOUNTS, Account, Dimension, View, usd
 from planner.finance.present_value import cumulative_per_million_tokens, per_million_tokens, ratio
 from planner.finance.statements import Frequency, cover_ratio, fiscal_periods, monthly_statements
 from planner.plan import quantities
@@ -26,10 +28,10 @@ from planner.plan.parts import TOKEN_KINDS
 from planner.plan.plan import Placement, Plan
 from planner.run import unit_economics as units
 from planner.run.cohorts import opening_of
-from planner.run.incidents import slowed_hours
-from planner.run.measure_names import FLEET, SITE, TIMELINE
+from planner.run.measure_names import SITE, TIMELINE
 from planner.run.measures import SUMS, levelised_to_date, ownership, sums_of, with_fleet, workload_figures
 from planner.run.measures import reconciliation as reconciled
+from planner.run.monthly import slowed_hours
 from planner.run.simulate import RunResult, per_run
 from planner.run.slo_misses import REASONS, lost_requests
 from planner.units import HOURS_PER_DAY, counted
@@ -37,39 +39,37 @@ from planner.units import HOURS_PER_DAY, counted
 Columns = dict[str, Any]
 
 
-def _fleet_alone(fleet: Floats, clusters: int) -> Floats:
-    """Return a column that only the fleet rows have, with the clusters' cells empty."""
-    return np.column_stack((np.full((fleet.size, clusters), np.nan), fleet))
-
-
-def timeline_monthly(result: RunResult) -> Columns:
-    """One row per month and cluster, then the fleet; demand, shed and late work are the fleet's only."""
+def timeline_monthly(result: RunResult, *, clusters: bool = False) -> Columns:
+    """One row per month of the fleet, or per month and cluster; demand, shed and late work are the fleet's only."""
     plan, sums = result.plan, sums_of(result)
     served, output = sums.served_tokens, sums.served_output_tokens
     backlog = np.cumsum(sums.demand_tokens - sums.shed_tokens - served[:, -1])
     owner, starts = ownership(result), plan.month_edges_h[:-1]
-    cap = np.full(plan.hours, np.inf) if plan.site.cap_kw is None else plan.site.cap_kw
+    cap = np.concatenate(
+        [np.full(g.nodes.shape[1], np.inf) if g.cap_kw is None else g.cap_kw for g in result.run.inputs]
+    )
     most_kw = np.maximum.reduceat(cap, starts)
     mean, peak = _accelerators_needed(result)
-    fleet_alone = sums.fleet_figures() | {
+    table = {
+        **sums.fleet_figures(),
         "backlog_tokens": np.where(np.abs(backlog) < 1e-9 * sums.demand_tokens.sum(), 0.0, backlog),
         "peak_facility_kw": result.monthly.peak_facility_kw,
         "rented_tokens": result.tokens(result.rented.requests).sum(axis=1),
         "facility_power_cap_kw": np.where(np.isfinite(most_kw), most_kw, np.nan),
         "accelerators_needed": mean,
         "peak_accelerators_needed": peak,
-    }
-    table = {
-        **{name: _fleet_alone(figures, len(plan.clusters)) for name, figures in fleet_alone.items()},
         **sums.figures(),
         "accelerators_in_service": sums.in_service_h / plan.months.period_hours[:, None],
+        "on_site_accelerator_h": sums.on_site_h,
+        "in_service_accelerator_h": sums.in_service_h,
+        "accelerator_h": sums.busy_h,
         "cumulative_cost_per_million_tokens_usd": cumulative_per_million_tokens(sums.cost_usd, served),
         "cumulative_cost_per_million_output_tokens_usd": cumulative_per_million_tokens(sums.cost_usd, output),
         "levelised_cost_per_million_tokens_usd": levelised_to_date(owner, served),
         "levelised_cost_per_million_output_tokens_usd": levelised_to_date(owner, output),
     }
     ordered = {name: table[name] for name in TIMELINE}
-    return _rows_by("month", plan.months.labels, "cluster", _clusters_and_fleet(plan), ordered)
+    return _fleet_or(_names(plan, clusters=clusters), "month", plan.months.labels, ordered)
 
 
 @per_run
@@ -109,14 +109,25 @@ def _tokens_by_hour(result: RunResult, requests: Iterable[Floats]) -> Floats:
     return np.concatenate(parts, axis=-1)
 
 
-def _rows_by(stamp: str, labels: Sequence[str], kind: str, names: list[str], table: Mapping[str, Any]) -> Columns:
+def _rows_by(stamp: str, labels: Sequence[str], kind: str, names: Sequence[str], table: Mapping[str, Any]) -> Columns:
     """Return arrays of shape (periods, names) as columns, with a row for each period and name."""
-    columns: Columns = {stamp: [label for label in labels for _ in names], kind: names * len(labels)}
+    columns: Columns = {stamp: [label for label in labels for _ in names], kind: [*names] * len(labels)}
     return columns | {name: figures.ravel() for name, figures in table.items()}
 
 
-def _clusters_and_fleet(plan: Plan) -> list[str]:
-    return [*(cluster.name for cluster in plan.clusters), FLEET]
+def _fleet_or(names: Sequence[str], stamp: str, labels: Sequence[str], table: Mapping[str, Any]) -> Columns:
+    """Return what arrays hold last, the fleet, or what they hold before it of the clusters named.
+
+    So no file holds a total among its parts. An array of one dimension is the fleet's alone.
+    """
+    if not names:
+        return {stamp: [*labels]} | {name: cells if cells.ndim == 1 else cells[:, -1] for name, cells in table.items()}
+    parts = {name: cells[:, :-1] for name, cells in table.items() if cells.ndim > 1}
+    return _rows_by(stamp, labels, "cluster", names, parts)
+
+
+def _names(plan: Plan, *, clusters: bool) -> list[str]:
+    return [cluster.name for cluster in plan.clusters] if clusters else []
 
 
 @per_run
@@ -137,12 +148,19 @@ def timeline_workloads(result: RunResult) -> Columns:
     return _rows_by("month", result.plan.months.labels, "workload", names, table)
 
 
+def cluster_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
+    """Yield what each cluster is made of, and how it is had."""
+    for cluster in result.plan.clusters:
+        contract = getattr(result.scenario.clusters[cluster.name].contract, "kind", "bought")
+        yield cluster.name, cluster.accelerator, cluster.vendor, cluster.accelerators_per_node, contract
+
+
 def unit_economics(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
     """One row per period, cluster and workload that took or earned something, and its reserve and one-offs."""
     plan, by = result.plan, units.unit_economics(result)
     periods = fiscal_periods(plan.months, plan.money.capital.fiscal_year_start_month, frequency)
     tables = (by.tokens, by.accelerator_h, by.revenue_cents, by.running_cents, by.cost_cents, by.kind_cents)
-    labels, firsts = [*periods], [*periods.values()]
+    labels, firsts, is_monthly = [*periods], [*periods.values()], frequency is Frequency.MONTH
     tokens, hours, revenue, running, cost, parts = (np.add.reduceat(table, firsts, axis=0) for table in tables)
     row = np.nonzero(tokens.any(axis=3) | (hours != 0) | (revenue != 0) | (cost != 0))
     by_kind = [*zip(TOKEN_KINDS, tokens[row].T, parts[row].T, strict=True)]
@@ -152,9 +170,8 @@ def unit_economics(result: RunResult, frequency: Frequency = Frequency.MONTH) ->
     clusters = [*(cluster.name for cluster in plan.clusters), SITE]
     money = {"revenue_usd": revenue, "running_cost_usd": running, "cost_usd": cost, "margin_usd": revenue - cost}
     return {
-        "scenario": [result.scenario.name] * len(hours),
-        "date": [plan.months.edges[firsts[m]].isoformat() for m in row[0]],
-        "month" if frequency is Frequency.MONTH else "period": [labels[m] for m in row[0]],
+        **({} if is_monthly else {"date": [plan.months.edges[firsts[m]].isoformat() for m in row[0]]}),
+        "month" if is_monthly else "period": [labels[m] for m in row[0]],
         "cluster": [clusters[c] for c in row[1]],
         **{name: [loads[w][place] for w in row[2]] for place, name in enumerate(("line", "workload", "model"))},
         **{f"{kind}_tokens": served for kind, served, _ in by_kind},
@@ -169,28 +186,17 @@ def unit_economics(result: RunResult, frequency: Frequency = Frequency.MONTH) ->
 
 def losses(result: RunResult) -> Columns:
     """Node-hours by month and cluster: busy, and lost by cause; the parts sum to the whole."""
-    names = [cluster.name for cluster in result.plan.clusters]
     table = {"present_node_h": result.monthly.present_node_h}
     table |= {f"{fate}_node_h": node_h for fate, node_h in result.monthly.fates_node_h.items()}
-    return _rows_by("month", result.plan.months.labels, "cluster", names, table)
+    return _rows_by("month", result.plan.months.labels, "cluster", _names(result.plan, clusters=True), table)
 
 
 def slo_misses(result: RunResult) -> Columns:
     """One row per month, workload and cause of missed requests."""
     lost, plan = lost_requests(result), result.plan
-    names = [workload.name for workload in plan.workloads]
-    months, per_month = len(plan.months.labels), len(names) * len(REASONS)
-
-    def by_row(figures: Floats) -> Floats:
-        return np.moveaxis(figures, 0, -1).ravel()  # reasons within workloads within months
-
-    return {
-        "month": [label for label in plan.months.labels for _ in range(per_month)],
-        "workload": [name for name in names for _ in REASONS] * months,
-        "cause": [*REASONS] * (months * len(names)),
-        "missed_fraction": by_row(lost.fraction),
-        "missed_requests": by_row(lost.requests),
-    }
+    keys = itertools.product(plan.months.labels, [workload.name for workload in plan.workloads], REASONS)
+    figures = {f"missed_{of}": np.moveaxis(getattr(lost, of), 0, -1).ravel() for of in ("fraction", "requests")}
+    return dict(zip(("month", "workload", "cause"), zip(*keys, strict=True), strict=True)) | figures
 
 
 def placement(result: RunResult) -> Columns:
@@ -242,14 +248,13 @@ def _residents(result: RunResult) -> tuple[Placement, Columns, list[int], Reside
     return plan.placement, columns, of, residence(plan, plan.placement, result.run.windows)
 
 
-def reconciliation(result: RunResult) -> Columns:
-    """How P&L cost, cost incl. capital charge, TCO and net present cost follow from one another."""
-    steps = reconciled(result)
-    return {
-        "line": list(steps),
-        "kind": ["sum" if line in SUMS else "item" for line in steps],
-        "amount_usd": list(steps.values()),
-    }
+def reconciliation_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
+    """Yield how P&L cost, TCO and net present cost follow from one another: parts, sums so far, and what these are."""
+    total = 0
+    for (line, cents), (after, _) in itertools.pairwise([*reconciled(result).items(), ("", 0)]):
+        if line not in SUMS:
+            total += cents
+            yield line, cents, total, after if after in SUMS else ""
 
 
 def ledger(result: RunResult) -> Columns:
@@ -265,50 +270,65 @@ def ledger(result: RunResult) -> Columns:
     }
 
 
-def accounts() -> Columns:
-    """One row per account: the chart of accounts of ledger and statements, the same for every run."""
-    return {
-        "account": [str(account) for account in Account],
-        "view": [" ".join(str(view.name).lower() for view in View if view in account.views) for account in Account],
-        "category": [str(account.category) for account in Account],
-        "behaviour": [account.behaviour for account in Account],
-        "sign": ["income" if account in INCOME_ACCOUNTS else "cost" for account in Account],
-        "position": [" ".join(str(line) for line, _ in account.positions) for account in Account],
-        "description": [account.description for account in Account],
-    }
+CHARGES = {line.pop("of"): tuple(line.values()) for line in data_rows(__file__, "charges.csv")}
+"""Charge and service category of FOCUS by account, or by the category of all others."""
 
 
-def statement(result: RunResult, frequency: Frequency = Frequency.MONTH) -> Columns:
-    """One row per period and cluster, then the site and the fleet; the lines side by side, in cents."""
+def focus_rows(result: RunResult) -> Iterator[tuple[Any, ...]]:
+    """Yield cost by month, cluster and account under the columns of FOCUS; billed is cash, effective is accrual."""
+    plan, monthly, by = result.plan, result.monthly, (Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
+    billed, effective = (result.ledger.totals_cents(*by, view=view) for view in (View.CASH, View.ACCRUAL))
+    used_kwh = {Account.ENERGY: monthly.it_kwh, Account.COOLING: monthly.facility_kwh - monthly.it_kwh}
+    edges = [f"{edge}T00:00:00Z" for edge in plan.months.edges]
+    resources = [*((cluster.name, cluster.accelerator) for cluster in plan.clusters), (SITE, "")]
+    for month, c, code in np.argwhere((billed != 0) | (effective != 0)).tolist():
+        if (account := ACCOUNT_ORDER[code]) not in NOT_COST_ACCOUNTS:
+            charge, service = CHARGES.get(account) or CHARGES[account.category]
+            consumed = (used_kwh[account][month, c], "kWh") if account in used_kwh else (None, "")
+            paid = (int(billed[month, c, code]), int(effective[month, c, code]), "USD", *edges[month : month + 2] * 2)
+            of = (charge, account.description, service, str(account))
+            yield *paid, *of, *consumed, *resources[c], result.scenario.name
+
+
+def account_rows() -> Iterator[tuple[Any, ...]]:
+    """Yield the chart of accounts of ledger and statements, the same for every run."""
+    for account in Account:
+        kind = (account.category, account.behaviour, "income" if account in INCOME_ACCOUNTS else "cost")
+        moves = [*(line for line, _ in account.positions), "", ""][:2]
+        yield account, *(view in account.views for view in View), *kind, *moves, account.description
+
+
+def statement(result: RunResult, frequency: Frequency = Frequency.MONTH, *, clusters: bool = False) -> Columns:
+    """One row per period of the fleet, or per period and cluster with the site; the lines side by side, in cents."""
     plan = result.plan
     opening = opening_of(plan, result.cohorts, result.run.log)
     monthly = monthly_statements(result.ledger, opening, plan.money.capital.books)
     first_month = plan.money.capital.fiscal_year_start_month
     lines = monthly.by(frequency, plan.months, first_month)
-    names = [*(cluster.name for cluster in plan.clusters), SITE, FLEET]
     stamp = "month" if frequency is Frequency.MONTH else "period"
+    names = [*_names(plan, clusters=True), SITE] if clusters else []
     served = sums_of(result).served_tokens
     served = np.insert(served, -1, 2.0 * served[:, -1] - served.sum(axis=1), axis=1)  # the site's: on rented machines
     tokens = np.add.reduceat(served, [*fiscal_periods(plan.months, first_month, frequency).values()], axis=0)
     cost = per_million_tokens(usd(lines.lines_cents["cost_of_serving_usd"]), tokens)
     more = {"cover_ratio": cover_ratio(lines), "served_tokens": tokens, "cost_of_serving_per_million_tokens_usd": cost}
-    return _rows_by(stamp, lines.periods, "cluster", names, {**lines.lines_cents, **more})
+    return _fleet_or(names, stamp, lines.periods, {**lines.lines_cents, **more})
 
 
-def timeline_daily(result: RunResult) -> Columns:
-    """One row per day and cluster, then the fleet."""
-    return _by_hours(result, int(HOURS_PER_DAY), "date", "D")
+def timeline_daily(result: RunResult, *, clusters: bool = False) -> Columns:
+    """One row per day of the fleet, or per day and cluster."""
+    return _by_hours(result, int(HOURS_PER_DAY), "date", "D", clusters=clusters)
 
 
-def timeline_hourly(result: RunResult) -> Columns:
-    """One row per hour (UTC) and cluster, then the fleet."""
-    return _by_hours(result, 1, "time", "m")
+def timeline_hourly(result: RunResult, *, clusters: bool = False) -> Columns:
+    """One row per hour (UTC) of the fleet, or per hour and cluster."""
+    return _by_hours(result, 1, "time", "m", clusters=clusters)
 
 
-def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
+def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str, *, clusters: bool) -> Columns:
     """Return hours summed into equal steps, labelled by their start in a time unit."""
     plan, windows, machines = result.plan, result.run.windows, result.run.node_hours
-    starts, clusters = np.arange(0, plan.hours, step_h), len(plan.clusters)
+    starts = np.arange(0, plan.hours, step_h)
 
     def summed(arrays: Iterable[Floats]) -> Floats:
         return np.add.reduceat(np.concatenate([*arrays], axis=-1), starts, axis=-1)
@@ -328,14 +348,14 @@ def _by_hours(result: RunResult, step_h: int, stamp: str, unit: str) -> Columns:
         "accelerators_in_service": in_service / step_h,
         "availability_fraction": quantities.availability(in_service, on_site),
         "utilisation_fraction": quantities.utilisation(busy, in_service),
-        "demand_tokens": _fleet_alone(tokens(w.demand_requests for w in windows), clusters),
+        "demand_tokens": tokens(w.demand_requests for w in windows),
         "served_tokens": with_fleet(tokens(w.served_requests for w in windows).T, elsewhere=tokens([rented])),
-        "shed_tokens": _fleet_alone(shed, clusters),
+        "shed_tokens": shed,
         "it_energy_kwh": with_fleet(summed(w.it_kw for w in windows).T),
-        "energy_kwh": _fleet_alone(summed(w.facility_kw for w in windows), clusters),
+        "energy_kwh": summed(w.facility_kw for w in windows),
     }
     labels = (np.datetime64(plan.start, "h") + starts).astype(f"datetime64[{unit}]").astype(str).tolist()
-    return _rows_by(stamp, labels, "cluster", _clusters_and_fleet(plan), table)
+    return _fleet_or(_names(plan, clusters=clusters), stamp, labels, table)
 
 
 class _Row(NamedTuple):
@@ -381,7 +401,7 @@ def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
             waiting = cohort.nodes * plan.clusters[cohort.cluster].accelerators_per_node
             rows.append(_Row(start_h, end_h, names[cohort.cluster], "waiting", "site power", told, waiting))
     notes = [note for note in log.notes if note.time_h <= plan.hours]
-    rows += [_Row(n.time_h, n.time_h, n.cluster or FLEET, "process", n.process, n.text, 0) for n in notes]
+    rows += [_Row(n.time_h, n.time_h, n.cluster or SITE, "process", n.process, n.text, 0) for n in notes]
     for kind, (times, taken), node_h in kinds:
         rows += times
         lost = node_h.sum(axis=0)
@@ -459,7 +479,7 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
             level[here] = round(level[here] + change.log_factor, 12)
             lowest[key] = min(lowest[key], level[here])
             ends[key] = math.inf if level[here] else change.time_h
-    for _, _, slowing, share, worked, _ in slowed_hours(result):
+    for _, _, slowing, share, worked, _ in slowed_hours(result.run):
         for change, node_h in zip(slowing, (share @ worked).tolist(), strict=True):
             taken[change.incident, change.cluster] += node_h
     rows, seen, lost_node_h = [], set[tuple[object, ...]](), np.zeros(len(plan.clusters))
@@ -471,9 +491,9 @@ def _software(result: RunResult, tokens: Floats) -> _Events:
             continue
         seen.add(told)
         end_h, size = (ends[key], lowest[key]) if change.incident >= 0 else (change.time_h, change.log_factor)
-        stack = plan.software.stack_of[change.cluster, change.workload]
+        stack = change.process or plan.software.stack_of[change.cluster, change.workload]
         lost = taken.get(key, 0.0) if change.incident >= 0 else 0.0
-        of = (plan.clusters[change.cluster].name, "software", change.kind)
+        of = (plan.clusters[change.cluster].name, "process" if change.process else "software", change.kind)
         detail = f"{stack}, {model}, {math.expm1(size):+.1%} throughput"
         rows.append(_Row(change.time_h, end_h, *of, detail, 0, lost, lost * float(tokens[change.cluster])))
         lost_node_h[change.cluster] += lost
@@ -489,7 +509,7 @@ def _outages(result: RunResult, tokens: Floats) -> _Events:
         present = sum(change.accelerators for change in log.changes if change.time_h <= event.start_h)
         hours = np.arange(int(event.start_h), min(math.ceil(event.end_h), plan.hours))
         lost = in_service[:, hours] @ quantities.open_fraction(hours.astype(np.float64), *event)
-        told = (FLEET, "outage", "site power", "", present, float(lost.sum()), float(lost @ tokens))
+        told = (SITE, "outage", "site power", "", present, float(lost.sum()), float(lost @ tokens))
         rows.append(_Row(event.start_h, event.end_h, *told))
         taken += lost
     return rows, taken

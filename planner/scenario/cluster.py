@@ -155,7 +155,9 @@ class Spot(RentedNodes):
 
     kind: Literal["spot"]
     """Rented by the hour until someone pays more."""
-    interruptions_per_year: Annotated[NonNegative, Plausible(0.5, 2000, "twice a year to five a day")] | None = None
+    interruptions_per_year: (
+        Annotated[float, Field(ge=0, le=8760), Plausible(0.5, 2000, "twice a year to five a day")] | None
+    ) = None
     """Times a year that a node is taken back. Default: the catalogue's, 2.3 (prior spot_interruptions)."""
     interruption_h: Annotated[Positive, Plausible(0.05, 720, "assumption: minutes to a month")] = 4.0
     """Mean hours until another takes its place. Default 4: assumption."""

@@ -99,6 +99,7 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
         raise
     scenario._document, scenario._read = document, scenario_from_document
     check_scenario(scenario)
+    scenario.load_code()
     scenario = with_vendors(scenario)
     # The model's context is the longest length of workloads whose quantiles state none.
     models, workloads = scenario.load_catalog().models, dict(scenario.workloads)

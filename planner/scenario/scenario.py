@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field, PrivateAttr, Tag, model_validator
 from planner.catalog.calibration import CalibrationFile, calibration_from, shipped_file
 from planner.catalog.load import Catalog, catalog_with
 from planner.errors import ScenarioError
+from planner.files import ALLOW_CODE
 from planner.scenario import fields
 from planner.scenario.cluster import Cluster
 from planner.scenario.fields import EntryName, Fraction, Name, NonNegative, Plausible, Positive, Price, SitePower
@@ -418,6 +420,15 @@ class SloTarget(Strict):
         return self.workloads.get(workload, self.attainment)
 
 
+class OwnProcess(Strict):
+    """A SimPy process of your own that runs with the simulation."""
+
+    file: str | None = None
+    """Python file with its code, which runs only with --allow-code. Default: an installed package has it."""
+    function: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.-]*$")]
+    """Generator function in that file, or a package's entry point in the group planner.processes."""
+
+
 class Future(Strict):
     """A way in which things may turn out otherwise than a plan states, and that no one decides."""
 
@@ -475,6 +486,8 @@ class Scenario(Strict):
     """What ``planner size`` may buy and retire. Default: nothing; no other command reads it."""
     finance: Finance = Finance()
     """Depreciation, capital, people. Default: three years straight-line."""
+    processes: Annotated[tuple[OwnProcess, ...], Field(max_length=32)] = ()
+    """SimPy processes of your own that run with the simulation. Default: none."""
     futures: Annotated[dict[EntryName, Future], Field(max_length=32)] = Field(default_factory=dict)
     """Futures by name, in each of which ``planner compare`` and ``planner size`` run their plans. Default: none."""
 
@@ -526,6 +539,20 @@ class Scenario(Strict):
             return shipped_file()
         path, content = self._document.file_at(("calibration",), self.calibration)
         return calibration_from(content, str(path))
+
+    def load_code(self) -> list[tuple[str, bytes]]:
+        """Return the file of each of the user's processes and its content, which is read only where code is allowed."""
+        code = []
+        for number, process in enumerate(self.processes):
+            place, file, content = ("processes", number, "file"), "", b""
+            if process.file is not None:
+                if not (os.environ.get(ALLOW_CODE) or self._document.is_read(place, process.file)):
+                    hint = f"--allow-code runs it, or {ALLOW_CODE}=1 in the environment: read it first"
+                    raise ScenarioError(self._document.problem(place, f"{process.file} is code", hint))
+                path, content = self._document.file_at(place, process.file)
+                file = str(path)
+            code.append((file, content))
+        return code
 
     def states(self, section: str) -> bool:
         """Return whether the user wrote any part of a section."""

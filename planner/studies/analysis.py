@@ -114,10 +114,11 @@ class Finished:
                 for statistic, figure in decision.spread_estimates(figures, scramblings, upper=output.lower_is_better):
                     yield Statistic(scenario, output.name, statistic, figure)
 
-    def bands(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of monthly_bands.csv: every scenario, its fleet and clusters, from detailed replications."""
+    def bands(self, *, clusters: bool = False) -> Iterator[tuple[Any, ...]]:
+        """Yield percentiles by month of every scenario's fleet, or of its clusters, from detailed replications."""
         labels = month_labels(self.prepared)
-        for output, cluster in self.store.setup.monthly:
+        for output, cluster in (one for one in self.store.setup.monthly if (one[1] != FLEET) == clusters):
+            named = [cluster] if clusters else []
             for which, base in enumerate(self.prepared.scenarios):
                 if cluster == FLEET or cluster in base.scenario.clusters:
                     table = self.store.joined.monthly(output, cluster, which)[: self.detailed]
@@ -125,7 +126,7 @@ class Finished:
                         known = rows[np.isfinite(rows)]
                         spread = decision.percentiles(known, PERCENTILES) if known.size else [np.nan] * len(PERCENTILES)
                         mean = float(known.mean()) if known.size else np.nan
-                        yield (base.name, output, cluster, label, mean, *spread, known.size)
+                        yield (base.name, output, *named, label, mean, *spread, known.size)
 
     def decisions(self) -> list[PairwiseDecision]:
         """Return the pairwise comparisons of the scenarios on the objective."""

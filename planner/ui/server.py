@@ -170,7 +170,8 @@ def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
             return _plain(403, "the address lacks its token: open the one that planner ui printed")
         if request.method == "POST" and not headers.get("content-type", "").startswith("application/json"):
             return _plain(415, "send JSON")
-        if request.method == "POST" and not (size.isdigit() and int(size) <= MOST_BYTES):
+        is_short = size.isdigit() and int(size) <= MOST_BYTES and "transfer-encoding" not in headers
+        if request.method == "POST" and not is_short:
             return _plain(413, f"a request says how long it is, and is {MOST_BYTES:,} bytes at most")
         return await answer(request)
 

@@ -272,9 +272,9 @@ def checks(folder: Path, rows: int, detailed: int, scenarios: tuple[str, ...]) -
             name = f"P({row['scenario']} better than {row['against']})"
             listed.append(Check(name=name, stated=float(row["probability_better"]), known=share, error=error))
     for row in _table(folder / "monthly_bands.csv"):
-        if (row["scenario"], row["output"], row["cluster"]) == (scenarios[0], "utilisation_fraction", "fleet"):
+        if (row["scenario"], row["output"]) == (scenarios[0], "utilisation_fraction"):
             assert int(row["replications"]) == detailed
-            growth = 1.0 + (12 * (int(row["month"][:4]) - 2026) + int(row["month"][5:]) - 1) / 100.0
+            growth = 1.0 + (12 * (int(row["month"][:4]) - 2026) + int(row["month"][5:7]) - 1) / 100.0
             known = {key: growth * figure for key, figure in _known("p90", 0, detailed).items()}
             listed.append(Check(name=f"p90 by month in {row['month']}", stated=float(row["p90"]), **known))
     return listed

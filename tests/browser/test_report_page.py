@@ -113,8 +113,8 @@ def test_pointing_shows_the_values_of_the_month(page: Browser, report: Path) -> 
     assert page.evaluate('document.querySelector("#utilisation .tip").hidden') is False
     month = tip.splitlines()[0]
     assert month in {"2027-05", "2027-06", "2027-07"}
-    rows = (report.parent / "timeline_monthly.csv").read_text().splitlines()
-    (wanted,) = [row.split(",")[4] for row in rows if row.startswith(f"{month},mi325x,")]
+    rows = (report.parent / "timeline_monthly_clusters.csv").read_text().splitlines()
+    (wanted,) = [row.split(",")[5] for row in rows if f",{month}-01,mi325x," in row]
     shown = tip.split("mi325x")[1].split("%", maxsplit=1)[0]
     assert float(shown) == pytest.approx(100 * float(wanted), rel=1e-3)
     page.mouse("mouseMoved", 2, 2)

@@ -57,7 +57,7 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
         parts = sum(float(row[f"{cause}_usd"]) for cause in VARIANCE_CAUSES)
         assert round(parts, 2) == round(float(row["actual_usd"]) - float(row["budget_usd"]), 2)
     monthly = {(row["figure"], row["month"]): row for row in _table(out, "forecast_monthly")}
-    happened, coming = monthly["demand_tokens", "2026-02"], monthly["demand_tokens", "2026-03"]
+    happened, coming = monthly["demand_tokens", "2026-02-01"], monthly["demand_tokens", "2026-03-01"]
     assert float(happened["posterior_p5"]) == float(happened["posterior_p95"]) == 8.4e10
     assert float(coming["posterior_p5"]) < float(coming["posterior_p50"]) < float(coming["posterior_p95"])
     assert float(coming["posterior_p95"]) - float(coming["posterior_p5"]) < float(coming["prior_p95"]) - float(
@@ -76,12 +76,12 @@ def test_actuals_write_variances_and_a_forecast(planner: Planner, tmp_path: Path
     dollars = [int(part.replace(",", "")) for part in re.findall(r"([+-][\d,]+) USD", said)]
     assert abs(sum(dollars)) == abs(round(summary["actual_usd"] - summary["budget_usd"]))
     # Budget, actual and forecast stand side by side, for SLO attainment too.
-    assert float(monthly["slo_attainment_fraction", "2026-03"]["posterior_p50"]) <= 1.0
-    booked = float(monthly["cost_usd", "2026-01"]["actual"]) - float(monthly["cost_usd", "2026-01"]["budget"])
-    january = [row for row in _table(out, "actuals") if row["kind"] == "account" and row["month"] == "2026-01"]
+    assert float(monthly["slo_attainment_fraction", "2026-03-01"]["posterior_p50"]) <= 1.0
+    booked = float(monthly["cost_usd", "2026-01-01"]["actual"]) - float(monthly["cost_usd", "2026-01-01"]["budget"])
+    january = [row for row in _table(out, "actuals") if row["kind"] == "account" and row["month"] == "2026-01-01"]
     assert abs(booked - sum(float(row["actual"]) - float(row["plan"]) for row in january)) < 0.01
     # Cost of a month seen: the accounts reported are what was booked, the others the plan's.
-    cost = monthly["cost_usd", "2026-01"]
+    cost = monthly["cost_usd", "2026-01-01"]
     assert float(cost["posterior_p95"]) != float(cost["prior_p95"])
     report = (out / "report.html").read_text()
     for part in ("Actuals against plan", "Forecast", "Outside the plan"):

@@ -130,7 +130,7 @@ def test_the_help_names_every_command_once_in_a_whole_sentence(planner: Planner)
 )
 def test_every_parameter_of_a_function_is_an_option_with_the_same_default(function: Callable[..., Any]) -> None:
     parameters = inspect.signature(function).parameters
-    assert set(parameters) - set(OPTIONS) <= {"progress", "watch"}
+    assert set(parameters) - set(OPTIONS) <= {"progress", "watch", "processes"}
     if function is api.study:  # montecarlo and sensitivity, each with a part of its options
         return
     command = typer.main.get_command(app).commands[function.__name__]  # type: ignore[attr-defined]

@@ -69,7 +69,7 @@ def scenario(write: Write, tiny: str, tmp_path: Path) -> Path:
 
 def test_a_scenario_runs_on_hardware_and_a_model_of_the_users_own(scenario: Path) -> None:
     result = simulate(load_scenario(scenario))
-    frame = result.timeline_monthly()
+    frame = result.timeline_monthly(clusters=True)
     assert frame.loc[frame["cluster"] == "mi325x", "cost_usd"].sum() > 0
     assert frame["served_tokens"].sum() > 0
 

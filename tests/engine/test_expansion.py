@@ -28,7 +28,7 @@ class Recorder:
     def __init__(self) -> None:
         self.bought: list[tuple[int, int, float, float]] = []
         self.retired = [0]
-        self.streams, self.log = streams(1), ChangeLog()
+        self.streams, self.keys, self.log = streams(1), ["H200/0"], ChangeLog()
 
     def expand(self, index: int, nodes: int, arrival_h: float, prices_usd: tuple[float, ...]) -> None:
         self.bought.append((index, nodes, arrival_h, prices_usd[0]))

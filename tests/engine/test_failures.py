@@ -21,7 +21,7 @@ HOURS = 20_000.0
 def drawn(seed: int = 1, nodes: int = 400, **changes: Any) -> Failures:
     plan = reliability_plan(causes=(cause_plan(),), **changes)
     cluster = cluster_plan(nodes=nodes)
-    failures = draw_failures(plan, cluster, np.zeros(nodes), 0, HOURS, np.random.default_rng(seed))
+    failures = draw_failures(plan, cluster, np.zeros(nodes), 0, HOURS, streams(seed), "a")
     return failures.where(np.argsort(failures.time_h))
 
 
@@ -81,7 +81,7 @@ def test_nodes_fail_only_while_in_service() -> None:
     plan = reliability_plan(causes=(cause_plan(per_node_h=1 / 10),))
     start_h = np.array([0.0, 500.0, 5000.0])
     cluster = cluster_plan(nodes=3, retire_h=1000.0)
-    failures = draw_failures(plan, cluster, start_h, 7, HOURS, np.random.default_rng(1))
+    failures = draw_failures(plan, cluster, start_h, 7, HOURS, streams(1), "a")
     assert set(failures.node.tolist()) == {7, 8}
     assert np.all(failures.time_h >= start_h[failures.node - 7])
     assert failures.time_h.max() < 1000.0
@@ -92,7 +92,7 @@ def test_spot_nodes_are_taken_back_at_their_rate_while_they_are_under_contract()
     rent = RentPlan(usd_per_accelerator_h=np.ones(1), is_hosted=True, interruptions_per_h=0.01, interruption_h=5.0)
     cluster = cluster_plan(nodes=1000, retire_h=6000.0, rent=rent)
     plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
-    taken = draw_interruptions(plan, cluster, np.full(1000, 4000.0), 7, HOURS, streams(1))
+    taken = draw_interruptions(plan, cluster, np.full(1000, 4000.0), 7, HOURS, streams(1), "a")
     assert abs(taken.time_h.size - 20_000) < 4 * math.sqrt(20_000)
     assert stats.kstest(taken.time_h, stats.uniform(4000.0, 2000.0).cdf).pvalue > 1e-4
     assert taken.repair_h.mean() == pytest.approx(5.0, rel=4 / math.sqrt(20_000))
@@ -108,7 +108,7 @@ def test_spot_nodes_of_one_part_are_taken_back_together_in_their_share() -> None
     )  # fmt: skip
     plan = reliability_plan(causes=(cause_plan(), cause_plan(name="taken back")))
     drawn = [
-        draw_interruptions(plan, cluster_plan(name, nodes=50, rent=rent), np.zeros(50), 0, HOURS, streams(1))
+        draw_interruptions(plan, cluster_plan(name, nodes=50, rent=rent), np.zeros(50), 0, HOURS, streams(1), name)
         for name in ("a", "b")
     ]
     hours, counts = zip(*(np.unique(taken.time_h, return_counts=True) for taken in drawn), strict=True)
@@ -129,7 +129,7 @@ def test_causes_severities_and_groups_come_in_their_shares() -> None:
     )
     plan = reliability_plan(causes=causes)
     cluster = cluster_plan(nodes=200, group_accelerators=2)
-    failures = draw_failures(plan, cluster, np.zeros(200), 0, HOURS, np.random.default_rng(1))
+    failures = draw_failures(plan, cluster, np.zeros(200), 0, HOURS, streams(1), "a")
     count = failures.time_h.size
     assert abs((failures.cause == 0).mean() - 0.75) < 4 * math.sqrt(0.75 * 0.25 / count)
     assert np.all(failures.group[failures.cause == 1] == -1)
@@ -147,13 +147,13 @@ def test_causes_severities_and_groups_come_in_their_shares() -> None:
 def test_losing_one_accelerator_of_an_amd_node_loses_the_node() -> None:
     plan = reliability_plan(causes=(cause_plan(per_node_h=1e-2),))
     cluster = cluster_plan(nodes=50, vendor="amd", group_accelerators=8)
-    assert set(draw_failures(plan, cluster, np.zeros(50), 0, HOURS, np.random.default_rng(1)).group.tolist()) == {-1}
+    assert set(draw_failures(plan, cluster, np.zeros(50), 0, HOURS, streams(1), "a").group.tolist()) == {-1}
 
 
 def test_repairs_have_their_means_and_spread() -> None:
     causes = (cause_plan(per_node_h=1e-2, soft_fraction=0.4, medium_fraction=0.3),)
     plan = reliability_plan(causes=causes)
-    failures = draw_failures(plan, cluster_plan(nodes=200), np.zeros(200), 0, HOURS, np.random.default_rng(1))
+    failures = draw_failures(plan, cluster_plan(nodes=200), np.zeros(200), 0, HOURS, streams(1), "a")
     for severity, mean_h in zip((SOFT, MEDIUM, HARD), (2.0, 12.0, 60.0), strict=True):
         repair_h = failures.repair_h[failures.severity == severity]
         error = mean_h * 0.6 / math.sqrt(repair_h.size)
@@ -163,4 +163,4 @@ def test_repairs_have_their_means_and_spread() -> None:
 
 def test_no_causes_no_failures() -> None:
     plan = reliability_plan(causes=(cause_plan(per_node_h=0.0),))
-    assert draw_failures(plan, cluster_plan(), np.zeros(10), 0, HOURS, np.random.default_rng(1)).time_h.size == 0
+    assert draw_failures(plan, cluster_plan(), np.zeros(10), 0, HOURS, streams(1), "a").time_h.size == 0

@@ -197,7 +197,7 @@ def test_a_slip_delays_an_order_and_is_drawn_by_its_number() -> None:
     paid = [purchase.time_h for purchase in run.log.purchases[1:]]
     told = [note.time_h for note in run.log.notes]
     assert len(paid) >= 3
-    late = [orders.slip_h(slip, streams(3, 0), "a", number + 1) for number in range(len(paid))]
+    late = [orders.slip_h(slip, streams(3, 0), "H200/0", number + 1) for number in range(len(paid))]
     assert paid == pytest.approx([at + 1000.0 + slipped for at, slipped in zip(told, late, strict=False)])
     assert len(set(late)) == len(late)
     review = Review(plan, Recorder(), np.zeros((1, plan.hours)))  # type: ignore[arg-type]

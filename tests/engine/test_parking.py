@@ -158,7 +158,7 @@ def test_windows_of_evaluation_change_nothing() -> None:
 
 
 def test_a_wake_costs_what_is_stated_and_energy_falls() -> None:
-    changes: dict[str, Any] = {"clusters": {"h200": {"nodes": 30}}}
+    changes: dict[str, Any] = {"clusters": {"h200": {"nodes": 30}}, "workloads": {"chat": {"requests_per_s": 2000}}}
     plain = simulate(scenario_of(QUIET, changes))
     saving = simulate(scenario_of(QUIET, changes, {"site": {"idle_power_down": {"wake_usd": 3.0}}}))
     woken = saving.monthly.woken_nodes.sum()

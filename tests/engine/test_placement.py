@@ -151,6 +151,7 @@ def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
             nodes=window.nodes[:, first:last],
             speed={pair: series[first:last] for pair, series in window.speed.items()},
             lit_fraction=None if window.lit_fraction is None else window.lit_fraction[first:last],
+            cap_kw=None if window.cap_kw is None else window.cap_kw[first:last],
             waiting_requests=window.waiting_requests if before is None else before.waiting_requests,
             replicas_before=None if before is None else before.replicas_after,
         )
@@ -524,12 +525,12 @@ def test_requests_for_fine_tunes_that_are_held_nowhere_are_shed() -> None:
 
 
 def test_where_one_cluster_serves_any_share_no_fine_tune_is_held_nowhere() -> None:
-    """Four replicas hold all fine-tunes: the first cluster has one node, the second so many that any share will do."""
+    """Four replicas hold all fine-tunes: the first cluster has one node, the second has room for all."""
     clusters = [cluster_plan("a", nodes=1), cluster_plan("b", nodes=1000)]
     held = [deployment(c, (0,), least_replicas=4) for c in range(2)]
     plan = with_placement(make_plan(clusters, [workload_plan("tuned", [0, 1])], requests_per_s=[2.0]), held)
     assert plan.placement is not None
-    assert plan.placement.placed == (True, False)
+    assert plan.placement.placed == (True, True)
     result = evaluate_window(plan, window_of(plan, np.full((1, 1), 7200.0), np.array([[1.0], [1000.0]])))
     assert result.shed_requests.sum() == 0.0
 
@@ -541,20 +542,31 @@ def test_a_node_out_for_part_of_an_hour_keeps_its_model() -> None:
     assert result.loading_nodes.sum() == 0.0
 
 
-def test_on_a_large_cluster_any_share_serves_any_model_and_is_counted_in_whole_replicas() -> None:
-    plan = two_models(1000, [deployment(0, (0,)), deployment(0, (1,))], chat=300.0)
+def test_a_large_cluster_is_placed_as_a_small_one_is() -> None:
+    """A thousand nodes hold a hundred times the replicas of ten, for a hundred times the work."""
+    replicas = []
+    for nodes in (10, 1000):
+        work, rates = [workload_plan(name) for name in ("chat", "code")], [0.3 * nodes, 0.1 * nodes]
+        plan = make_plan([cluster_plan(nodes=nodes)], work, requests_per_s=rates)
+        plan = with_placement(plan, [deployment(0, (0,)), deployment(0, (1,))])
+        assert plan.placement is not None
+        assert plan.placement.placed == (True,)
+        demand = np.array(rates)[:, None] * 3600
+        result = evaluate_window(plan, window_of(plan, demand, np.full((1, 1), float(nodes))))
+        assert result.shed_requests.sum() == 0.0
+        replicas.append(result.replicas[:, 0] / nodes)
+    np.testing.assert_allclose(replicas[0], replicas[1], atol=0.1)  # a replica of ten
+
+
+def test_one_model_alone_is_counted_in_whole_replicas_of_its_highest_hour() -> None:
+    plan = with_placement(make_plan([cluster_plan(nodes=1000)], requests_per_s=[300.0]), [deployment(0, (0,))])
     assert plan.placement is not None
     assert plan.placement.placed == (False,)
-    demand = np.zeros((2, plan.hours))
-    demand[0], demand[1, 5] = 300.2 * 3600, 100.2 * 3600
+    demand = np.full((1, plan.hours), 300.2 * 3600)
     result = evaluate_window(plan, window_of(plan, demand, np.full((1, plan.hours), 1000.0)))
     held = residence(plan, plan.placement, [result])
-    assert held.replicas.tolist() == [[301, 101]]
-    assert held.weight_load_node_h.tolist() == [[0, 0]]  # both highest hours fit at once
-    demand[0, 5], demand[0, 6:] = 0, 950 * 3600
-    result = evaluate_window(plan, window_of(plan, demand, np.full((1, plan.hours), 1000.0)))
-    held = residence(plan, plan.placement, [result])
-    assert held.weight_load_node_h[0].tolist() == pytest.approx([950 * 0.1, 101 * 0.1])
+    assert held.replicas.tolist() == [[301]]
+    assert held.weight_load_node_h.tolist() == [[0]]
 
 
 def test_fine_tunes_that_nobody_asks_for_take_no_nodes() -> None:

@@ -39,11 +39,11 @@ def test_requests_in_time_are_of_those_settled() -> None:
 def test_what_became_of_node_hours_sums_to_them() -> None:
     parts = quantities.fates(
         present=array(100.0), failed=array(5.0), dark=array(7.0), busy=array(40.0), drag=array(11.0),
-        throttled=array(3.0),
+        throttled=array(3.0), by_process=(array(4.0), array(1.0)),
     )  # fmt: skip
     assert {name: float(part[0]) for name, part in parts.items()} == {
-        "working": 29.0, "lost_to_failures": 5.0, "lost_to_software": 11.0, "lost_to_outages": 7.0,
-        "lost_to_power_cap": 3.0, "idle": 45.0,
+        "working": 29.0, "lost_to_failures": 2.0, "lost_to_software": 10.0, "lost_to_processes": 4.0,
+        "lost_to_outages": 7.0, "lost_to_power_cap": 3.0, "idle": 45.0,
     }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ def window_of(plan: Plan, demand: Floats, nodes: Floats, **changes: object) -> W
         speed={},
         incidents={},
         waiting_requests=tuple(np.zeros(workload.deadline_h) for workload in plan.workloads),
+        cap_kw=None if plan.site.cap_kw is None else plan.site.cap_kw[: demand.shape[1]],
     )
     return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -151,6 +152,7 @@ def test_two_windows_are_one(recipe: Recipe, cut: int) -> None:
             nodes=window.nodes[:, first:last],
             speed={pair: series[first:last] for pair, series in window.speed.items()},
             lit_fraction=None if window.lit_fraction is None else window.lit_fraction[first:last],
+            cap_kw=None if window.cap_kw is None else window.cap_kw[first:last],
             waiting_requests=waiting,
         )
         return evaluate_window(plan, piece)

@@ -156,7 +156,7 @@ def test_a_loan_stands_in_the_statements_and_moves_no_measure(run: Callable[...,
     own, lent = run(SOLD, TAX), run(SOLD, TAX, LOAN % "")
     moved = {name for name, value in measures(own).items() if measures(lent)[name] != value}
     assert moved == {"pl_cost_usd"}  # the income statement's, which has the interest
-    before, after = (result.statements().query("cluster == 'fleet'").reset_index() for result in (own, lent))
+    before, after = (result.statements().reset_index() for result in (own, lent))
     drawn = 0.7 * -before.investing_cash_flow_usd
     # By hand with numpy-financial: what 36 equal payments are worth at the rate at which they are worth 0.99 of it.
     effective = npf.rate(36, npf.pmt(0.0075, 36, 1), 0.99, 0)
@@ -179,7 +179,7 @@ def test_a_loan_stands_in_the_statements_and_moves_no_measure(run: Callable[...,
 
 def test_a_broken_covenant_is_a_warning(run: Callable[..., RunResult]) -> None:
     result = run(SOLD, LOAN % ", least_cover_ratio: 1.3")
-    quarter = result.statements("quarter").query("cluster == 'fleet'").iloc[0]
+    quarter = result.statements("quarter").iloc[0]
     cover = quarter.cash_for_debt_service_usd / quarter.debt_service_usd
     assert cover < 1.3
     assert quarter.cover_ratio == pytest.approx(cover)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures
-from planner.engine.log import Outage
+from planner.engine.log import Outage, streams
 from planner.engine.repair_shop import RepairShop, RepairShopProcess
 from planner.plan.parts import Headcount, ReliabilityPlan
 from planner.plan.plan import ClusterPlan
@@ -197,7 +197,7 @@ def test_a_group_that_is_down_cannot_fail_again() -> None:
 
 
 def drawn_for(plan: ReliabilityPlan, cluster: ClusterPlan, hours: float, seed: int = 1) -> Failures:
-    failures = draw_failures(plan, cluster, np.zeros(cluster.nodes), 0, hours, np.random.default_rng(seed))
+    failures = draw_failures(plan, cluster, np.zeros(cluster.nodes), 0, hours, streams(seed), "a")
     return failures.where(np.argsort(failures.time_h))
 
 

@@ -80,7 +80,8 @@ def test_money_in_the_report_is_money_in_the_ledger(contents: Contents) -> None:
 
 
 @pytest.mark.parametrize("missing", ["events.csv", "losses.csv", "ledger.csv", "timeline_daily.csv", "summary.json",
-                                     "timeline_monthly.csv", "timeline_workloads.csv", "assumptions.csv",
+                                     "timeline_monthly.csv", "timeline_monthly_clusters.csv",
+                                     "timeline_daily_clusters.csv", "timeline_workloads.csv", "assumptions.csv",
                                      "model_error.csv", "datapackage.json"])  # fmt: skip
 def test_a_file_that_is_not_there_takes_its_part_away_and_no_more(contents: Contents, missing: str) -> None:
     tables = {name: table for name, table in contents.tables.items() if f"{name}.csv" != missing}
@@ -135,7 +136,13 @@ def test_a_name_that_could_escape_is_refused(planner: Planner, write: Write, tin
 
 
 def test_forged_names_in_a_folder_are_shown_as_text(folder: Path) -> None:
-    for name in ("timeline_monthly.csv", "losses.csv", "ledger.csv", "events.csv", "timeline_daily.csv"):
+    for name in (
+        "timeline_monthly_clusters.csv",
+        "losses.csv",
+        "ledger.csv",
+        "events.csv",
+        "timeline_daily_clusters.csv",
+    ):
         content = (folder / name).read_bytes().replace(b"mi325x", b"<img src=x onerror=alert(1)>")
         forge(folder, name, content)
     page = rebuild_report(folder).read_text()

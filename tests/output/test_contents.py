@@ -32,10 +32,11 @@ def forge(folder: Path, name: str, content: bytes) -> None:
 
 
 def test_a_table_is_read_back_as_it_was_written(contents: Contents) -> None:
-    table = contents.table("timeline_monthly")
+    table = contents.table("timeline_monthly_clusters")
     assert table is not None
-    assert len(table) == 9
-    assert table.texts("cluster")[:3] == ["h200", "mi325x", "fleet"]
+    assert len(table) == 6
+    assert table.texts("month")[:3] == ["2026-01-01", "2026-01-01", "2026-02-01"]
+    assert table.texts("cluster")[:3] == ["h200", "mi325x", "h200"]
     assert table.numbers("utilisation_fraction")[1] is None
     assert table.totals("utilisation_fraction")[1] == 0.0
     assert "cost_usd" in table

@@ -96,7 +96,7 @@ def test_whole_numbers_and_truths() -> None:
     assert format_cells(column(ColumnKind.INTEGER), np.array([1, -2], dtype=np.int32)) == ["1", "-2"]
     assert format_cells(column(ColumnKind.INTEGER), [None, 10**20]) == ["", "100000000000000000000"]
     assert format_cells(column(ColumnKind.BOOLEAN), [True, False, None]) == ["true", "false", ""]
-    assert format_cells(column(ColumnKind.MONTH), ["2026-03"]) == ["2026-03"]
+    assert format_cells(column(ColumnKind.MONTH), ["2026-03", ""]) == ["2026-03-01", ""]
 
 
 def test_minus_zero_is_zero() -> None:

@@ -39,9 +39,8 @@ def test_cash_by_year_is_the_cash_of_the_statements(contents: Contents) -> None:
     assert ledger is not None
     assert statement is not None
     years = cash_by_year(ledger)
-    fleet = statement.where("cluster", "fleet")
-    flow, paid_in = fleet.numbers("net_cash_flow_usd"), fleet.numbers("paid_in_usd")
-    years_of = zip(fleet.texts("period"), flow, paid_in, strict=True)
+    flow, paid_in = statement.numbers("net_cash_flow_usd"), statement.numbers("paid_in_usd")
+    years_of = zip(statement.texts("period"), flow, paid_in, strict=True)
     stated = {year: (net or 0.0) - (owner or 0.0) for year, net, owner in years_of}
     assert {f"FY{year}": pytest.approx(-row["paid in all"]) for year, row in years.items()} == stated
     assert years["2026"]["purchases"] == pytest.approx(_measures(contents)["capex_usd"])

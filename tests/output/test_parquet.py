@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from planner.output.folder import parquet_bytes
-from planner.output.tables import Table, TableDescription, text_column
+from planner.output.tables import Column, ColumnKind, Table, TableDescription, text_column
 from tests.conftest import Planner, WriteScenario
 
 
@@ -20,11 +21,15 @@ def test_a_table_comes_back_as_it_was_and_always_as_the_same_bytes() -> None:
         "served_tokens": np.array([1.5, np.nan]),
         "nodes": np.array([1, 2]),
     }
-    described = tuple(text_column(name, "X.") for name in columns)
+    month = Column(name="month", kind=ColumnKind.MONTH, description="Month.")
+    described = (month, text_column("served_tokens", "X."), text_column("nodes", "X."))
     table = Table(TableDescription(name="t", description="T.", columns=described), columns)
     content = parquet_bytes(table)
     assert content == parquet_bytes(table)
-    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(content)), pd.DataFrame(columns), check_dtype=False)
+    frame = pd.read_parquet(io.BytesIO(content))
+    assert frame.pop("month").tolist() == [date(2026, 1, 1), date(2026, 2, 1)]
+    del columns["month"]
+    pd.testing.assert_frame_equal(frame, pd.DataFrame(columns), check_dtype=False)
 
 
 def test_a_run_writes_its_timelines_as_parquet_on_request(

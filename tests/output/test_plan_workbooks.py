@@ -39,7 +39,7 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     assert done.code == 0, done
     sheets = workbook(tmp_path / "o")
     assert list(sheets) == [
-        "Charts", "Comparison", "Bridge, USD", "Bridge, per token", BANDS_SHEET,
+        "Charts", "Comparison", "Bridge, USD", "Bridge, per token", "Bridge, accounts", BANDS_SHEET,
         "Statements", "Timeline", "Assumptions",
     ]  # fmt: skip
     assert sheets["Comparison"][0] == ["Measure", "Unit", "tiny", "other", "other less tiny"]
@@ -57,8 +57,8 @@ def test_a_comparison_has_its_plans_side_by_side_and_percentiles_by_month(
     cost = np.array([result.cost_cents().sum(axis=1) / 100 for result in again])
     expected = np.percentile(cost, [10, 50, 90], axis=0, method="median_unbiased")
     own = [row for row in sheets[BANDS_SHEET][2:] if (row[0], row[1]) == ("tiny", "Cost, USD")]
-    assert [row[3] for row in own] == ["2026-01", "2026-02", "2026-03"]
-    np.testing.assert_allclose(np.array([row[5:8] for row in own], dtype=float).T, expected, rtol=1e-12)
+    assert [row[2] for row in own] == ["2026-01", "2026-02", "2026-03"]
+    np.testing.assert_allclose(np.array([row[4:7] for row in own], dtype=float).T, expected, rtol=1e-12)
     assert {row[1] for row in sheets[BANDS_SHEET][2:]} == {"Cost, USD", "Served tokens", "Revenue, USD"}
     assert all(row[2] > 0 for row in sheets["Statements"][2:])  # revenue
 
@@ -97,14 +97,14 @@ def test_a_study_carries_revenue_margin_and_irr_and_decides_by_any_of_them(
     carried = {row["output"] for row in rows(folder / "percentiles.csv")}
     assert {"revenue_usd", "gross_margin_fraction", "operating_margin_fraction", "irr_per_year"} <= carried
     bands, sheets = rows(folder / "monthly_bands.csv"), workbook(folder)
-    assert ("revenue_usd", "h200") in {(row["output"], row["cluster"]) for row in bands}
+    parts = [row for row in rows(folder / "monthly_bands_clusters.csv") if row["output"] == "revenue_usd"]
+    assert {row["cluster"] for row in parts} == {"h200", "mi325x"}
+    assert len(sheets["Percentiles by cluster"]) > len(parts)
     shown = sheets[BANDS_SHEET][2:]
     assert len(shown) == len(bands)
     for row, band in zip(shown, bands, strict=True):
-        assert row[5:8] == pytest.approx([float(band[name] or "nan") for name in ("p10", "p50", "p90")], rel=1e-6)
-    means = {(row["scenario"], row["month"]): float(row["mean"]) for row in bands
-             if (row["output"], row["cluster"]) == ("revenue_usd", "fleet")}  # fmt: skip
-    parts = [row for row in bands if row["output"] == "revenue_usd" and row["cluster"] != "fleet"]
+        assert row[4:7] == pytest.approx([float(band[name] or "nan") for name in ("p10", "p50", "p90")], rel=1e-6)
+    means = {(row["scenario"], row["month"]): float(row["mean"]) for row in bands if row["output"] == "revenue_usd"}
     for key, whole in means.items():
         own = [float(row["mean"]) for row in parts if (row["scenario"], row["month"]) == key]
         assert sum(own) == pytest.approx(whole, rel=1e-6)  # nothing is rented, so the clusters earn it all

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,12 @@ def test_cells_are_of_the_kind_described(folder: Path, table: TableDescription) 
                 assert len(cell.partition(".")[2]) == column.decimals
                 float(cell)
             elif column.kind is ColumnKind.MONTH:
-                assert 1 <= int(cell[5:]) <= 12
+                assert date.fromisoformat(cell).day == 1
 
 
 def test_units_are_what_the_names_say() -> None:
     for table in RUN_TABLES:
-        for column in table.columns:
+        for column in table.columns if table.name != "focus" else ():  # which has names of its standard
             if column.kind is not ColumnKind.TEXT:
                 assert column.unit == (unit_of(column.name) or "")
             assert column.description.endswith(".")

@@ -19,7 +19,7 @@ from tests.conftest import TINY
 Write = Callable[..., Path]
 FILES = ["assumptions.csv", "events.csv", "ledger.csv", "manifest.json", "summary.json", "timeline_monthly.csv"]
 COLUMNS = [
-    "month", "cluster", "accelerators_in_service", "availability_fraction", "utilisation_fraction", "demand_tokens",
+    "scenario", "month", "accelerators_in_service", "availability_fraction", "utilisation_fraction", "demand_tokens",
     "served_tokens", "shed_tokens", "energy_kwh", "cost_usd", "cost_per_million_tokens_usd",
 ]  # fmt: skip
 
@@ -51,7 +51,7 @@ def folder(result: RunResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_folder_holds_what_is_promised(folder: Path) -> None:
     assert set(FILES) <= {path.name for path in folder.iterdir()}
     assert list(table(folder / "timeline_monthly.csv")[0])[: len(COLUMNS)] == COLUMNS
-    assert list(table(folder / "ledger.csv")[0])[:4] == ["month", "cluster", "account", "amount_usd"]
+    assert list(table(folder / "ledger.csv")[0])[:5] == ["scenario", "month", "cluster", "account", "amount_usd"]
 
 
 def test_what_would_mend_late_requests_is_tried_once_and_before_the_draws_are_awaited(
@@ -70,27 +70,24 @@ def test_what_would_mend_late_requests_is_tried_once_and_before_the_draws_are_aw
     assert tried == [result]
 
 
-def test_there_is_a_row_per_month_and_cluster_and_one_for_the_fleet(folder: Path) -> None:
-    rows = table(folder / "timeline_monthly.csv")
-    keys = [(row["month"], row["cluster"]) for row in rows]
-    months, clusters = ("2026-01", "2026-02", "2026-03"), ("h200", "mi325x", "fleet")
-    assert keys == [(month, cluster) for month in months for cluster in clusters]
+def test_there_is_a_row_per_month_of_the_fleet_and_a_file_of_clusters(folder: Path) -> None:
+    months = ["2026-01-01", "2026-02-01", "2026-03-01"]
+    assert [row["month"] for row in table(folder / "timeline_monthly.csv")] == months
+    keys = [(row["month"], row["cluster"]) for row in table(folder / "timeline_monthly_clusters.csv")]
+    assert keys == [(month, cluster) for month in months for cluster in ("h200", "mi325x")]
 
 
 def test_every_dollar_of_the_timeline_is_the_sum_of_ledger_rows(folder: Path) -> None:
     posted: dict[tuple[str, str], Decimal] = defaultdict(Decimal)
     for row in table(folder / "ledger.csv"):
         posted[row["month"], row["cluster"]] += Decimal(row["amount_usd"])
-    timeline = table(folder / "timeline_monthly.csv")
     total: dict[str, Decimal] = defaultdict(Decimal)
-    for row in timeline:
-        if row["cluster"] != "fleet":
-            assert Decimal(row["cost_usd"]) == posted.get((row["month"], row["cluster"]), Decimal()), row
-            total[row["month"]] += Decimal(row["cost_usd"])
-    for row in timeline:
-        if row["cluster"] == "fleet":
-            shared = posted.get((row["month"], "site"), Decimal())
-            assert Decimal(row["cost_usd"]) == total[row["month"]] + shared, row
+    for row in table(folder / "timeline_monthly_clusters.csv"):
+        assert Decimal(row["cost_usd"]) == posted.get((row["month"], row["cluster"]), Decimal()), row
+        total[row["month"]] += Decimal(row["cost_usd"])
+    for row in table(folder / "timeline_monthly.csv"):
+        shared = posted.get((row["month"], "site"), Decimal())
+        assert Decimal(row["cost_usd"]) == total[row["month"]] + shared, row
     assert sum(total.values()) > 0
 
 
@@ -105,7 +102,8 @@ def test_a_token_costs_what_the_columns_beside_it_say(folder: Path) -> None:
 
 
 def test_a_cluster_not_yet_delivered_serves_nothing(folder: Path) -> None:
-    (row,) = [r for r in table(folder / "timeline_monthly.csv") if (r["month"], r["cluster"]) == ("2026-01", "mi325x")]
+    rows = table(folder / "timeline_monthly_clusters.csv")
+    (row,) = [row for row in rows if (row["month"], row["cluster"]) == ("2026-01-01", "mi325x")]
     assert float(row["accelerators_in_service"]) == 0
     assert float(row["served_tokens"]) == 0
     assert row["cost_per_million_tokens_usd"] == row["availability_fraction"] == ""
@@ -166,7 +164,7 @@ def test_the_hash_is_of_what_is_said_not_of_how(write: Write, tiny: str) -> None
 def test_the_summary_agrees_with_the_tables(result: RunResult, folder: Path) -> None:
     figures: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     assert figures == summary(result)
-    rows = [row for row in table(folder / "timeline_monthly.csv") if row["cluster"] == "fleet"]
+    rows = table(folder / "timeline_monthly.csv")
     fleet = figures["clusters"]["fleet"]
     assert fleet["cost_usd"] == pytest.approx(sum(float(row["cost_usd"]) for row in rows), abs=0.005)
     assert fleet["served_tokens"] == pytest.approx(sum(float(row["served_tokens"]) for row in rows), abs=3)
@@ -202,11 +200,10 @@ def test_a_notebook_gets_frames(root: Path) -> None:
     assert isinstance(outcome, RunResult)
     frame = outcome.timeline_monthly()
     assert list(frame.columns[: len(COLUMNS)]) == COLUMNS
-    assert len(frame) == 3 * (len(scenario.clusters) + 1)
+    assert len(frame) == 3
+    assert len(outcome.timeline_monthly(clusters=True)) == 3 * len(scenario.clusters)
     assert scenario.workloads["chat"].model == "llama-3.1-70b"
-    assert outcome.ledger_table()["amount_usd"].sum() == pytest.approx(
-        frame.loc[frame["cluster"] == "fleet", "cost_usd"].sum(), abs=0.005
-    )
+    assert outcome.ledger_table()["amount_usd"].sum() == pytest.approx(frame["cost_usd"].sum(), abs=0.005)
     assert {"time", "cluster", "event"} <= set(outcome.events().columns)
     with pytest.raises(AttributeError, match="no attribute 'simulat'"):
         planner.simulat  # noqa: B018 - reading it is the test

@@ -556,6 +556,7 @@ class Oracle(Machines):
             },
             "warnings": ELSEWHERE,
             "notes": ELSEWHERE,  # sentences: test_contradictions
+            "processes": (),
             "sizes": ELSEWHERE,  # plans of other sizes: test_expansion
             "placement": ELSEWHERE,  # a second plan, of pools: test_placement
         }

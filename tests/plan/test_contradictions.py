@@ -269,7 +269,7 @@ def test_rates_that_would_exhaust_memory_are_refused_with_the_number(
 
 
 def test_the_number_expected_is_the_number_that_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of({"reliability": {"failure_multiplier": 50}})
+    plan = plan_of({"reliability": {"failure_multiplier": 50, "lemon_fraction": 0}})
     expected = {what: count for _, what, count in expected_events(plan)}["failures"]
     counts = []
     monkeypatch.setattr(RepairShop, "expect", lambda _shop, _cluster, failures: counts.append(failures.time_h.size))

@@ -58,7 +58,7 @@ def test_seven_models_of_two_terabytes_do_not_run_on_one_node_of_one() -> None:
     assert served == pytest.approx(held_at_all.astype(float), abs=1e-3)
     assert 4 <= held_at_all.sum() <= 5
     assert not held_at_all[[1, 6]].any()  # deepseek-v3 and kimi-k2.5 take a node each
-    table = result.routing_monthly().query("month == '2026-01'").set_index("workload")
+    table = result.routing_monthly().query("month == '2026-01-01'").set_index("workload")
     assert table["served_tokens"].sum() == pytest.approx(result.tokens(result.monthly.served_requests)[0].sum())
     rate, speed = result.plan.requests_per_node_h[0, :, 0], placed.deployments[placed.deployment_of[0, 2]].speed
     by_hand = 0.2 * 3600 / (rate[2] * speed) * 8 / table["replicas"]["w2"]  # of accelerators of eight
@@ -114,8 +114,9 @@ def test_an_offer_that_nobody_takes_up_changes_nothing(accelerator: str) -> None
     )
     one = simulate(scenario_of(change))
     other = simulate(scenario_of(merged(change, {"clusters": {"offer": {"accelerator": accelerator, "nodes": 0}}})))
-    there = other.timeline_monthly().query("cluster != 'offer'").reset_index(drop=True)
-    before = one.timeline_monthly()
+    clusters = other.timeline_monthly(clusters=True).query("cluster != 'offer'").reset_index(drop=True)
+    pd.testing.assert_frame_equal(one.timeline_monthly(clusters=True), clusters, rtol=1e-4)
+    there, before = other.timeline_monthly(), one.timeline_monthly()
     # Within the tolerance of dispatch, which on a full hour may shed a millionth more or less of what it serves.
     pd.testing.assert_frame_equal(before.drop(columns="shed_tokens"), there.drop(columns="shed_tokens"), rtol=1e-4)
     assert (before["shed_tokens"] - there["shed_tokens"]).abs().max() < 1e-6 * before["served_tokens"].max()

@@ -49,7 +49,7 @@ def test_a_building_on_the_books_by_hand(run: Run) -> None:
     charge = [book * (1.1 ** (1 / 12) - 1) for book in carried]
     assert site(result, Account.OTHER_CAPITAL) == pytest.approx(charge, abs=0.01)
     assert site(result, Account.RESIDUAL_VALUE) == [0, 0, -4_070_000]
-    months = result.statements().query("cluster == 'fleet'")
+    months = result.statements()
     assert months.building_usd.tolist() == [4_090_000, 4_080_000, 4_070_000]
     plain = run()
     value, without = (float(measures(each)["npv_usd"] or 0) for each in (result, plain))
@@ -77,8 +77,8 @@ def test_its_tax_is_39_years_straight_from_the_middle_of_its_month(run: Run) -> 
     sold = "workloads.*.token_price={input_usd_per_million_tokens: 2, output_usd_per_million_tokens: 9}"
     tax = "finance.tax={rate_fraction: 0.25, bonus_fraction: 0}"
     taxed, plain = run(BUILDING % "2026-01-01", sold, tax), run(sold, tax)
-    months = taxed.statements().query("cluster == 'fleet'").reset_index()
-    before = plain.statements().query("cluster == 'fleet'").reset_index()
+    months = taxed.statements().reset_index()
+    before = plain.statements().reset_index()
     deducted = 3_600_000 / 468 * 2.5
     expensed = 27_000 + (4_100_000 + 4_090_000 + 4_080_000) * 0.001
     paid = [sum(site(each, Account.TAX_CASH)) for each in (taxed, plain)]

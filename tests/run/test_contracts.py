@@ -28,7 +28,7 @@ ALL_COSTS = (
     "finance.operations_staff_per_1000_accelerators=30",
     "finance.spare_part_price_fraction=1",
     "finance.rma_usd_per_repair=500",
-    "reliability.failure_multiplier=50",
+    "reliability.failure_multiplier=30",
     "finance.insurance_fraction_per_year=0.01",
 )
 

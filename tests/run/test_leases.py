@@ -128,7 +128,7 @@ def test_a_lease_at_the_price_of_capital_is_worth_what_buying_is(run: Run, term:
 
 def test_the_statements_of_a_lease_that_is_bought_out(run: Run) -> None:
     result = run("rate_per_year: 0.12, term_months: 2", SOLD, IFRS)
-    months = result.statements().query("cluster == 'fleet'").reset_index()
+    months = result.statements().reset_index()
     price = total(result, Account.LEASE_STARTED)
     payment = -npf.pmt(MONTHLY, 2, price, -0.1 * price)
     written_off = 0.8 * price / 36
@@ -145,7 +145,7 @@ def test_the_statements_of_a_lease_that_is_bought_out(run: Run) -> None:
     assert lessor.tolist() == pytest.approx([-amount for amount in paid], abs=0.01)
     assert months.debt_service_usd.tolist() == pytest.approx(paid, abs=0.01)
     assert not months.investing_cash_flow_usd.any()
-    plain = run("", SOLD, IFRS).statements().query("cluster == 'fleet'").reset_index()
+    plain = run("", SOLD, IFRS).statements().reset_index()
     assert months.operating_cash_flow_usd.tolist() == plain.operating_cash_flow_usd.tolist()
     assert (plain.net_income_usd - months.net_income_usd).tolist() == pytest.approx(interest, abs=0.011)
 
@@ -177,7 +177,7 @@ def test_what_is_retired_early_is_paid_off_and_sold_or_given_back(run: Run) -> N
         left = npf.fv(MONTHLY, 2, -npf.pmt(MONTHLY, 36, price, -share * price), -price)
         assert total(result, Account.EXIT_FEES) == pytest.approx(0.03 * left, abs=0.01)
         assert (total(result, Account.RESALE) < 0) == is_sold
-        assert result.statements().query("cluster == 'fleet'").leases_usd.iloc[-1] == 0
+        assert result.statements().leases_usd.iloc[-1] == 0
 
 
 def test_tax_of_a_lease(run: Run) -> None:
@@ -188,7 +188,7 @@ def test_tax_of_a_lease(run: Run) -> None:
     assert total(owned, Account.TAX_CASH) - total(bought, Account.TAX_CASH) == pytest.approx(0.25 * interest, abs=0.02)
     back = run("rate_per_year: 0.12, at_end: return", SOLD, tax)
     before = run("rate_per_year: 0.12, at_end: return", SOLD)
-    flow = before.statements().query("cluster == 'fleet'")
+    flow = before.statements()
     taxable = (flow.operating_cash_flow_usd + flow.financing_cash_flow_usd - flow.paid_in_usd).sum()
     assert total(back, Account.TAX_CASH) == pytest.approx(0.25 * taxable, abs=0.02)
     expense = total(back, Account.TAX_CASH, Account.TAX_DEFERRED)

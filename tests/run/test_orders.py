@@ -36,7 +36,8 @@ def price_of(result: RunResult) -> float:
 
 
 def lines(result: RunResult, name: str, cluster: str = "mi325x") -> list[float]:
-    return [float(amount) for amount in result.statements().query(f"cluster == {cluster!r}")[name]]
+    table = result.statements(clusters=cluster != "fleet")
+    return [float(amount) for amount in (table if cluster == "fleet" else table.query(f"cluster == {cluster!r}"))[name]]
 
 
 def total(result: RunResult, *accounts: Account) -> float:

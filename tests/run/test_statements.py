@@ -145,17 +145,18 @@ def statements_tie(write: Write, overrides: list[str]) -> None:
     """Hold the statements of a plan against each other, the ledger, and deferred tax from its own definition."""
     result = simulate(load_scenario(write(), overrides), seed=1)
     for frequency in ("month", "quarter", "year"):
-        table = result.statements(frequency)
-        cents = (table[list(LINES)] * 100).round().astype("int64")
-        assert (cents.assets_usd == cents.liabilities_usd + cents.equity_usd).all()
-        assert (cents.cash_usd == cents.opening_cash_usd + cents.net_cash_flow_usd).all()
-        fleet, parts = cents[table.cluster == "fleet"], cents[table.cluster != "fleet"]
+        fleet, parts = (
+            (table[list(LINES)] * 100).round().astype("int64")
+            for table in (result.statements(frequency), result.statements(frequency, clusters=True))
+        )
+        for cents in (fleet, parts):
+            assert (cents.assets_usd == cents.liabilities_usd + cents.equity_usd).all()
+            assert (cents.cash_usd == cents.opening_cash_usd + cents.net_cash_flow_usd).all()
+            assert cents.cash_usd.min() >= 0
         assert (fleet.sum() - parts.sum()).abs().max() == 0
         paid = [int(result.ledger.monthly_cents(view).sum()) for view in (View.CASH, View.FINANCING)]
         assert fleet.net_cash_flow_usd.sum() - fleet.paid_in_usd.sum() == -sum(paid)
-        assert cents.cash_usd.min() >= 0
-    months = result.statements().query("cluster == 'fleet'")
-    rules = result.plan.money.market.tax
+    months, rules = result.statements(), result.plan.money.market.tax
     if rules is not None and rules.losses is LossRule.CARRY_FORWARD:
         assert (months.deferred_tax_usd >= 0).all()
     elif rules is not None:
@@ -166,8 +167,8 @@ def test_the_files_hold_the_statements_to_the_cent(write: Write, tmp_path: Path)
     result = simulate(load_scenario(write(), [PRICE, "finance.fiscal_year_start_month=2"]), seed=1)
     write_run(result, tmp_path / "out")
     with (tmp_path / "out" / "statement_quarterly.csv").open(newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["cluster"] == "fleet"]
-    table = result.statements("quarter").query("cluster == 'fleet'")
+        rows = list(csv.DictReader(stream))
+    table = result.statements("quarter")
     assert [row["period"] for row in rows] == ["FY2026-Q4", "FY2027-Q1"] == table.period.tolist()
     assert [row["equity_usd"] for row in rows] == [f"{amount:.2f}" for amount in table.equity_usd]
     with (tmp_path / "out" / "accounts.csv").open(newline="", encoding="utf-8") as stream:
@@ -180,7 +181,7 @@ def test_the_files_hold_the_statements_to_the_cent(write: Write, tmp_path: Path)
         for row in ledger
         if chart[row["account"]]["category"] in ("revenue", "cost_of_serving", "operating_expense", "tax")
     )
-    paid = sum(round(100 * float(row["amount_usd"])) for row in ledger if "cash" in chart[row["account"]]["view"])
-    months = result.statements().query("cluster == 'fleet'")
+    paid = sum(round(100 * float(row["amount_usd"])) for row in ledger if chart[row["account"]]["is_cash"] == "true")
+    months = result.statements()
     assert income == round(100 * months.net_income_usd.sum())
     assert -paid == round(100 * (months.cash_usd - months.paid_in_capital_usd).iloc[-1])

@@ -32,14 +32,8 @@ def result() -> RunResult:
     return simulate(scenario_of({"site": {"outages_per_year": 60}, "clusters": {"mi325x": {"order": order}}}))
 
 
-def fleet(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame["cluster"] == "fleet"]
-
-
 def test_days_and_hours_sum_to_months(result: RunResult) -> None:
-    monthly, daily, hourly = (
-        fleet(f()) for f in (result.timeline_monthly, result.timeline_daily, result.timeline_hourly)
-    )
+    monthly, daily, hourly = result.timeline_monthly(), result.timeline_daily(), result.timeline_hourly()
     for name in ("demand_tokens", "served_tokens", "shed_tokens", "energy_kwh"):
         assert daily[name].sum() == pytest.approx(monthly[name].sum(), rel=1e-9)
         assert hourly[name].sum() == pytest.approx(monthly[name].sum(), rel=1e-9)
@@ -48,21 +42,26 @@ def test_days_and_hours_sum_to_months(result: RunResult) -> None:
 
 
 def test_clusters_sum_to_the_fleet(result: RunResult) -> None:
-    frame = result.timeline_monthly()
-    for name in ("served_tokens", "energy_kwh", "cost_usd"):
-        parts = frame[frame["cluster"] != "fleet"].groupby("month")[name].sum()
-        np.testing.assert_allclose(parts, fleet(frame).set_index("month")[name], rtol=1e-9)
+    fleet, clusters = result.timeline_monthly().set_index("month"), result.timeline_monthly(clusters=True)
+    hours = [name for name in map(str, clusters) if name.endswith("accelerator_h")]
+    assert len(hours) == 3
+    for name in ("served_tokens", "energy_kwh", "cost_usd", *hours):
+        np.testing.assert_allclose(clusters.groupby("month")[name].sum(), fleet[name], rtol=1e-9)
+    np.testing.assert_allclose(fleet.accelerator_h / fleet.in_service_accelerator_h, fleet.utilisation_fraction)
+    np.testing.assert_allclose(
+        fleet.in_service_accelerator_h / fleet.on_site_accelerator_h, fleet.availability_fraction
+    )
 
 
 def test_workloads_sum_to_the_fleet(result: RunResult) -> None:
     frame = result.timeline_workloads().groupby("month")[["demand_tokens", "served_tokens", "shed_tokens"]].sum()
-    whole = fleet(result.timeline_monthly()).set_index("month")[frame.columns]
+    whole = result.timeline_monthly().set_index("month")[frame.columns]
     np.testing.assert_allclose(frame, whole, rtol=1e-9)
 
 
 def test_workloads_and_what_none_bears_have_all_of_the_cost_and_all_machine_time(result: RunResult) -> None:
     frame = result.timeline_workloads().groupby("month")[["cost_usd", "accelerator_h"]].sum()
-    months = fleet(result.timeline_monthly()).set_index("month")
+    months = result.timeline_monthly().set_index("month")
     others = result.unit_economics().query("line != 'workload'").groupby("month")["cost_usd"].sum()
     np.testing.assert_allclose(frame["cost_usd"] + others, months["cost_usd"], rtol=1e-9)
     per_node = np.array([cluster.accelerators_per_node for cluster in result.plan.clusters])
@@ -70,7 +69,7 @@ def test_workloads_and_what_none_bears_have_all_of_the_cost_and_all_machine_time
 
 
 def test_the_backlog_closes_the_books_of_each_month(result: RunResult) -> None:
-    frame = fleet(result.timeline_monthly())
+    frame = result.timeline_monthly()
     change = frame["backlog_tokens"].diff().fillna(frame["backlog_tokens"])
     rest = frame["demand_tokens"] - frame["served_tokens"] - frame["shed_tokens"] - change
     assert np.abs(rest).max() < 1e-9 * frame["demand_tokens"].max()
@@ -103,7 +102,7 @@ def agreed(result: RunResult) -> None:
         assert taken.sum() == pytest.approx(lost.sum(), rel=1e-9, abs=1e-9)
         assert (taken >= 0.0).all()
     carried = dict(zip((c.name for c in result.plan.clusters), tokens_per_node_h(result), strict=True))
-    own = events[events["cluster"] != "fleet"]
+    own = events[events["cluster"] != "site"]
     tokens = own["lost_node_h"] * own["cluster"].map(carried)
     np.testing.assert_allclose(own["lost_capacity_tokens"], tokens, rtol=1e-9)
     for name in carried:  # cluster by cluster where the row names one
@@ -165,7 +164,7 @@ def result_of(plan: Plan, run: Run) -> RunResult:
 
 
 def test_availability_is_what_the_outages_leave(result: RunResult) -> None:
-    frame = result.timeline_monthly()
+    frame = result.timeline_monthly(clusters=True)
     own = frame[frame["cluster"] == "h200"]["availability_fraction"].to_numpy()
     failed, present = result.monthly.failed_node_h[:, 0], result.monthly.present_node_h[:, 0]
     np.testing.assert_allclose(own, 1 - failed / present)
@@ -206,7 +205,7 @@ def test_a_month_that_serves_nothing_is_charged_to_who_will_ask() -> None:
     plan = dataclasses.replace(plan, workloads=work, demand=demand_plan(work, plan.hours, [3.0, 2.0]))
     drawn = result_of(plan, Simulation(plan, streams(1)).run([0, plan.hours]))
     table = drawn.timeline_workloads()
-    first = table[table["month"] == "2026-01"].set_index("workload")
+    first = table[table["month"] == "2026-01-01"].set_index("workload")
     whole = drawn.cost_cents()[0].sum()
     assert first["served_tokens"].sum() == 0
     assert first["cost_per_million_tokens_usd"].isna().all()
@@ -231,7 +230,7 @@ def test_a_demand_charge_is_borne_by_clusters_as_they_draw_power() -> None:
 
 def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(result: RunResult) -> None:
     """Held against the hourly table: at work · (served + shed) / served, of each month's hours and of the month."""
-    monthly, hourly = fleet(result.timeline_monthly()).set_index("month"), fleet(result.timeline_hourly())
+    monthly, hourly = result.timeline_monthly().set_index("month"), result.timeline_hourly()
     busy = hourly.utilisation_fraction * hourly.accelerators_in_service
     assert (result.rented.requests == 0).all()
     needed = (busy * (1 + hourly.shed_tokens / hourly.served_tokens.where(hourly.served_tokens > 0))).groupby(
@@ -246,7 +245,7 @@ def test_what_is_needed_is_the_highest_hour_of_what_is_at_work_and_refused(resul
     assert monthly.facility_power_cap_kw.isna().all()
     capped = simulate(scenario_of({"site": {"facility_power_cap_kw": 50, "curtailments": [
         {"date": "2026-02-03", "length_days": 2, "cut_fraction": 0.5}]}}))  # fmt: skip
-    assert fleet(capped.timeline_monthly()).facility_power_cap_kw.unique().tolist() == [50.0]
+    assert capped.timeline_monthly().facility_power_cap_kw.unique().tolist() == [50.0]
 
 
 def test_machine_time_is_that_of_the_layouts_that_served() -> None:

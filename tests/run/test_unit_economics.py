@@ -79,7 +79,7 @@ def hours_of(result: RunResult) -> Any:
             frame[name] = np.repeat(nodes[:, None], shape[1], axis=1).ravel() * 8
         rows.append(frame)
     hours: Any = pd.concat(rows).reset_index()
-    hours["month"] = (pd.Timestamp(plan.start) + pd.to_timedelta(hours.hour, "h")).dt.strftime("%Y-%m")
+    hours["month"] = (pd.Timestamp(plan.start) + pd.to_timedelta(hours.hour, "h")).dt.strftime("%Y-%m-01")
     rates = {(c.name, w.name): plan.requests_per_node_h[i, j, 0] for i, c in enumerate(plan.clusters)
              for j, w in enumerate(plan.workloads)}  # fmt: skip
     hours["time"] = hours.served / [rates[pair] for pair in zip(hours.cluster, hours.workload, strict=True)]
@@ -157,7 +157,7 @@ def test_tokens_and_revenue_are_the_requests_at_each_workloads_own_price(results
     table: Any = result.unit_economics().query("line == 'workload'").set_index(["month", "cluster", "workload"])
     for (when, _, load), row in table.iterrows():
         requests = served[when, row.name[1], load]
-        start = int(str(when)[-2:]) - 1
+        start = int(str(when)[5:7]) - 1
         prompt, output = {"chat": (900, 120), "batch": (700, 90)}[load]
         kinds = np.array([prompt * 0.6, prompt * 0.4, output] if load == "chat" else [prompt, 0, output]) * requests
         names = ["input_tokens", "cached_input_tokens", "output_tokens"]
@@ -245,7 +245,7 @@ def test_every_line_sums_to_the_ledger_in_whole_cents(written: Path, chosen: set
     clusters = [*(cluster.name for cluster in result.plan.clusters), "site"]
     for m, month in enumerate(result.plan.months.labels):
         for c, cluster in enumerate(clusters):
-            assert by_cluster.cost_usd.get((month, cluster), 0) == ledger[m, c]
+            assert by_cluster.cost_usd.get((f"{month}-01", cluster), 0) == ledger[m, c]
     assert summed.revenue_usd == -result.ledger.account_cents(Account.REVENUE)
     assert summed.cost_usd - summed.revenue_usd == -summed.margin_usd
     if policy == "marginal":

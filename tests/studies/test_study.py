@@ -23,13 +23,13 @@ def test_a_notebook_runs_and_extends_a_study(study_file: Write, tmp_path: Path) 
     assert longer.output("cost_usd").shape == (24, 2)
     assert np.unique(longer.input("site.electricity_usd_per_kwh")).size == 24
     assert {row.statistic for row in longer.statistics()} >= {"mean", "p5", "p95", "cvar95"}
-    months = [month for scenario, output, _, month, *_ in longer.bands() if (scenario, output) == ("both", "spend_usd")]
+    months = [month for scenario, output, month, *_ in longer.bands() if (scenario, output) == ("both", "spend_usd")]
     assert months == ["2026-01", "2026-02", "2026-03"]
 
 
 def test_a_study_that_starts_within_a_month_has_a_month_more(study_file: Write, tmp_path: Path) -> None:
     finished = run_study(study_file(), 8, tmp_path / "out", ["start=2026-01-15"])
-    assert len({month for _, _, _, month, *_ in finished.bands()}) == 4
+    assert len({month for _, _, month, *_ in finished.bands()}) == 4
 
 
 def test_bands_have_their_percentiles_in_order(study_file: Write, tmp_path: Path) -> None:

@@ -320,5 +320,6 @@ def test_sections_read_the_tables_that_a_run_folder_has(desk: Desk, tmp_path: Pa
         assert shown is not None, name
         assert written is not None, name
         assert len(shown) == len(written) > 0, name
-        assert {column: shown.texts(column) for column in shown.columns} == dict(written.columns), name
+        below = {column: cells for column, cells in written.columns.items() if column != "scenario"}  # one plan alone
+        assert {column: shown.texts(column) for column in shown.columns} == below, name
     assert len(live.tables) > 5

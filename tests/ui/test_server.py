@@ -100,6 +100,8 @@ def test_what_is_too_long_of_another_kind_or_not_there_is_refused(client: TestCl
     headers = {"content-type": "application/json"}
     assert client.post(f"/{TOKEN}/show", content=b" " * 100_001, headers=headers).status_code == 413
     assert client.post(f"/{TOKEN}/show", content=iter([b"{}"]), headers=headers).status_code == 413, "no length"
+    both = headers | {"content-length": "2", "transfer-encoding": "chunked"}
+    assert client.post(f"/{TOKEN}/show", content=b"{}", headers=both).status_code == 413, "two lengths"
     assert client.post(f"/{TOKEN}/show", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
     assert client.get(f"/{TOKEN}/show").status_code == 405
     assert client.put(f"/{TOKEN}/", content=b"").status_code == 405

@@ -54,11 +54,11 @@ def test_what_a_run_writes_is_on_the_page(
     folder = tmp_path / "outputs" / "tiny"
     assert {row["measure"] for row in _rows(folder / "measures.csv")} == set(_listed("Of a run"))
     for name, title in (
-        ("timeline_monthly", "By month and cluster"),
+        ("timeline_monthly", "By month"),
         ("timeline_workloads", "By month and workload"),
         ("losses", "Where node-hours went"),
     ):
-        columns = set(_rows(folder / f"{name}.csv")[0]) - {"month", "cluster", "workload"}
+        columns = set(_rows(folder / f"{name}.csv")[0]) - {"scenario", "month", "cluster", "workload"}
         assert columns == set(_listed(title)), name
 
 
