@@ -61,13 +61,18 @@ class Run:
     offers: Mapping[int, Bools]
     """By cluster that is rented by the hour, the hours in which its nodes can be had, shape (hours,)."""
 
+    @property
+    def is_capped(self) -> bool:
+        """Whether anything limits what the site draws in any window."""
+        return any(given.cap_kw is not None for given in self.inputs)
+
 
 class Simulation:
     """One replication in progress."""
 
     def __init__(self, plan: Plan, streams: Streams, processes: Sequence[Process] = ()) -> None:
         self.plan = plan
-        users = {process.name: load_process(process) for process in plan.processes} | numbered(processes)
+        users = numbered([*map(load_process, plan.processes), *processes])
         self.watched = bool(users) or any(not rule.forecasts for rule in plan.expansion.rules)
         """Whether somebody looks at how finished months went."""
         self.env = simpy.Environment()
@@ -183,13 +188,13 @@ class Simulation:
         """Return a part of the window's arrivals and the site's power cap, with what processes change of them."""
         demand, cap_kw = self.demand_requests[:, first:last], self.plan.site.cap_kw
         cap_kw = None if cap_kw is None else cap_kw[first:last]
-        names, hours = [workload.name for workload in self.plan.workloads], np.arange(first, last, dtype=np.float64)
+        if self.log.effects:
+            names = [workload.name for workload in self.plan.workloads]
+            demand = demand + self.log.added_requests(names, first, last - first)
+        hours = np.arange(first, last, dtype=np.float64)
         for effect in self.log.effects:
             within = quantities.open_fraction(hours, effect.start_h, effect.end_h)
-            if effect.kind == "demand" and within.any():
-                demand = demand.copy()
-                demand[names.index(effect.target)] += effect.amount * SECONDS_PER_HOUR * within
-            elif effect.kind == "curtailment" and within.any():  # an hour that it begins or ends in, as a whole
+            if effect.kind == "curtailment" and within.any():  # an hour that it begins or ends in, as a whole
                 before = np.full(hours.size, np.inf) if cap_kw is None else cap_kw
                 cap_kw = np.where(within > 0.0, np.minimum(before, effect.amount), before)
         return demand, cap_kw

@@ -13,6 +13,10 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
+from planner.arrays import Floats
+from planner.plan.quantities import open_fraction
+from planner.units import SECONDS_PER_HOUR
+
 
 class Change(NamedTuple):
     """One change of the number of accelerators in service."""
@@ -114,6 +118,15 @@ class ChangeLog:
     effects: list[Effect] = field(default_factory=list)
     incidents: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     """Numbers of incidents to come."""
+
+    def added_requests(self, workloads: Sequence[str], first_hour: int, hours: int) -> Floats:
+        """Return the further requests that users' processes let come in each hour, shape (workloads, hours)."""
+        added, starts_h = np.zeros((len(workloads), hours)), np.arange(first_hour, first_hour + hours, dtype=np.float64)
+        for effect in self.effects:
+            if effect.kind == "demand":
+                open_h = open_fraction(starts_h, effect.start_h, effect.end_h)
+                added[workloads.index(effect.target)] += effect.amount * SECONDS_PER_HOUR * open_h
+        return added
 
     def speeds(self) -> list[SpeedChange]:
         """Return every change of speed of every cluster on every workload, in chronological order."""

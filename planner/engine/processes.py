@@ -145,13 +145,13 @@ class SimulationContext:
 
     def curtail(self, cap_kw: float, hours: float) -> None:
         """Limit what the site draws for some hours; those it begins and ends in count as a whole."""
-        self._check(cap_kw >= 0.0, hours, f"{cap_kw!r} kW is no limit")
+        self._check(0.0 <= cap_kw < math.inf, hours, f"{cap_kw!r} kW is no limit")
         self._affect("curtailment", "", cap_kw, hours)
         self.note(f"site limited to {cap_kw:,.0f} kW for {hours:g} h")
 
     def add_demand(self, workload: str, requests_per_s: float, hours: float) -> None:
         """Let more requests of a workload come for some hours."""
-        self._check(requests_per_s >= 0.0, hours, f"{requests_per_s!r} requests/s cannot be added")
+        self._check(0.0 <= requests_per_s < math.inf, hours, f"{requests_per_s!r} requests/s cannot be added")
         self._workload(workload)
         self._affect("demand", workload, requests_per_s, hours)
         self.note(f"{workload}: {requests_per_s:g} requests/s more for {hours:g} h")
@@ -160,7 +160,7 @@ class SimulationContext:
         """Multiply what is posted to an account from now on, for some hours or to the end; a month by its hours."""
         if account not in PRICED:
             raise ScenarioError(f"no price is of the account {account!r}; {nearest(account, PRICED) or PRICED}")
-        self._check(factor >= 0.0, hours, f"{factor!r} is no factor of a price")
+        self._check(0.0 <= factor < math.inf, hours, f"{factor!r} is no factor of a price")
         self._affect("price", account, factor, hours)
         self.note(f"{account} at {factor:g} times its price" + (f" for {hours:g} h" if hours < math.inf else ""))
 
@@ -229,7 +229,7 @@ def guarded(process: Process, world: SimulationContext) -> Generator[simpy.Event
                 event = steps.send(happened)
             except StopIteration:
                 return
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         code = getattr(process, "__code__", None)
         file, line = getattr(code, "co_filename", None), getattr(code, "co_firstlineno", None)
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
@@ -251,8 +251,9 @@ def load_process(named: ProcessPlan) -> Process:
             loaded = names[named.function]
         if not callable(loaded):
             raise TypeError(f"{named.function} is no function")
-    except Exception as error:
-        message = f"cannot load the process {named.name}: {type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:
+        name = f"{Path(named.file).stem}:{named.function}".lstrip(":")
+        message = f"cannot load the process {name}: {type(error).__name__}: {error}"
         raise ScenarioError(Problem(path="processes", message=message)) from error
     return loaded
 

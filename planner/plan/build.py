@@ -6,9 +6,7 @@ import dataclasses
 import functools
 import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -137,13 +135,9 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
 
 
 def _processes(scenario: Scenario) -> Iterator[ProcessPlan]:
-    """Yield the user's processes, each with a name of its own."""
-    names = Counter[str]()
+    """Yield the user's processes with their code."""
     for process, (file, source) in zip(scenario.processes, scenario.load_code(), strict=True):
-        name = f"{Path(file).stem}:{process.function}".lstrip(":")
-        names[name] += 1
-        name = name if names[name] == 1 else f"{name}/{names[name]}"
-        yield ProcessPlan(name=name, function=process.function, file=file, source=source)
+        yield ProcessPlan(function=process.function, file=file, source=source)
 
 
 def _expansion(scenario: Scenario, months: MonthGrid) -> ExpansionPlan:

@@ -485,7 +485,6 @@ class CausePlan:
 class ProcessPlan:
     """A user's process that runs with the simulation."""
 
-    name: str
     function: str
     file: str
     """Where its code is from; empty for an installed package's."""

@@ -108,9 +108,7 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
         dark_node_h=by_month("dark", run.node_hours) if is_dark else np.zeros_like(it_kwh),
         busy_node_h=by_month("busy_nodes"),
         drag_node_h=by_month("drag_nodes"),
-        throttled_node_h=by_month("throttled_nodes")
-        if any(given.cap_kw is not None for given in run.inputs)
-        else np.zeros_like(it_kwh),
+        throttled_node_h=by_month("throttled_nodes") if run.is_capped else np.zeros_like(it_kwh),
         woken_nodes=by_month("woken_nodes") if is_parked else np.zeros_like(it_kwh),
         served_requests=by_month("served_requests"),
         it_kwh=it_kwh,
@@ -258,7 +256,7 @@ def _energy(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
     idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
     if plan.site.idle_power_down is not None:
         idle = np.minimum(idle, plan.site.idle_power_down.parked_kw)
-    least = np.zeros_like(node_h) if any(given.cap_kw is not None for given in run.inputs) else node_h * idle
+    least = np.zeros_like(node_h) if run.is_capped else node_h * idle
     too_much = monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6
     if np.any(too_much | (monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6)):
         yield "a cluster draws more than its nodes do at full load, or less than at rest"

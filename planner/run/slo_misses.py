@@ -42,7 +42,6 @@ from planner.plan import quantities
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
 from planner.plan.slo_target import CEILINGS, targeted_shares
 from planner.run.simulate import RunResult, per_run
-from planner.units import SECONDS_PER_HOUR
 
 REASONS: Mapping[str, str] = {
     "process": "processes of one's own",
@@ -142,24 +141,20 @@ def _as_it_is(plan: Plan) -> Plan:
 
 def _without_processes(result: RunResult, given: WindowInput, nodes: NodeHours) -> WindowInput:
     """Return a window's input without what the user's processes change."""
-    plan, hours = result.plan, np.arange(given.hours.start, given.hours.stop, dtype=np.float64)
-    demand, names = given.demand_requests.copy(), [workload.name for workload in plan.workloads]
-    for effect in result.run.log.effects:
-        if effect.kind == "demand":
-            within = quantities.open_fraction(hours, effect.start_h, effect.end_h)
-            demand[names.index(effect.target)] -= effect.amount * SECONDS_PER_HOUR * within
+    plan, log, hours = result.plan, result.run.log, given.nodes.shape[1]
+    demand = given.demand_requests - log.added_requests([load.name for load in plan.workloads], given.first_hour, hours)
     slowed, speed, incidents = (
         defaultdict[tuple[int, int], list[SpeedChange]](list),
         {**given.speed},
         {**given.incidents},
     )
-    for change in result.run.log.speeds():
+    for change in log.speeds():
         if change.process:
             slowed[change.cluster, change.workload].append(change)
     for pair, changes in slowed.items():
         if (slow := incidents.get(pair)) is not None:
             times, logs = (np.array([change[place] for change in changes]) for place in (0, 3))
-            factor = steps_by_hour(times, np.exp(np.cumsum(logs)), given.first_hour, hours.size)
+            factor = steps_by_hour(times, np.exp(np.cumsum(logs)), given.first_hour, hours)
             speed[pair] = speed[pair] / factor
             lost = 1.0 - (1.0 - slow.lost_fraction) / factor[slow.hours]
             incidents[pair] = replace(slow, lost_fraction=lost)

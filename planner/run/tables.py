@@ -376,20 +376,18 @@ _Events = tuple[list[_Row], Floats]
 """Events of one kind, and the node-hours they took of each cluster, shape (clusters,)."""
 
 
-def events(result: RunResult, *, with_failures: bool = True) -> dict[str, Any]:
+def events(result: RunResult) -> dict[str, Any]:
     """One row per event in chronological order, with its node-hours and the tokens they would have served.
 
     An event takes the node-hours that ``losses.csv`` counts for its kind, so its rows sum to the columns there; a node
-    that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work. Failures
-    are a thousand rows or more, for whom does without them.
+    that is not yet delivered loses nothing. Tokens are those node-hours in the cluster's usual mix of work.
     """
     tokens, monthly = tokens_per_node_h(result), result.monthly
     kinds = [
         ("software incidents", _software(result, tokens), monthly.drag_node_h),
         ("outages", _outages(result, tokens), monthly.dark_node_h),
+        ("failures", _failures(result, tokens), monthly.failed_node_h),
     ]
-    if with_failures:
-        kinds.append(("failures", _failures(result, tokens), monthly.failed_node_h))
     plan, log = result.plan, result.run.log
     names = [cluster.name for cluster in plan.clusters]
     changes = [change for change in log.changes if change.time_h <= plan.hours]

@@ -61,7 +61,7 @@ class LimitPrice(NamedTuple):
     saved: float
 
 
-class Entry(NamedTuple):
+class EntryPrice(NamedTuple):
     """The price change at which the first node of an accelerator enters the mix."""
 
     accelerator: str
@@ -101,7 +101,7 @@ class Explanation(NamedTuple):
     marginal: tuple[Marginal, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     limits: tuple[LimitPrice, ...] = ()
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[EntryPrice, ...] = ()
     regrets: tuple[Regret, ...] = ()
     idle: float = 0.0
     """Share of replications in which a quarter or more of the answer's nodes are never needed."""
@@ -198,7 +198,7 @@ def under(search: Search, choose: Sizing) -> Search:
     return search.by(surrogate)
 
 
-def _entries(search: Search, best: Counts) -> tuple[Entry, ...]:
+def _entries(search: Search, best: Counts) -> tuple[EntryPrice, ...]:
     """Return the price change at which each accelerator that the answer has none of enters the mix."""
     choices = search.choices
     absent = [part for part in choices.accelerators if part not in choices.parts(best)]
@@ -218,12 +218,12 @@ def _entries(search: Search, best: Counts) -> tuple[Entry, ...]:
 
         low, high = _LEAST_PRICE, 1.0
         if not enters(low):
-            entries.append(Entry(part, None))
+            entries.append(EntryPrice(part, None))
             continue
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if enters(middle) else (low, middle)
-        entries.append(Entry(part, low - 1.0))
+        entries.append(EntryPrice(part, low - 1.0))
     return tuple(entries)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,9 @@ def test_a_process_slows_curtails_reprices_and_adds_demand_under_its_own_name() 
         (lambda world: world.slow("h200", 0.5, 5, "chats"), "no workload is called 'chats'; did you mean chat?"),
         (lambda world: world.curtail(-1.0, 5), "-1.0 kW is no limit"),
         (lambda world: world.add_demand("chat", 1.0, 0.0), "0.0 hours from now"),
+        (lambda world: world.add_demand("chat", float("inf"), 5), "inf requests/s cannot be added"),
+        (lambda world: world.reprice("energy", float("inf")), "inf is no factor of a price"),
+        (lambda world: sys.exit(0), "failed at hour 1: SystemExit: 0"),
         (lambda world: world.reprice("enrgy", 2.0), "no price is of the account 'enrgy'; did you mean energy?"),
     ],
 )

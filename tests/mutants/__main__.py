@@ -57,7 +57,7 @@ class _Finder(importlib.machinery.SourceFileLoader):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """ReplicaGroup in for the file of that module, and of no other."""
+        """Stand in for the file of that module, and of no other."""
         del path, target
         return importlib.util.spec_from_file_location(name, self.path, loader=self) if name == self.module else None
 

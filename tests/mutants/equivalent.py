@@ -16,12 +16,6 @@ _NO_WRONGS = (
     ("run:events", "1e-6", "1.5e-06", "a tolerance"),
     ("run:_software", "0", "1 #3", "incidents are counted from one"),
     (
-        "run:worst_reasons",
-        "share[r, w] >= LEAST_NAMED",
-        "(share[r, w] > LEAST_NAMED)",
-        "at a share of exactly one request in a hundred thousand",
-    ),
-    (
         "run:OrderPayments.charge_usd",
         "usd(self.amount_cents) * sign",
         "(usd(self.amount_cents) / sign)",
@@ -71,13 +65,6 @@ _NO_WRONGS = (
         "0.0",
         "1.0",
         "a layout that meets no objective serves 0, which is finite",
-    ),
-    ("plan:_power", "True", "False", "every cluster has an accelerator"),
-    (
-        "plan:Reuse.once",
-        "len(_kept) > _MOST_KEPT",
-        "(len(_kept) >= _MOST_KEPT)",
-        "one more or one less of four thousand that are kept",
     ),
     (
         "engine:_NONE",
@@ -141,14 +128,7 @@ _NO_WRONGS = (
         "(requests / exactly)",
         "what is asked and what is served differ by rounding",
     ),
-    ("run:Replication.tokens", "-1", "1", "series of one axis, stacked"),
     ("run:drawing", "True", "False", "every replication has figures and months, a pair"),
-    (
-        "plan:refusing",
-        "missed[-1] - curve.too_long_fraction < _FEW_MISSED",
-        "(missed[-1] - curve.too_long_fraction <= _FEW_MISSED)",
-        "at a share missed of exactly one fortieth",
-    ),
     (
         "plan:as_tokens_grow",
         "1",
@@ -157,9 +137,6 @@ _NO_WRONGS = (
     ),
     ("engine:place_window", "1", "2 #3", "any negative number stands for all that there is"),
     ("engine:clamp_scan", "True", "False", "the three have one figure a block"),
-    ("run:_Site.__init__", "0.0", "1.0 #3", "a node serves more than one request an hour"),
-    ("run:_with_nodes", "True", "False #2", "every window has nodes, a pair"),
-    ("run:_Site.first_token", "0", "1", "a load of one in 256 makes nobody wait either"),
     ("plan:_FAR_BEYOND", "6.0", "9.0", "loads at which refusals are worked out, still rising"),
     (
         "plan:_is_memory_bound",
@@ -171,18 +148,6 @@ _NO_WRONGS = (
     ("engine:rented", "0", "1", "every way is told how many of its tiers are rented"),
     ("engine:_offer", "total < left", "(total <= left)", "an hour in which nothing is left over"),
     ("engine:_spread", "True", "False #3", "every cluster has something free or nothing, a pair"),
-    (
-        "engine:HourlyReplacement._placed",
-        "True",
-        "False",
-        "what is placed is placed again, and the same",
-    ),
-    (
-        "run:_enough",
-        "now - _missed_by_month(result, late, shed)[place] >= wanted",
-        "(now - _missed_by_month(result, late, shed)[place] > wanted)",
-        "at exactly what is wanted",
-    ),
 )
 """Where, before, after, and why."""
 EQUIVALENT = {f"{place}: {before} -> {after}": why for place, before, after, why in _NO_WRONGS}
