@@ -143,6 +143,13 @@ def test_a_site_without_power_for_its_clusters() -> None:
     assert "a single node draws" in text
 
 
+def test_a_site_with_power_for_a_node_of_its_smallest_cluster_alone_is_a_note() -> None:
+    h200, mi325x = (cluster.node_power.full_kw for cluster in plan_of().clusters)
+    assert abs(h200 - mi325x) > 0.5
+    between = {"site": {"facility_power_cap_kw": (h200 + mi325x) / 2, "pue_ratio": 1.0}}
+    assert any("kW of IT load at its tightest" in note for note in plan_of(between).notes)
+
+
 def test_a_cap_below_full_load_is_a_note_with_both_figures() -> None:
     plan = plan_of({"site": {"facility_power_cap_kw": 60}})
     assert any("kW of IT load at its tightest" in note and "at full load" in note for note in plan.notes)
