@@ -34,10 +34,12 @@ scramblings: 4
 """
 LOADED = (
     "planner.cli.app",
-    "planner.output.run_folder",
-    "planner.output.sweep_table",
+    "planner.answers.actuals",
+    "planner.answers.run",
+    "planner.answers.size",
     "planner.answers.study",
-    "planner.output.study_summary",
+    "planner.output.folder",
+    "planner.output.workbook",
     "planner.studies.runner",
     "planner.studies.sweep",
     "planner.studies.analysis",
