@@ -25,8 +25,6 @@ from numpy.typing import ArrayLike
 from planner.arrays import Floats
 from planner.units import MILLION, MONTHS_PER_YEAR
 
-BalanceFunction = Callable[[Floats], Floats]
-
 HALF_CENT_USD = 0.005
 """A running total less than this below zero is zero: cents are whole, sums of dollars are not."""
 LOWEST_LOG_GROWTH = np.log(1e-6)
@@ -35,8 +33,6 @@ HIGHEST_LOG_GROWTH = np.log(1e6)
 """And ends at 100 million per cent a year."""
 SEARCH_POINTS = 4001
 """Rates tried between the two: about 0.7% apart in (1 + r)."""
-SAME_ROOT = 1e-6
-"""Rates closer than this in ln(1 + r) are one: rounding splits a double root by about its square root."""
 
 
 def discount_factors(annual_rate: float, offset_months: ArrayLike) -> Floats:
@@ -53,79 +49,28 @@ def net_present_value(annual_rate: float, flows_usd: ArrayLike, offset_months: A
 
 
 def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> float | None:
-    """Return the yearly rate at which the NPV of the flows is zero; None where none or several exist."""
-    rates = internal_rates(flows_usd, offset_months)
-    return rates[0] if len(rates) == 1 else None
+    """Return the yearly rate at which the NPV of the flows is zero; None where none or several exist.
 
-
-def internal_rates(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) -> tuple[float, ...]:
-    """Return every yearly rate at which the NPV of the flows is zero, ascending.
-
-    With x = (1 + i)^−1 the value is a sum of powers of x, and by Descartes' rule, which holds for any real powers, it
-    has at most as many roots as the flows, in order of time, have changes of sign. None: no rate. One: exactly one
-    rate. More: every rate from −99.9999% to 10⁸% a year is searched, including rates the value touches without
-    crossing.
+    Rates from −99.9999% to 10⁸% a year are searched, and the interval in which the value changes sign once more finely.
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
     months = np.arange(flows.shape[0], dtype=np.float64)
     if offset_months is not None:
-        # What falls on one moment is one flow; otherwise a purchase and a sale of one day would look like two signs.
-        months, moment = np.unique(np.asarray(offset_months, dtype=np.float64), return_inverse=True)
-        flows = np.bincount(moment, weights=flows, minlength=months.size).astype(np.float64)
-    if not np.diff(np.sign(flows[flows != 0])).any():
-        return ()
-    flows = flows / np.abs(flows).max()
-
-    def balance(log_growth: Floats) -> Floats:
+        months = np.asarray(offset_months, dtype=np.float64)
+    low, high = LOWEST_LOG_GROWTH, HIGHEST_LOG_GROWTH
+    for points in (SEARCH_POINTS, *[101] * 6):
+        grid = np.linspace(low, high, points)
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,
         # not a matrix product: a product of one row may round otherwise than the same row among many.
-        exponent = -np.multiply.outer(log_growth / MONTHS_PER_YEAR, months)
-        scale = exponent.max(axis=-1, keepdims=True)
-        return np.asarray((np.exp(exponent - scale) * flows).sum(axis=-1), dtype=np.float64)
-
-    grid = np.linspace(LOWEST_LOG_GROWTH, HIGHEST_LOG_GROWTH, SEARCH_POINTS)
-    value = balance(grid)
-    roots = [float(point) for point in grid[value == 0]]
-    roots += [_bisect(balance, grid[k], grid[k + 1]) for k in np.flatnonzero(value[:-1] * value[1:] < 0)]
-    size = np.abs(value)
-    inner = (size[1:-1] < size[:-2]) & (size[1:-1] <= size[2:]) & (value[1:-1] != 0)
-    same = (value[:-2] * value[1:-1] > 0) & (value[1:-1] * value[2:] > 0)
-    for k in np.flatnonzero(inner & same) + 1:
-        roots += _touching(balance, grid[k - 1], grid[k + 1])
-    roots.sort()
-    apart = [root for k, root in enumerate(roots) if k == 0 or root - roots[k - 1] > SAME_ROOT]
-    return tuple(float(np.expm1(root)) for root in apart)
-
-
-def _bisect(balance: BalanceFunction, low: float, high: float) -> float:
-    """Return the point between two of opposite sign at which the balance is zero, by halving 200 times."""
-    low_sign = np.sign(balance(np.array([low]))[0])
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        if np.sign(balance(np.array([middle]))[0]) == low_sign:
-            low = middle
-        else:
-            high = middle
-    return float(0.5 * (low + high))
-
-
-def _touching(balance: BalanceFunction, low: float, high: float) -> list[float]:
-    """Return the roots near a point where the balance nearly reaches zero without changing sign on the grid.
-
-    The closest point is found by ever finer grids; there the balance either changes sign (two near roots), is
-    zero to rounding (one double root), or stays away (none).
-    """
-    sign = float(np.sign(balance(np.array([low]))[0]))
-    left, right = low, high
-    for _ in range(12):
-        points = np.linspace(left, right, 41)
-        values = balance(points) * sign
-        if np.any(values < 0):
-            inside = float(points[np.argmin(values)])
-            return [_bisect(balance, low, inside), _bisect(balance, inside, high)]
-        k = int(np.clip(np.argmin(values), 1, 39))
-        left, right = float(points[k - 1]), float(points[k + 1])
-    return [0.5 * (left + right)] if values.min() < 1e-13 else []
+        exponent = -np.multiply.outer(grid / MONTHS_PER_YEAR, months)
+        value = (np.exp(exponent - exponent.max(axis=-1, keepdims=True)) * flows).sum(axis=-1)
+        crossed = np.flatnonzero((value[:-1] < 0) != (value[1:] < 0))
+        if points == SEARCH_POINTS and crossed.size != 1:
+            return None
+        if not crossed.size:  # as close as rounding lets one see
+            break
+        low, high = grid[crossed[0]], grid[crossed[0] + 1]
+    return float(np.expm1(0.5 * (low + high)))
 
 
 class CashFlowTiming(StrEnum):

@@ -11,7 +11,6 @@ from planner.finance.present_value import (
     CashFlowTiming,
     discount_factors,
     internal_rate,
-    internal_rates,
     net_present_value,
 )
 from tests.finance.annuity import annuity_factor
@@ -48,7 +47,8 @@ def test_an_investment_has_one_rate_and_its_npv_there_is_zero(outlay: float, ret
     flows = np.array([-outlay, *returns])
     found = internal_rate(flows)
     if found is None:  # beyond what is searched
-        assert not internal_rates(flows)
+        ends = [net_present_value(rate, flows) for rate in (1e-6 - 1.0, 1e6 - 1.0)]
+        assert ends[0] < 0.0 or ends[1] > 0.0
         return
     assert net_present_value(found, flows) == pytest.approx(0, abs=1e-6 * np.abs(flows).sum())
 
@@ -64,31 +64,20 @@ def test_rate_built_in_is_the_rate_found(rate: float, months: int, amount: float
 
 
 def test_flows_of_one_sign_have_no_rate() -> None:
-    assert internal_rates([-100, -20, 0, -5]) == ()
+    assert internal_rate([-100, -20, 0, -5]) is None
     assert internal_rate([0.0, 0.0]) is None
 
 
-def test_two_rates_are_both_told_and_none_is_chosen() -> None:
+def test_of_two_rates_none_is_chosen() -> None:
     # Roots at monthly 1% and 3%: (x − 1/1.01)(x − 1/1.03) scaled.
     a, b = 1.01, 1.03
     assert internal_rate([-1.0, a + b, -a * b]) is None
-    assert internal_rates([-1.0, a + b, -a * b]) == pytest.approx([a**12 - 1, b**12 - 1], rel=1e-9)
-
-
-def test_a_century_of_flows_has_its_rates_too() -> None:
-    """1 paid, 2,000 earned a year later and 1 paid after a hundred: 1 + r = 2000, and 1 / 2000^(1/99)."""
-    found = internal_rates([-1.0, 2000.0, -1.0], [0.0, 12.0, 1200.0])
-    assert found == pytest.approx([2000 ** (-1 / 99) - 1, 1999.0], rel=1e-3)
+    # 1 paid, 2,000 earned a year later and 1 paid after a hundred: 1 + r = 2000, and 1 / 2000^(1/99).
+    assert internal_rate([-1.0, 2000.0, -1.0], [0.0, 12.0, 1200.0]) is None
 
 
 def test_two_sign_changes_may_leave_no_rate() -> None:
     assert internal_rate([1.0, -2.0, 2.0]) is None
-    assert internal_rates([1.0, -2.0, 2.0]) == ()
-
-
-def test_a_rate_the_value_only_touches_is_found() -> None:
-    a = 1.017
-    assert internal_rates([-1.0, 2 * a, -a * a]) == pytest.approx([a**12 - 1], rel=1e-5)
 
 
 def test_several_sign_changes_with_one_rate_give_it() -> None:

@@ -22,31 +22,6 @@ _NO_WRONGS = (
         "the sign is 1 or −1",
     ),
     ("finance:_SAME_MONTH", "1e-9", "1.5000000000000002e-09", "a tolerance"),
-    (
-        "finance:internal_rates",
-        "value[:-1] * value[1:] < 0",
-        "(value[:-1] * value[1:] <= 0)",
-        "a zero on the grid is found once more, and dropped as the same rate",
-    ),
-    (
-        "finance:_touching",
-        "12",
-        "13",
-        "one refinement more of an interval that rounding has closed before",
-    ),
-    (
-        "finance:_touching",
-        "41",
-        "42",
-        "one point more of a grid that is refined until rounding closes it",
-    ),
-    ("finance:_touching", "1", "2", "the closest point is inside the grid, but for rounding"),
-    (
-        "finance:_touching",
-        "values.min()",
-        "values.max()",
-        "the last interval is so small that its values differ by rounding alone",
-    ),
     ("finance:escalation", "1e-9", "1.5000000000000002e-09", "a tolerance"),
     (
         "finance:TINY",
