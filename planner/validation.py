@@ -147,19 +147,18 @@ def choices(known: typing.Iterable[str]) -> str:
 def _problem(model: type[BaseModel], document: Document, detail: Any) -> Problem:
     """Return one pydantic error as a Problem."""
     path, owner = _resolve(model, detail["loc"], document.content)
-    hint = None
-    kind = detail["type"]
-    word = {"extra_forbidden": str(path[-1]), "literal_error": str(detail.get("input"))}.get(kind, "").lower()
+    hint, kind, key = None, detail["type"], str(path[-1]) if path else ""
+    word = {"extra_forbidden": key, "literal_error": str(detail.get("input"))}.get(kind, "").lower()
     if refused := next((said for pattern, said in NOT_MODELLED.items() if re.search(pattern, word)), None):
         message, hint = refused
     elif kind == "extra_forbidden":
         message = "unknown key"
         known = _keys(owner)
-        hint = nearest(str(path[-1]), known) or f"allowed: {choices(known)}"
+        hint = nearest(key, known) or f"allowed: {choices(known)}"
     elif kind == "missing":
         message = _PHRASES[kind]
         where = at(document.content, path[:-1])
-        if isinstance(where, dict) and (close := nearest(str(path[-1]), where)):
+        if isinstance(where, dict) and (close := nearest(key, where)):
             hint = close.replace("did you mean", "is it").replace("?", ", misspelt?")
     else:
         message = _PHRASES.get(kind) or _plain(detail)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from planner.errors import Problem, ScenarioError
+from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario
 from planner.validation import MAX_PROBLEMS, Strict, choices, nearest, sound_part, validate
 from planner.yaml_io import Document, parse_document
+from tests.conftest import TINY
 
 
 class Fixed(Strict):
@@ -205,3 +208,9 @@ def test_any_content_is_valid_or_refused(model: type[Strict], content: Any) -> N
         assert error.problems
         assert all(line.isprintable() for line in str(error).splitlines())
     sound_part(model, document)
+
+
+def test_a_key_that_is_no_text_is_refused_with_a_message(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    with pytest.raises(ScenarioError, match="must be a valid string"):
+        load_scenario(tmp_path / "tiny.yaml", ["\ud800=1"])
