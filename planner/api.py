@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from planner.studies.runner import Watch
     from planner.studies.work import Work
 
-Method = Literal["montecarlo", "tornado", "morris", "sobol", "importance"]
+Method = Literal["montecarlo", "tornado", "sobol", "importance"]
 Place = str | os.PathLike[str]
 Say = Callable[[str], None]
 
-SIZES: dict[str, int] = {"tornado": 16, "morris": 20, "sobol": 256}
+SIZES: dict[str, int] = {"tornado": 16, "sobol": 256}
 """Replications, trajectories or points of a method, where nothing else is asked for."""
 _POINTS_PER_WORKER = 16
 """Points of a sweep for which another process pays."""
@@ -268,8 +268,8 @@ def study(
 ) -> Answer[Finished]:
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
-    ``size`` is the number of replications (montecarlo, 1,024 unless given), chances (tornado, 16), trajectories
-    (morris, 20) or points (sobol, 256); ``importance`` reads a finished montecarlo and runs nothing. ``until`` ends a
+    ``size`` is the number of replications (montecarlo, 1,024 unless given), chances (tornado, 16) or points
+    (sobol, 256); ``importance`` reads a finished montecarlo and runs nothing. ``until`` ends a
     montecarlo when the 95% interval of the headline's mean is narrower than that share of it; ``"p90=2%"`` and
     ``"best=1%"`` look at a percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless
     given, it is up to 100,000 rows, and replications.parquet has them all.

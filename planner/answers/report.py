@@ -58,7 +58,7 @@ def _pointer(contents: Contents, *, key: str) -> Section | None:
 
 
 POINTED = tuple(partial(_pointer, key=key) for key in POINTERS)
-_DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol", "morris": "Morris"}
+_DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),
     "size": (size_report.answer_section, size_report.policies_section, futures_section, size_report.months_section),

@@ -32,7 +32,7 @@ from planner.scenario.study import Prior, Study
 from planner.studies import decision
 from planner.studies.analysis import MOST_DROPPED, Finished, Statistic, first_missed_month, study_manifest
 from planner.studies.decision import IntervalEstimate, mean_estimate, sound_rows
-from planner.studies.designs import Morris, OneAtATime, Saltelli
+from planner.studies.designs import OneAtATime, Saltelli
 from planner.studies.distributions import is_numeric, quantile, value_of
 from planner.studies.inputs import far_ends
 from planner.studies.prepare import Prepared
@@ -255,7 +255,7 @@ def driver_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
     """Lay out what drives the first scenario, and its difference to the others, largest first."""
-    order, first = ("swing", "mu_star", "total", "threshold"), prepared.names[0]
+    order, first = ("swing", "total", "threshold"), prepared.names[0]
     lines: list[str] = []
     for against in dict.fromkeys(driver.against for driver in drivers):
         shown = [d for d in drivers if d.against == against and d.scenario == first and d.measure in order]
@@ -351,7 +351,7 @@ def write_study(
 
 
 def write_designed(
-    prepared: Prepared, design: OneAtATime | Morris | Saltelli, store: Store, rows: int, command: Sequence[str] = ()
+    prepared: Prepared, design: OneAtATime | Saltelli, store: Store, rows: int, command: Sequence[str] = ()
 ) -> tuple[list[Driver], int]:
     """Measure a finished design, write its folder; return what drives the headline, and the rows that could be run."""
     objective = store.joined.column(f"out:{prepared.objective.name}", rows)

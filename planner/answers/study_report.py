@@ -27,7 +27,6 @@ BANDS = {
 }
 ROWS_OF = {
     "tornado": "Every input at its median; only chance varies. How far the answer moves with its inputs is below.",
-    "morris": "Inputs drawn from four levels between P10 and P90: a screening, not a forecast.",
     "sobol": "Inputs drawn independently of each other, as Sobol's indices ask for.",
 }
 """What the rows behind a designed study's headline are."""
@@ -35,7 +34,6 @@ SHOWN_INPUTS = 15
 OPEN_TORNADOES = 2
 """The first scenario's, and its difference from the next; the others are folded."""
 SHARES = {
-    ("morris", "mu_star"): "Morris: mean size of an input's effect, from P10 to P90",
     ("sobol", "total"): "Sobol: share of the variance that an input has a part in",
     ("information", "worth_usd"): "What measuring a pair's throughput before the choice would be worth, in dollars",
     ("information", "worth"): "What measuring a pair's throughput before the choice would be worth",
@@ -62,7 +60,7 @@ def objective_of(contents: Contents) -> str:
 
 
 def design_of(contents: Contents) -> str:
-    """Return the design of a study: montecarlo, tornado, morris or sobol."""
+    """Return the design of a study: montecarlo, tornado or sobol."""
     return str(contents.manifest.get("identity", {}).get("design", {}).get("name", ""))
 
 
@@ -467,7 +465,7 @@ def _tornado_grid(one: Tornado, output: str, spans: Mapping[str, str]) -> Grid:
 
 
 def _ranked(drivers: Drivers, output: str) -> Iterator[tuple[str, Grid]]:
-    """Yield the measures of a screening or of variance shares, largest first."""
+    """Yield the measures of variance shares, largest first."""
     for (method, measure), said in SHARES.items():
         shown_as = "cost_usd" if measure == "worth_usd" else output
         for (scenario, against, by), inputs in drivers.items():

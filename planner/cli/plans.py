@@ -26,14 +26,14 @@ from planner.files import check_target, json_text
 _STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
 _VARY = "Key and its values, start:stop:step (stop included) or a,b,c; repeatable, all combinations are run."
 _REPLICATIONS = "Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out."
-_SIZE = "Replications (tornado), trajectories (morris) or points (sobol) [default: 16, 20, 256]."
+_SIZE = "Replications (tornado) or points (sobol) [default: 16, 256]."
 _AT_MOST = "Replications to simulate, at most; 1,024 unless the study has other than 8 scramblings."
 _REQUESTS = "About how many requests, deferrable ones too; a larger fleet is sampled."
 _DASK = "Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."
 _ADVISE = "Find by simulation how many more nodes of one cluster meet an SLO target that is missed."
 _SAMPLES = "Write every replication to samples.csv [default: up to 100,000 rows; replications.parquet has all]."
 _METHOD = (
-    "tornado: one input at a time, P10 to P90; morris: screening; sobol: shares of the variance; "
+    "tornado: one input at a time, P10 to P90; sobol: shares of the variance; "
     "importance: from a finished montecarlo, without new runs."
 )
 _UNTIL = (
@@ -45,7 +45,7 @@ OPTIONS: dict[str, Any] = {
     "plan": Annotated[Path, Argument(metavar="PLAN", help="Scenario, study, or the folder of a run.")],
     "months": Annotated[Path, Argument(metavar="FOLDER", help="Folder with mapping.yaml and the CSV files it names.")],
     "file": Annotated[Path, Argument(metavar="STUDY", help=_STUDY)],
-    "method": Annotated[Literal["tornado", "morris", "sobol", "importance"], Option(help=_METHOD)],
+    "method": Annotated[Literal["tornado", "sobol", "importance"], Option(help=_METHOD)],
     "replication": Annotated[int, Option(min=0, help="Number, as in samples.csv.")],
     "scenario": ScenarioFile,
     "scenarios": Annotated[list[Path], Argument(metavar="SCENARIO...", help="Two or more scenario files.")],

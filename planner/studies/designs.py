@@ -132,43 +132,6 @@ class OneAtATime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Morris:
-    """Trajectories that change one input at a time through a grid of four levels from P10 to P90 (Morris 1991).
-
-    A step is two of the three grid intervals, so that every level is as likely.
-    """
-
-    inputs: int
-    seed: int
-    name: str = "morris"
-    keeps_correlations: bool = False
-
-    @property
-    def period(self) -> int:
-        """Rows per trajectory."""
-        return 1 + self.inputs
-
-    def trajectory(self, which: int) -> tuple[Integers, Floats]:
-        """Return the order in which a trajectory changes its inputs, and its points, shape (inputs + 1, inputs)."""
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(2**31 + 1, which))
-        generator = np.random.Generator(np.random.PCG64(sequence))
-        order = generator.permutation(self.inputs)
-        start = generator.integers(0, 4, size=self.inputs)
-        levels = np.tile(start, (self.inputs + 1, 1))
-        for step, moved in enumerate(order, start=1):
-            levels[step:, moved] = (start[moved] + 2) % 4  # 0 and 2, 1 and 3: up or down by two levels
-        return order, np.asarray(LOW + (HIGH - LOW) * levels / 3.0, dtype=np.float64)
-
-    def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
-        """Return rows trajectory by trajectory; the rows of one share their replication."""
-        index = np.arange(first, last)
-        which = index // self.period
-        known = {trajectory: self.trajectory(trajectory)[1] for trajectory in np.unique(which).tolist()}
-        points = [known[t][place] for t, place in zip(which.tolist(), index % self.period, strict=True)]
-        return np.array(points).reshape(len(index), self.inputs), which
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Saltelli:
     """Two independent samples A and B, and A with one input, or the replication, from B (Saltelli and others 2010).
 
@@ -203,5 +166,5 @@ class Saltelli:
         return points, 2 * base + from_b
 
 
-Design = MonteCarlo | Listed | OneAtATime | Morris | Saltelli
+Design = MonteCarlo | Listed | OneAtATime | Saltelli
 """What a row of a study is: each has a name, whether the study's correlations are laid on its points, and its rows."""

@@ -10,7 +10,7 @@ from planner.errors import Problem, ScenarioError, raise_all
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
 from planner.scenario.study import Study, load_study
-from planner.studies.designs import MAX_DIMENSIONS, Design, MonteCarlo, Morris, OneAtATime, PointSet, Saltelli
+from planner.studies.designs import MAX_DIMENSIONS, Design, MonteCarlo, OneAtATime, PointSet, Saltelli
 from planner.studies.inputs import Stated, UncertainInputs, far_ends, resolve_inputs, stated
 from planner.studies.replicate import HEADLINES, Output, Setup, needed_by, objective_names
 from planner.validation import choices, nearest
@@ -18,7 +18,7 @@ from planner.version import code_sha256
 
 USUAL_REPLICATIONS = 1000
 """Replications of a study where none are asked for, at least."""
-_DESIGNED = {"tornado": "", "morris": "Morris's screening", "sobol": "Sobol's indices"}
+_DESIGNED = {"tornado": "", "sobol": "Sobol's indices"}
 """Methods with a design of their own, each with its name in a sentence where it asks for independent inputs."""
 _FEWEST_HINTED = 16
 """Points of each scrambling below which a study is a trial, and a hint on its size would be noise."""
@@ -87,7 +87,7 @@ class Prepared:
         """Return the design of a Monte Carlo study."""
         return MonteCarlo(points=self._points(len(self.inputs)))
 
-    def design(self, method: str) -> MonteCarlo | OneAtATime | Morris | Saltelli:
+    def design(self, method: str) -> MonteCarlo | OneAtATime | Saltelli:
         """Return the design of a sensitivity method; importance reuses the Monte Carlo rows."""
         if method not in _DESIGNED:
             return self.montecarlo()
@@ -100,7 +100,7 @@ class Prepared:
             raise ScenarioError(self.study.problem(("uncertain",), message))
         if method == "tornado":
             return OneAtATime(inputs=count)
-        return Morris(inputs=count, seed=self.seed) if method == "morris" else Saltelli(points=self._points(2 * count))
+        return Saltelli(points=self._points(2 * count))
 
     def _points(self, dimensions: int) -> PointSet:
         if dimensions > MAX_DIMENSIONS:

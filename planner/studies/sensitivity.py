@@ -1,4 +1,4 @@
-"""Sensitivity analysis: from rows already run, or from designed runs (one at a time, Morris, Sobol)."""
+"""Sensitivity analysis: from rows already run, or from designed runs (one at a time, Sobol)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.arrays import Floats
 from planner.studies.decision import IntervalEstimate, half_width
-from planner.studies.designs import Integers, Morris, OneAtATime, Saltelli
+from planner.studies.designs import Integers, OneAtATime, Saltelli
 from planner.studies.prepare import Prepared
 
 CHANCE = "chance"
@@ -148,29 +148,6 @@ def tornado(design: OneAtATime, output: Floats) -> list[Measures]:
     return bars
 
 
-def screening(design: Morris, output: Floats) -> list[Measures]:
-    """Return each input's elementary effects, per move from P10 to P90, from the output of each row.
-
-    μ* says how much the input matters, σ how much its effect depends on the others, or is curved.
-    """
-    count = len(output) // design.period
-    effects = np.full((count, design.inputs), np.nan)
-    for which in range(count):
-        trajectory = output[which * design.period : (which + 1) * design.period]
-        order, levels = design.trajectory(which)
-        for step, moved in enumerate(order):
-            direction = np.sign(levels[step + 1, moved] - levels[step, moved])
-            # A step is two of the three intervals from P10 to P90.
-            effects[which, moved] = direction * (trajectory[step + 1] - trajectory[step]) * 1.5
-    results: list[Measures] = []
-    for place in range(design.inputs):
-        known = effects[np.isfinite(effects[:, place]), place]
-        absolute = IntervalEstimate(value=float(np.abs(known).mean()), half_width=half_width(np.abs(known)))
-        mean, sd = (IntervalEstimate(value=float(figure)) for figure in (known.mean(), known.std(ddof=1)))
-        results.append({"mu_star": absolute, "mu": mean, "sigma": sd})
-    return results
-
-
 def sobol_indices(design: Saltelli, output: Floats) -> list[Measures]:
     """Return Sobol indices for each input and, last, for the replication.
 
@@ -206,14 +183,12 @@ def _indices(table: Floats) -> Floats:
     return np.stack([first, total])
 
 
-def measures(prepared: Prepared, design: OneAtATime | Morris | Saltelli, objective: Floats) -> Iterator[Driver]:
+def measures(prepared: Prepared, design: OneAtATime | Saltelli, objective: Floats) -> Iterator[Driver]:
     """Yield a design's sensitivities of each scenario's objective, and of the first's less each other's."""
     for scenario, against, output in followed(prepared.names, objective):
         match design:
             case OneAtATime():
                 measured = tornado(design, output)
-            case Morris():
-                measured = screening(design, output)
             case Saltelli():
                 measured = sobol_indices(design, output)
         names = (*prepared.inputs.names, CHANCE)  # Sobol's alone have chance

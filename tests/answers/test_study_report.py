@@ -67,7 +67,6 @@ SENSITIVITY = (
     "mixed,,tornado,workloads.*.growth,swing,0.05,,\n"
     "mixed,all-b200,tornado,site.pue_ratio,at_p10,-0.01,,\n"
     "mixed,all-b200,tornado,site.pue_ratio,at_p90,0.03,,\n"
-    "mixed,,morris,site.pue_ratio,mu_star,0.011,0.010,0.012\n"
     "mixed,,sobol,site.pue_ratio,total,0.25,0.20,0.30\n"
     "mixed,,conditional-mean,site.pue_ratio,swing,0.01,0.095,0.105\n"
     "mixed,all-b200,conditional-mean,site.pue_ratio,swing,0.01,0.015,0.025\n"
@@ -195,7 +194,7 @@ def test_one_scenario_has_no_baseline_and_failed_ones_no_figure() -> None:
     assert headline_of_page(answered(empty)).startswith("No replication of any scenario could be run")
 
 
-@pytest.mark.parametrize("design", ["tornado", "morris", "sobol"])
+@pytest.mark.parametrize("design", ["tornado", "sobol"])
 def test_a_designed_study_says_what_its_headline_is_of(design: str) -> None:
     lines = PERCENTILES.splitlines(keepends=True)
     means = "".join(line for line in lines if ",mean," in line or line.startswith("scenario"))
@@ -400,7 +399,7 @@ def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
     assert "Nothing in this study is uncertain but chance" not in found["sensitivities"]  # the model's own error is
 
 
-@pytest.mark.parametrize("method", ["tornado", "morris", "sobol"])
+@pytest.mark.parametrize("method", ["tornado", "sobol"])
 def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp_path: Path, method: str) -> None:
     write()
     write("name: s\nscenarios:\n  one: {extends: tiny.yaml}\n"

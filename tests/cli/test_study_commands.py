@@ -105,7 +105,6 @@ def test_replay_gives_the_run_behind_a_sample(planner: Planner, study: Path, tmp
     ("method", "size", "measure"),
     [
         ("tornado", "4", "at_p90"),
-        ("morris", "4", "mu_star"),
         pytest.param("sobol", "8", "total", marks=pytest.mark.prove),
     ],
 )

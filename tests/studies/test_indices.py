@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from planner.scenario import study as language
-from planner.studies.designs import Morris, OneAtATime, PointSet, Saltelli
+from planner.studies.designs import OneAtATime, PointSet, Saltelli
 from planner.studies.inputs import UncertainInput, UncertainInputs
-from planner.studies.sensitivity import importance, screening, sobol_indices, tornado
+from planner.studies.sensitivity import importance, sobol_indices, tornado
 
 PI = float(np.pi)
 
@@ -101,33 +101,3 @@ def test_conditional_tornado_of_a_linear_model() -> None:
     shares = within_ten_bins * variances / variances.sum()
     assert [f["variance-share", "first_order"][0] for f in found] == pytest.approx(shares.tolist(), abs=0.005)
     assert found[0]["rank-correlation", "spearman"][0] > 0 > found[1]["rank-correlation", "spearman"][0]
-
-
-def test_morris_of_a_linear_model_is_its_slopes_and_no_spread() -> None:
-    flat = inputs(*[language.Uniform(kind="uniform", low=0, high=1)] * 3)
-    design = Morris(inputs=3, seed=1)
-    points, _ = design.rows(0, 12 * design.period)
-    found = screening(design, linear(flat.drawn(points)))
-    assert [effect["mu"].value for effect in found] == pytest.approx((SLOPES * 0.8).tolist())
-    assert [effect["mu_star"].value for effect in found] == pytest.approx(np.abs(SLOPES * 0.8).tolist())
-    assert [effect["sigma"].value for effect in found] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
-
-
-def test_morris_sees_an_interaction() -> None:
-    flat = inputs(*[language.Uniform(kind="uniform", low=0, high=1)] * 3)
-    design = Morris(inputs=3, seed=1)
-    points, _ = design.rows(0, 40 * design.period)
-    x = flat.drawn(points)
-    found = screening(design, x[:, 0] * x[:, 1] + 0 * x[:, 2])
-    assert found[0]["sigma"].value > 0.1
-    assert found[2]["mu_star"].value == 0.0
-
-
-def test_each_trajectory_moves_each_input_once() -> None:
-    design = Morris(inputs=4, seed=2)
-    for which in range(20):
-        order, points = design.trajectory(which)
-        moved = np.abs(np.diff(points, axis=0)) > 1e-12
-        assert np.array_equal(moved.sum(axis=0), np.ones(4))
-        assert np.array_equal(np.argmax(moved, axis=1), order)
-        assert np.all((points >= 0.1 - 1e-12) & (points <= 0.9 + 1e-12))
