@@ -111,8 +111,6 @@ def _facts(scenario: Scenario) -> Iterator[Row]:
     ]
     resale = sorted(resold, key=lambda name: (name.partition("m_")[2], resold[name]))
     drawn_on = [*resale, *sorted(rents), *scenario.reliability.left_open().values()]
-    if scenario.site.idle_power_down is not None and scenario.site.idle_power_down.parked_kw is None:
-        drawn_on.append("parked_node_power")
     facts += [(f"priors.{name}", catalog.prior(name), catalog.prior(name).unit) for name in drawn_on]
     for path, fact, unit in facts:
         title, date = catalog.provenance(fact)

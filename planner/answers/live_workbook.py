@@ -527,14 +527,12 @@ class _Live:
                 yearly = upkeep.operations_fraction_per_year if is_upkeep else upkeep.insurance_fraction_per_year
                 serving = nodes_in_service(self.plan, cohorts) / np.array([cohort.nodes for cohort in cohorts])[:, None]
                 years = np.cumsum(serving * months.month_fractions / MONTHS_PER_YEAR, axis=1)
-                parts, to_date_usd = [], np.zeros(self.months)
+                parts = []
                 for row in self.cohorts[index]:
                     unit_usd = float(self.assets.cost_usd[row]) * yearly
                     price = Cell(unit_usd, f"{self._cohort(row, 'cost_usd')}*{yearly!r}", "unit_usd")
                     parts.append((f"{cohorts[row].name}: share of cost a year", price, years[row]))
-                    to_date_usd = to_date_usd + unit_usd * years[row]
-                # Waking parked machines is posted to maintenance too, and is no share of their cost.
-                return parts if np.allclose(to_date_usd, np.cumsum(amounts), rtol=1e-9, atol=1e-6) else []
+                return parts
             case Account.RENT | Account.EXIT_FEES:
                 return [priced("rent", index, amounts)]
             case Account.SPARES:

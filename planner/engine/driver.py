@@ -133,7 +133,6 @@ class Simulation:
                     lit_fraction=lit,
                     cap_kw=cap_kw,
                     replicas_before=windows[-1].replicas_after if windows else None,
-                    awake_before=windows[-1].awake_after if windows else None,
                     sizes=sizes,
                 )
                 window, machines = self.rentals.hold(window, machines)

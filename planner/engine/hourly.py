@@ -51,8 +51,6 @@ class WindowInput:
     (hours,); none where the site is never dark or nothing stands elsewhere."""
     replicas_before: Floats | None = None
     """Replicas of each deployment in the hour before the window, shape (deployments,); None at the start."""
-    awake_before: Floats | None = None
-    """Nodes on and parked in the hour before, shape (2, clusters or pools); None at the start and without parking."""
 
     sizes: tuple[int, ...] = ()
     """By cluster, which of its sizes in the plan it has, −1 for that of the plan; none where no rule resizes any."""
@@ -149,12 +147,6 @@ class WindowResult:
     slower_requests: Mapping[tuple[int, int], Floats] = field(default_factory=dict)
     """By cluster and workload, what the machines would have served beyond what they did, had all of it been served in
     the layout that is best for it alone; shape (hours,). Only where some was served in another."""
-    parked_nodes: Floats | None = None
-    """Nodes that are parked, or still waking, mean of the hour, shape (clusters, hours); None where none are parked."""
-    woken_nodes: Floats | None = None
-    """Nodes woken from parking, shape (clusters, hours); None where none are parked."""
-    awake_after: Floats | None = None
-    """What the next window has as ``awake_before``."""
 
     @property
     def replicas_after(self) -> Floats:

@@ -1,12 +1,10 @@
-"""Power of the site: IT load, cooling by load and season, operation at the cap, and idle power-down."""
+"""Power of the site: IT load, cooling by load and season, and operation at the cap."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Floats
 from planner.elementwise import maximum, span_above_zero
 from planner.plan.plan import Plan
 
@@ -34,50 +32,6 @@ def it_kw(plan: Plan, used: Floats, nodes: Floats) -> Floats:
             load = load_fraction(work[hours], there[hours])
             np.multiply(cluster.node_power.node_kw(load), there[hours], out=kw[hours])
     return power
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoweredNodes:
-    """Nodes powered on under idle power-down; shape (clusters, hours)."""
-
-    on: Floats
-    """Nodes that draw power as usual."""
-    serving: Floats
-    """Of those, mean of the hour, what can serve: the rest is waking."""
-    woken: Floats
-    """Nodes that were parked in the hour before."""
-    last: Floats
-    """Nodes on and nodes parked in the last hour, from which the next window goes on; shape (2, clusters)."""
-
-
-def powered_nodes(plan: Plan, used: Floats, nodes: Floats, before: Floats | None, capped: Ints) -> PoweredNodes:
-    """Return the nodes powered on where idle ones are powered down.
-
-    Whole nodes for the work and its headroom, ⌈u·(1 + r)⌉, and one at least where something can be served; all where
-    that draws no less, and in hours at the power cap, which parks nodes itself. What an hour needs beyond those that
-    were on is woken in it, and serves once it is awake: on − wake time · woken.
-    """
-    idle_power_down = plan.site.idle_power_down
-    assert idle_power_down is not None
-    serves = np.any(plan.requests_per_node_h > 0.0, axis=(1, 2))[:, None]
-    on = np.minimum(np.maximum(np.ceil(used * (1.0 + idle_power_down.headroom_fraction) - _NONE), serves), nodes)
-    on = np.where(parked_kw(plan, used, nodes, on) < it_kw(plan, used, nodes), on, nodes)
-    on[:, capped] = nodes[:, capped]
-    parked = nodes - on
-    first = np.stack((nodes[:, 0], np.zeros(len(nodes)))) if before is None else before
-    on_before, parked_before = (
-        np.column_stack((at, hours[:, :-1])) for at, hours in zip(first, (on, parked), strict=True)
-    )
-    # A node that was repaired or delivered was not parked, and has nothing to wake from.
-    woken = np.clip(on - on_before, 0.0, parked_before)
-    last = np.stack((on[:, -1], parked[:, -1]))
-    return PoweredNodes(on=on, serving=on - idle_power_down.wake_h * woken, woken=woken, last=last)
-
-
-def parked_kw(plan: Plan, used: Floats, nodes: Floats, on: Floats) -> Floats:
-    """Return IT power by cluster under idle power-down: on·kW(u / on) + (nodes − on)·parked; shape as ``nodes``."""
-    assert plan.site.idle_power_down is not None
-    return it_kw(plan, used, on) + (nodes - on) * plan.site.idle_power_down.parked_kw
 
 
 def hold(plan: Plan, used: Floats, nodes: Floats, allowed: Floats) -> tuple[Floats, Floats]:

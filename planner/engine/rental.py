@@ -88,8 +88,8 @@ class Rentals:
         if not window.nodes[followed].any() and self.unlimited is None:
             return needed
         if (before := self.unlimited) is not None:
-            waiting, replicas, awake = before.waiting_requests, before.replicas_after, before.awake_after
-            window = replace(window, waiting_requests=waiting, replicas_before=replicas, awake_before=awake)
+            waiting, replicas = before.waiting_requests, before.replicas_after
+            window = replace(window, waiting_requests=waiting, replicas_before=replicas)
         self.unlimited = result = evaluate_window(self.plan, window)
         allowed, routes = allowed_loads(plan, window.demand_requests), routes_of(plan, window)
         allowed, placement = np.where(allowed > 0.0, allowed, 1.0), plan.placement

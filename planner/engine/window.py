@@ -17,7 +17,7 @@ from planner.arrays import Floats
 from planner.elementwise import added, at_most, in_hours, quotient, span_above_zero
 from planner.engine.dispatch import TOLERANCE, Router, routes_of, with_carried
 from planner.engine.hourly import ALL, Slowdown, WindowInput, WindowResult
-from planner.engine.power import hold, it_kw, load_fraction, parked_kw, powered_nodes
+from planner.engine.power import hold, it_kw, load_fraction
 from planner.engine.replicas import on_clusters, place_window
 from planner.plan.parts import LITTLE_LATE, Between
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan, allowed_it_kw, facility_kw
@@ -167,15 +167,11 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         throttled[:, over] = added(np.maximum(wanted - used[:, over], 0.0), owner)
         capacity = window.nodes.copy()
         capacity[:, over], _ = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
-    on = window.nodes
-    parked = powered_nodes(plan, used, on, window.awake_before, over) if plan.site.idle_power_down is not None else None
-    if parked is not None:
-        on, capacity = parked.on, np.minimum(capacity, parked.serving)
     full = _overload(router)
     late = _late(router, capacity)
     for c, most in full.items():  # a node that is full is no fuller, and draws no more, for being offered more
         np.minimum(used[c], most, out=used[c])
-    power = it_kw(plan, used, on) if parked is None else parked_kw(plan, used, window.nodes, on)
+    power = it_kw(plan, used, window.nodes)
     if over.size:
         _, power[:, over] = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
     drags, drag_nodes = {}, np.zeros_like(throttled)
@@ -199,9 +195,6 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         facility_kw=facility_kw(plan, power.sum(axis=0), window.hours),
         replicas=np.zeros((0, window.nodes.shape[1])),
         loading_nodes=np.zeros((0, window.nodes.shape[1])),
-        parked_nodes=None if parked is None else added(window.nodes - parked.serving, owner),
-        woken_nodes=None if parked is None else added(parked.woken, owner),
-        awake_after=None if parked is None else parked.last,
     )
 
 

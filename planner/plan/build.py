@@ -17,7 +17,7 @@ from planner.plan.capacity import PREFERRED_UTILISATION, Factors, capacity_table
 from planner.plan.clusters import cluster_plan, reliability_plan, weeks_in_h
 from planner.plan.contradictions import contradictions, slower_drafts
 from planner.plan.money import money_plan
-from planner.plan.parts import IdlePowerDownPlan, ProcessPlan, SitePlan, as_stated
+from planner.plan.parts import ProcessPlan, SitePlan, as_stated
 from planner.plan.placement import deployments_of, services_of, sharing_notes, with_placement
 from planner.plan.plan import ClusterPlan, ExpansionPlan, Plan, RulePlan, full_load_kw
 from planner.plan.reuse import Reuse
@@ -74,7 +74,7 @@ def build_plan(scenario: Scenario, reuse: Reuse | None = None, throughput_factor
         preferred_utilisation=0.0 if scenario.routing == "proportional" else PREFERRED_UTILISATION,
         reliability=reliability_plan(scenario, catalog),
         software=software_plan(scenario, clusters, services, reuse),
-        site=_site(scenario, clusters, reuse),
+        site=_site(scenario, clusters),
         expansion=_expansion(scenario, months),
         money=money_plan(scenario, catalog, clusters, months, capacity),
         slo_target=scenario.slo_target,
@@ -96,16 +96,13 @@ _demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)
 """The traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
 
 
-def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -> SitePlan:
+def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...]) -> SitePlan:
     site = scenario.site
     hours = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months).hour_count
     day = scenario.start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
     season = np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)  # the yearly wave of the cooling load
     overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * season)
     full_kw = full_load_kw(clusters, hours)
-    idle, parked_kw = site.idle_power_down, reuse.catalog.prior("parked_node_power").base
-    if idle and idle.parked_kw is not None:
-        parked_kw = idle.parked_kw
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)
     stated_kw = np.inf if site.facility_power_cap_kw is None else site.facility_power_cap_kw
@@ -130,7 +127,6 @@ def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], reuse: Reuse) -
         block_h=np.array([max(0.0, (block.date - scenario.start).days * HOURS_PER_DAY) for block in blocks]),
         block_kw=np.cumsum([block.it_kw for block in blocks]),
         commissioning_h=site.commissioning_h_per_node,
-        idle_power_down=idle and as_stated(IdlePowerDownPlan, idle, parked_kw=parked_kw),
     )
 
 

@@ -550,18 +550,6 @@ class ReliabilityPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IdlePowerDownPlan:
-    """Power-down of idle nodes, and their wake-up for work."""
-
-    headroom_fraction: float
-    wake_h: float
-    """At most half an hour: what wakes in an hour then carries half of its work at least, as the tables by load go."""
-    parked_kw: float
-    """What a parked node draws."""
-    wake_usd: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SitePlan:
     """Power, cooling and outages of the site, hour by hour."""
 
@@ -585,7 +573,6 @@ class SitePlan:
     outage_h: float
     commissioning_crews: int
     commissioning_h: float
-    idle_power_down: IdlePowerDownPlan | None = None
 
 
 LITTLE_LATE = 1e-4

@@ -100,9 +100,7 @@ def hour_at(scenario: Scenario, plan: Plan, run: Run, services: Services, at: da
             come = datetime.combine(plan.start, time()) + timedelta(hours=first)
             later = f"the first come at {come:%Y-%m-%dT%H:%M}"
         raise ScenarioError(Problem(path="--at", message=f"no machine is in service at {at:%Y-%m-%dT%H:%M}: {later}"))
-    off = window.throttled_nodes[:, place]  # what the power cap takes has no power, nor has what is parked
-    if window.parked_nodes is not None:
-        off = off + window.parked_nodes[:, place]
+    off = window.throttled_nodes[:, place]  # what the power cap takes has no power
     logs: dict[tuple[int, int], float] = {}  # of speed against day one, where software has changed it
     for speed in run.log.speeds():
         if speed.time_h <= hour:

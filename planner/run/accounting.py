@@ -444,8 +444,6 @@ def _upkeep_usd(
     ):
         if price and quantity.any():
             yield account, yearly_cost_usd(quantity, price, grid, rise)
-    if plan.site.idle_power_down is not None:
-        yield Account.MAINTENANCE, monthly.woken_nodes * plan.site.idle_power_down.wake_usd
     if upkeep.part_usd.any():
         delivered, stock = [0] * len(plan.clusters), [0] * len(plan.clusters)
         for purchase in sorted(run.log.purchases):

@@ -50,8 +50,6 @@ class Monthly:
     """Of those at work, what slow software cost."""
     throttled_node_h: Floats
     """Had work and lost it to the power cap."""
-    woken_nodes: Floats
-    """Nodes woken from parking."""
     served_requests: Floats
     """Shape (months, clusters, workloads)."""
     it_kwh: Floats
@@ -99,7 +97,7 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
     ):
         lost = share[[bool(change.process) for change in changes]].sum(axis=0) * worked
         np.add.at(slowed[:, c], plan.months.hour_periods[hours], lost)
-    is_dark, is_parked = any(part.dark.any() for part in run.node_hours), run.windows[0].woken_nodes is not None
+    is_dark = any(part.dark.any() for part in run.node_hours)
     return Monthly(
         present_node_h=by_month("present", run.node_hours),
         failed_node_h=by_month("failed", run.node_hours),
@@ -109,7 +107,6 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
         busy_node_h=by_month("busy_nodes"),
         drag_node_h=by_month("drag_nodes"),
         throttled_node_h=by_month("throttled_nodes") if run.is_capped else np.zeros_like(it_kwh),
-        woken_nodes=by_month("woken_nodes") if is_parked else np.zeros_like(it_kwh),
         served_requests=by_month("served_requests"),
         it_kwh=it_kwh,
         facility_kwh=by_month("facility_kw")[:, None] * shares_of_power(plan, it_kwh),
@@ -254,8 +251,6 @@ def _energy(plan: Plan, run: Run, monthly: Monthly) -> Iterator[str]:
         yield f"IT energy by month {monthly.it_kwh.sum():.9g} kWh, by hour {it:.9g}"
     node_h = (monthly.present_node_h - monthly.failed_node_h - monthly.dark_node_h) * plan.on_site
     idle, full = (np.array([getattr(c.node_power, name) for c in plan.clusters]) for name in ("idle_kw", "full_kw"))
-    if plan.site.idle_power_down is not None:
-        idle = np.minimum(idle, plan.site.idle_power_down.parked_kw)
     least = np.zeros_like(node_h) if run.is_capped else node_h * idle
     too_much = monthly.it_kwh > (1.0 + _RELATIVE) * node_h * full + 1e-6
     if np.any(too_much | (monthly.it_kwh < (1.0 - _RELATIVE) * least - 1e-6)):

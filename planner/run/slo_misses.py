@@ -4,7 +4,7 @@
 cause more away than the one before, in the order of :data:`REASONS`, and what is missed less is lost to that cause:
 
 1. processes of the user's own: the nodes, speed, power and requests as without what they change;
-2. the power cap: no limit on what the site draws, and no idle node parked;
+2. the power cap: no limit on what the site draws;
 3. outages: every machine on site in service, the site never dark;
 4. incidents: software as fast as without those that are open;
 5. bursts: each hour's requests come evenly;
@@ -45,7 +45,7 @@ from planner.run.simulate import RunResult, per_run
 
 REASONS: Mapping[str, str] = {
     "process": "processes of one's own",
-    "power_cap": "the power cap or parked nodes",
+    "power_cap": "the power cap",
     "outage": "outages",
     "incident": "software incidents",
     "bursts": "bursts within the hour",
@@ -97,7 +97,7 @@ def _rungs(result: RunResult) -> list[Floats]:
         rungs += _missed(plan, inputs, [_as_it_is])
     else:
         rungs += rungs
-    if plan.site.cap_kw is None and plan.site.idle_power_down is None:
+    if plan.site.cap_kw is None:
         rungs += rungs[-1:]
     else:
         inputs = tuple(replace(given, cap_kw=None) for given in inputs)

@@ -109,21 +109,6 @@ class Building(Strict):
     """Property tax a year, as a share of its book value. Default 0: exempt, as finance has it for hardware."""
 
 
-class IdlePowerDown(Strict):
-    """Power-down of idle nodes, which wake again for work."""
-
-    headroom_fraction: Annotated[float, Field(ge=0, le=10), Plausible(0.05, 2, "assumption")] = 0.25
-    """Nodes kept on beyond those at work, over those. Default 0.25: most hours bring less than a quarter more
-    (assumption)."""
-    wake_h: Annotated[float, Field(ge=0, le=0.5), Plausible(0.02, 0.5, "assumption")] = 0.2
-    """Hours until a node that is woken serves, at most 0.5: boot, start of the engine, weights. Default 0.2: twelve
-    minutes (assumption)."""
-    parked_kw: Annotated[float, Field(ge=0, le=100), Plausible.prior("parked_node_power")] | None = None
-    """What a parked node draws. Default: the catalogue's parked_node_power."""
-    wake_usd: Annotated[Price, Plausible(0.01, 100, "assumption")] = 0.0
-    """What waking a node costs in wear and attention, posted as maintenance. Default 0: nothing is published."""
-
-
 class Site(Strict):
     """The site of the machines: power, cooling, space and commissioning."""
 
@@ -157,8 +142,6 @@ class Site(Strict):
     for the work."""
     power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
     """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
-    idle_power_down: IdlePowerDown | None = None
-    """Whether idle nodes are parked when no cap asks for it; {} takes the usual figures. Default: all stay on."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
     """Planned curtailments. Default: none."""
     weight_load_gb_per_s_per_node: Annotated[Positive, Plausible.prior("weight_load_bandwidth")] = 4.3

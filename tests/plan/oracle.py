@@ -58,16 +58,7 @@ class Oracle(Machines):
             "outage_h": of(self.doc, "site.outage_h", 4.0),
             "commissioning_crews": of(self.doc, "site.commissioning_crews", 4),
             "commissioning_h": of(self.doc, "site.commissioning_h_per_node", 6.0),
-            "idle_power_down": self.idle_power_down(),
         }
-
-    def idle_power_down(self) -> Doc | None:
-        stated = of(self.doc, "site.idle_power_down", None)
-        if stated is None:
-            return None
-        usual = {"headroom_fraction": 0.25, "wake_h": 0.2, "wake_usd": 0.0}
-        parked = {"parked_kw": facts("priors")["parked_node_power"]["base"]}
-        return {**usual, **parked, **stated}
 
     def planned(self) -> Doc:
         """Work out failure domains, planned work and its reserve: a prior's base for what is left open."""

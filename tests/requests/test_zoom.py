@@ -111,21 +111,6 @@ def test_lengths_drawn_are_those_of_the_stated_quantiles(tmp_path: Path) -> None
     assert prompts.mean() == pytest.approx(found.plan.workloads[0].input_tokens[0], rel=0.1)
 
 
-def test_parked_nodes_serve_nobody(tmp_path: Path) -> None:
-    (plain, _), (parked, _) = (
-        hour(chat_scenario(tmp_path, 70.9, 0.0, *stated), requests=300, minutes=1)
-        for stated in ((), ("site.idle_power_down={}",))
-    )
-    nodes = [
-        sum(group.replicas / group.replicas_per_node for group in of.hour.replica_groups) for of in (plain, parked)
-    ]
-    idle_power_down = parked.plan.site.idle_power_down
-    assert idle_power_down is not None
-    at_work = sum(group.busy_nodes for group in parked.hour.replica_groups)
-    assert nodes == [10, np.ceil(at_work * (1.0 + idle_power_down.headroom_fraction))]
-    assert nodes[1] < nodes[0]
-
-
 def monthly_shares(scenario: Scenario) -> tuple[float, float]:
     """Return the hourly model's shares of chat served late and shed."""
     _, monthly = run_engine(build_plan(scenario), 1)
