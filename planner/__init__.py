@@ -18,7 +18,7 @@ from planner.version import __version__
 # A room has the name of a function. Loaded before it, it leaves the name to it, also when more of the room is loaded.
 importlib.import_module("planner.run")
 
-from planner.api import actuals, compare, load, memo, replay, report, run, simulate, size, study, sweep  # noqa: E402
+from planner.api import actuals, compare, load, memo, replay, report, run, simulate, size, study, sweep, zoom  # noqa: E402
 
 if TYPE_CHECKING:
     from planner.run.simulate import RunResult
@@ -37,6 +37,7 @@ __all__ = [
     "size",
     "study",
     "sweep",
+    "zoom",
 ]
 
 

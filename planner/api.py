@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from planner.engine.processes import Process
     from planner.output.tables import CsvFormat
     from planner.reforecast import ActualsReview
+    from planner.requests.zoom import Zoom
+    from planner.run.measures import Figures
     from planner.run.replications import Replications
     from planner.run.simulate import RunResult
     from planner.scenario.loading import Source
@@ -36,12 +39,14 @@ if TYPE_CHECKING:
     from planner.studies.runner import Watch
     from planner.studies.work import Work
 
-Method = Literal["montecarlo", "tornado", "sobol", "importance"]
+Method = Literal["montecarlo", "tornado", "sobol"]
 Place = str | os.PathLike[str]
 Say = Callable[[str], None]
 
-SIZES: dict[str, int] = {"tornado": 16, "sobol": 256}
-"""Replications, trajectories or points of a method, where nothing else is asked for."""
+SIZES: dict[str, int] = {"montecarlo": 1024, "tornado": 16, "sobol": 256}
+"""Replications or points of a method, where nothing else is asked for."""
+NARROW = 0.005
+"""Half the 95% interval of a run's mean net present cost, over it, at which no more replications are drawn."""
 _POINTS_PER_WORKER = 16
 """Points of a sweep for which another process pays."""
 
@@ -50,7 +55,7 @@ class Stopped(KeyboardInterrupt):
     """An interrupted sweep, study or sizing: its work is stored, and ``resume=True`` continues it."""
 
 
-def silent(_: str) -> None:
+def silent(_: object) -> None:
     """Say nothing."""
 
 
@@ -84,6 +89,7 @@ def run(
     overrides: Sequence[str] = (),
     seed: int | None = None,
     replications: int = DRAWS,
+    until: str | float | None = None,
     advise: bool = False,
     hourly: bool = False,
     parquet: bool = False,
@@ -92,48 +98,60 @@ def run(
     decimal_comma: bool = False,
     byte_order_mark: bool = False,
     progress: Say = silent,
+    first: Callable[[Answer[RunResult]], None] = silent,
 ) -> Answer[RunResult]:
     """Simulate a scenario and write its timelines, ledger, measures, events, assumptions and workbook.
 
-    ``processes`` are functions that run with it. ``advise`` looks for what meets an SLO target that is missed, by
-    simulation.
+    ``first`` is given the base replication as soon as it is there. More than 19 replications are drawn 19 at a time,
+    until the SLO verdict is given and the 95% interval of mean net present cost is within ``until`` of it, 0.5% unless
+    given. ``processes`` are functions that run with it. ``advise`` looks for what meets an SLO target that is missed,
+    by simulation.
     """
     from planner.plan.build import build_plan
-    from planner.run.replications import drawing
+    from planner.run.replications import Replications, drawing
     from planner.run.simulate import check_whole, simulate_plan
 
     check_whole(replications=replications, seed=seed or 0)
+    share = NARROW if until is None else _mean_share(until)
     loaded = load(scenario, overrides)
     folder = _folder(out, loaded.name)
     check_target(folder)
     progress(f"simulating {loaded.name}, {loaded.horizon_months} months from {loaded.start}")
-    progress("compiling")
     plan = build_plan(loaded)
     draw = functools.partial(simulate_plan, loaded, plan, plan.seed if seed is None else seed, processes=processes)
-    progress("simulating")
+    result = draw(0)
+    refuse(result.warnings, strict=strict)
+    from planner.answers.run import first_answer, is_settled, run_answer, so_far, verdict_summary, write_run
+
+    first(first_answer(folder, result))
     # Others draw the plan again from here on. A process of the user's own may count or print, so that is run here.
     with drawing(draw, range(1, replications), workers=1 if processes else None) as together:
-        result = draw(0)
-        refuse(result.warnings, strict=strict)
-        from planner.answers.run import run_answer, verdict_summary, write_run
+
+        def is_enough(figures: Sequence[Figures]) -> bool:
+            number = len(figures)
+            if number > DRAWS and number % DRAWS:
+                return False
+            drawn = Replications(figures=tuple(figures))
+            progress(f"{number} of {replications} replications: {so_far(drawn)}")
+            return number % DRAWS == 0 and number < replications and is_settled(result, drawn, share)
 
         @functools.cache
         def drawn_again() -> Replications | None:
-            progress("drawing again")
-            chance = together(result) if replications > 1 else None
+            chance = together(result, is_enough) if replications > 1 else None
             progress("writing")
             return chance
 
         remedy: Mapping[str, Any] | None = None
-        if advise and verdict_summary(result, drawn_again())["status"] == "MISSED":
+        if advise and verdict_summary(result, drawn := drawn_again())["status"] == "MISSED":
             from planner.studies.remedy import MOST_TIMES, find_remedy
 
-            cheapest = find_remedy(result, max(replications, DRAWS), progress)  # fewer could not tell
+            number = DRAWS if drawn is None else max(drawn.number, DRAWS)  # fewer could not tell
+            cheapest = find_remedy(result, number, progress)
             remedy = {"cluster": None, "most_times": MOST_TIMES} if cheapest is None else cheapest._asdict()
 
         form = _form(decimal_comma, byte_order_mark)
         chance = write_run(
-            result, folder, drawn_again=drawn_again, form=form, hourly=hourly, parquet=parquet, remedy=remedy
+            result, folder, drawn_again, form=form, hourly=hourly, parquet=parquet, remedy=remedy, until=until
         )
     return run_answer(folder, result, chance, remedy)
 
@@ -269,14 +287,14 @@ def study(
     """Run a study and write its folder, as ``planner montecarlo`` and ``planner sensitivity`` do.
 
     ``size`` is the number of replications (montecarlo, 1,024 unless given), chances (tornado, 16) or points
-    (sobol, 256); ``importance`` reads a finished montecarlo and runs nothing. ``until`` ends a
-    montecarlo when the 95% interval of the headline's mean is narrower than that share of it; ``"p90=2%"`` and
-    ``"best=1%"`` look at a percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless
-    given, it is up to 100,000 rows, and replications.parquet has them all.
+    (sobol, 256). Rows that differ in money alone share a simulation. ``until`` ends a montecarlo
+    when the 95% interval of the headline's mean is narrower than that share of it; ``"p90=2%"`` and ``"best=1%"`` look
+    at a percentile and at P(best) instead. ``samples`` says whether samples.csv is written; unless given, it is up to
+    100,000 rows, and replications.parquet has them all.
     """
     from planner.answers import study as answers
     from planner.run.simulate import check_whole
-    from planner.studies.analysis import Finished, open_store, store_of
+    from planner.studies.analysis import Finished, open_store
     from planner.studies.designs import MonteCarlo
     from planner.studies.prepare import prepare
     from planner.studies.runner import Goal, Until, run_rows, workforce
@@ -285,16 +303,10 @@ def study(
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
     check_whole(size=(1 if size is None else size) - 1, seed=seed or 0)
     prepared = prepare(Path(file), overrides, seed)
-    count = SIZES.get(method, prepared.usual_replications) if size is None else size
+    count = SIZES[method] if size is None else size
     refuse(prepared.warnings, strict=strict)
     design, name = prepared.design(method), prepared.study.name
     is_drawn = isinstance(design, MonteCarlo)
-    if method == "importance":  # what drives the headline is read off a finished Monte Carlo study
-        folder = _folder(out, name)
-        store = store_of(prepared, folder, design)
-        finished = Finished(prepared=prepared, store=store, rows=store.finished_rows())
-        completed = answers.completed_rows(finished.output(prepared.objective.name, finished.detailed).T)
-        return answers.study_answer(folder, finished, tuple(finished.drivers()), completed, is_written=False)
     folder = _folder(out, name if is_drawn else f"{name}-{method}")
     store = open_store(prepared, folder, design, resume=resume, restart=restart)
     goal = Goal(
@@ -308,8 +320,8 @@ def study(
     unit, inputs = ("replications", f", {len(prepared.inputs)} uncertain inputs") if is_drawn else ("rows", "")
     plural = "s" if len(prepared.scenarios) > 1 else ""
     progress(f"{name}: {goal.rows:,} {unit} of {len(prepared.scenarios)} scenario{plural}{inputs}")
-    hint = prepared.uneven(count) if is_drawn and stop is None else None
-    _tell([*prepared.study.notes, *store.notes, *([hint] if hint else []), *store.short_of_disk(goal.rows)], progress)
+    _tell([*prepared.study.notes, *store.notes], progress)
+    noted = len(store.notes)
     try:
         try:
             rows = run_rows(store, goal, force, watch)
@@ -330,7 +342,7 @@ def study(
         answers.write_study(finished, form, charts=charts, samples=samples, command=command)
     finally:
         store.close()
-    for line in answers.study_remarks(finished, goal):
+    for line in (*store.notes[noted:], *answers.study_remarks(finished, goal)):
         progress(line)
     return answers.study_answer(folder, finished)
 
@@ -341,15 +353,20 @@ def replay(
     out: Place | None = None,
     *,
     scenario: str | None = None,
+    draws: int = 1,
     overrides: Sequence[str] = (),
     seed: int | None = None,
     hourly: bool = False,
 ) -> Answer[RunResult]:
-    """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions."""
+    """Run one replication of a Monte Carlo study again and write its full timeline, ledger, events and assumptions.
+
+    ``draws`` is how many draws of money each simulation of the study carries, where it says that they are several.
+    """
     from planner.answers.run import run_answer, write_run
     from planner.answers.study import study_command
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
+    from planner.studies.runner import nested
 
     overrides = _listed(overrides)
     prepared = prepare(Path(file), overrides, seed)
@@ -358,9 +375,11 @@ def replay(
     folder = _folder(out, f"{prepared.study.name}-{name}-{replication}")
     check_target(folder)
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
+    if draws > 1:
+        replicator = Replicator(nested(replicator.setup, replicator.redrawn(), draws))
     values, chance = replicator.values(replication, replication + 1)
     result = replicator.simulate(which, values[0], int(chance[0]))
-    asked = {"--replication": replication, "--scenario": name, "--hourly": hourly}
+    asked = {"--replication": replication, "--scenario": name, "--draws": draws, "--hourly": hourly}
     write_run(result, folder, hourly=hourly, command=study_command("replay", prepared, asked, overrides))
     return run_answer(folder, result, None)
 
@@ -488,6 +507,57 @@ def actuals(
     return actuals_answer(folder, held)
 
 
+def zoom(
+    scenario: Source,
+    at: str,
+    out: Place | None = None,
+    *,
+    minutes: int = 60,
+    requests: int = 100_000,
+    trace: Place | None = None,
+    workload: str | None = None,
+    replication: int = 0,
+    overrides: Sequence[str] = (),
+    seed: int | None = None,
+    progress: Say = silent,
+) -> Answer[Zoom]:
+    """Simulate one hour request by request on the fleet as it stands then: who is late, why, and every percentile.
+
+    ``at`` is a moment in UTC such as ``2027-03-04T15:00``; ``trace`` a log whose requests stand for one workload's.
+    """
+    from planner.answers.run import scenario_file
+    from planner.answers.zoom import write_zoom
+    from planner.onramp.traffic_log import read_request_log
+    from planner.output.folder import command_line
+    from planner.requests.zoom import ZoomRequest
+    from planner.requests.zoom import zoom as simulate_hour
+
+    loaded = load(scenario, overrides)
+    folder = _folder(out, f"{loaded.name}-zoom")
+    check_target(folder)
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        message = f"must be a date and time such as 2027-03-04T15:00, not {at!r}"
+        raise ScenarioError(Problem(path="--at", message=message)) from None
+    asked = ZoomRequest(
+        at=moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None),
+        minutes=minutes,
+        seed=seed,
+        replication=replication,
+        requests=requests,
+        log=None if trace is None else read_request_log(Path(trace), in_order=True),
+        log_workload=workload,
+    )
+    progress(f"simulating {loaded.name}, {minutes} minutes from {at}")
+    progress("request by request")
+    result = simulate_hour(loaded, asked)
+    progress("writing")
+    words = {"--at": at, "--minutes": minutes, "--requests": requests, "--seed": result.seed}
+    words |= {"--replication": replication, "--trace": trace and Path(trace).name, "--workload": workload}
+    return write_zoom(result, folder, command_line("zoom", [scenario_file(loaded)], words, loaded.document.overrides))
+
+
 def report(folder: Place) -> Path:
     """Write report.html of any output folder anew from the files in it, as ``planner report`` does; return its path."""
     from planner.answers.report import rebuild_report
@@ -512,6 +582,16 @@ def _form(decimal_comma: bool, byte_order_mark: bool) -> CsvFormat:
     from planner.output.tables import CsvFormat
 
     return CsvFormat(decimal_comma=decimal_comma, byte_order_mark=byte_order_mark)
+
+
+def _mean_share(until: str | float) -> float:
+    """Return the share at which a run stops; refuse other figures than the mean, which only a study looks at."""
+    from planner.studies.runner import Until
+
+    stop = Until.read(str(until))
+    if stop.figure != "mean":
+        raise ScenarioError(f"--until of a run takes a share of mean net present cost such as 0.5%, not {until!r}")
+    return stop.share
 
 
 def _listed(words: Sequence[str]) -> Sequence[str]:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -53,7 +53,7 @@ def may_fork() -> bool:
 def shared(work: Sequence[Callable[[], Result]], workers: int | None = None) -> list[Result]:
     """Return the results of pieces of work, in order, computed by forks where possible."""
     with Begun(work, workers) as begun:
-        return begun.results()
+        return list(begun.results())
 
 
 class Begun(Generic[Result]):
@@ -62,24 +62,39 @@ class Begun(Generic[Result]):
     Where it may not fork, or a fork dies, it does the pieces itself. Left without an answer, no further piece is begun.
     """
 
-    def __init__(self, work: Sequence[Callable[[], Result]], workers: int | None = None) -> None:
-        """Start a process per core, or ``workers`` of them; with one, the work is done later, in this process."""
-        self.work, self._futures = work, list[Future[Result]]()
+    def __init__(
+        self, work: Sequence[Callable[[], Result]], workers: int | None = None, ahead: int | None = None
+    ) -> None:
+        """Start a process per core, or ``workers`` of them; with one, the work is done later, in this process.
+
+        At most ``ahead`` pieces are begun before all results so far are taken.
+        """
+        self.work, self._futures, self._ahead = work, list[Future[Result]](), ahead or len(work)
         self._pool: ProcessPoolExecutor | None = None
         count = min(len(work), min(cores(), MOST_AT_ONCE) if workers is None else workers)
         if count > 1 and may_fork():
             gc.freeze()  # or a fork that looks for cycles looks through all that there is, and copies it to do so
             _forked_with.append(work)
             self._pool = ProcessPoolExecutor(count, mp_context=get_context("fork"), initializer=_be_fork)
-            with contextlib.suppress(OSError, BrokenProcessPool):  # no more processes for this user, or none that lives
-                self._futures = [self._pool.submit(_piece, place) for place in range(len(work))]
+            self._begin(self._pool)
 
-    def results(self) -> list[Result]:
-        """Return the results of all pieces, in order."""
+    def _begin(self, pool: ProcessPoolExecutor) -> None:
+        places = range(len(self.work))[len(self._futures) :][: self._ahead]
+        with contextlib.suppress(OSError, BrokenProcessPool):  # no more processes for this user, or none that lives
+            self._futures += [pool.submit(_piece, place) for place in places]
+
+    def results(self) -> Iterator[Result]:
+        """Yield the results of the pieces, in order; who has enough of them leaves the rest undone."""
+        done = 0
         with contextlib.suppress(BrokenProcessPool):
-            if self._futures:
-                return [future.result() for future in self._futures]
-        return [piece() for piece in self.work]
+            while done < len(self._futures):
+                result = self._futures[done].result()
+                done += 1
+                yield result
+                if self._pool is not None and done == len(self._futures):
+                    self._begin(self._pool)
+        for piece in self.work[done:]:
+            yield piece()
 
     def __enter__(self) -> Begun[Result]:
         return self

@@ -44,10 +44,8 @@ from planner.errors import PlannerError, Problem, ScenarioError
 from planner.finance import ledger as books
 from planner.finance.ledger import ACCOUNT_CODES, CAPEX_ACCOUNTS, Account, Dimension, View, cents
 from planner.plan.plan import Plan
-from planner.run.accounting import write_ledger
-from planner.run.cohorts import cohorts_of
 from planner.run.measures import observed
-from planner.run.simulate import RunResult, simulate, simulate_plan
+from planner.run.simulate import RunResult, booked_anew, simulate, simulate_plan
 from planner.scenario.actuals import FLEET, Actuals, Seen
 from planner.studies.designs import Design, Listed
 from planner.studies.engines import run_batches
@@ -240,10 +238,7 @@ def _repriced(result: RunResult, count: int, ratios: Floats) -> RunResult:
     for bought in log.purchases:
         is_paid = 0 <= bought.time_h < end_h and plan.clusters[bought.cluster].lease is None
         purchases.append(bought._replace(prices_usd=tuple((ratios**is_paid * bought.prices_usd).tolist())))
-    run = replace(result.run, log=replace(log, purchases=purchases))
-    cohorts = cohorts_of(plan, run.log)
-    ledger = write_ledger(plan, run, result.monthly, cohorts, result.rented)
-    return replace(result, run=run, cohorts=cohorts, ledger=ledger)
+    return booked_anew(replace(result, run=replace(result.run, log=replace(log, purchases=purchases))))
 
 
 def _without_paid(prepared: Prepared, result: RunResult, count: int) -> Prepared:

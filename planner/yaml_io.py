@@ -156,6 +156,18 @@ def parse_scalar(text: str) -> Any:
     return text
 
 
+def flow_text(value: Any) -> str:
+    """Return a value as one line of YAML that reads back the same."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow_text(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow_text, value)) + "]"
+    if not isinstance(value, str):
+        return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    plain = re.fullmatch(r"[A-Za-z][\w .,-]*", value) and "," not in value and isinstance(parse_scalar(value), str)
+    return value if plain else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
 def _number(value: float) -> float:
     """Return a number, or zero where it is too small to divide by."""
     return 0.0 if abs(value) < LEAST else value

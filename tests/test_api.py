@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import html
 import subprocess
 import sys
 from collections.abc import Callable
@@ -88,22 +87,18 @@ def test_a_verb_writes_what_its_command_writes(name: str, planner: Planner, tmp_
     more = "/report.html; more: -v" if has_page else ""
     assert told.out == f"{answer}\n\nresults in command{more}\n"
     assert len(repr(answer)) < 200
-    assert str(answer).splitlines()[-1].strip() in html.unescape(answer._repr_html_())
+    shown = answer._repr_html_()
+    assert shown.count("<svg") == 1  # the report's first chart
+    assert ("</strong>" in shown) == (name != "sweep")  # which is no verdict
+    assert shown.count("<td") > 2
     assert len(answer.table())
+    for table in answer.tables:
+        assert len(answer.table(table).columns) > 1
     (tmp_path / "verb" / "report.html").write_text("lost")
     assert library.report("verb") == Path("verb/report.html")
     assert files_of(tmp_path / "verb") == written
     assert planner("report", "command").code == 0
     assert files_of(tmp_path / "command") == written
-
-
-@pytest.mark.usefixtures("plans")
-def test_importance_reads_a_finished_study(planner: Planner) -> None:
-    library.study("doubts.yaml", 16, workers=1, charts=False, overrides=["horizon_months=2"])
-    answer = library.study("doubts.yaml", method="importance", overrides=["horizon_months=2"])
-    told = planner("sensitivity", "doubts.yaml", "--method", "importance", "--set", "horizon_months=2")
-    assert told.out == f"{answer}\n"
-    assert set(answer.table()["input"]) >= {"clusters.h200.accelerator_price_usd"}
 
 
 def test_a_scenario_is_a_path_a_dict_or_a_scenario(write: WriteScenario, tiny: str) -> None:
@@ -169,12 +164,12 @@ def test_a_dict_has_no_command_that_runs_it_again(tmp_path: Path, tiny: str, mon
 def test_results_are_shown_in_few_words(write: WriteScenario) -> None:
     result = library.simulate(write(), seed=2)
     assert repr(result) == "<RunResult of <Scenario tiny, 3 months from 2026-01-01>, seed 2, replication 0>"
-    assert result._repr_html_().count("<tr>") == 3 + 1  # months, and the rest of the heading
     assert len(repr(result.scenario)) < 100
 
 
 def test_what_is_public_is_listed() -> None:
     functions = {"actuals", "compare", "load", "memo", "replay", "report", "run", "simulate", "size", "study", "sweep"}
+    functions |= {"zoom"}
     assert set(dir(library)) == {*functions, "RunResult", "__version__"}
     assert all(callable(getattr(library, name)) and getattr(library, name).__doc__ for name in functions)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):

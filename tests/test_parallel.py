@@ -56,7 +56,7 @@ def test_what_is_done_before_the_end_is_awaited_is_done_while_others_work(tmp_pa
             while len(list(folder.iterdir())) < 3:
                 time.sleep(0.01)
             here.append("meanwhile")
-            done = begun.results()
+            done = list(begun.results())
         print(here, os.getpid() in done, len(done))
         """
     )
@@ -165,7 +165,7 @@ def test_work_that_is_shared_while_forks_work_is_done_here() -> None:
     told = alone(
         """
         with Begun([functools.partial(time.sleep, 0.1) for n in range(2)], 2) as begun:
-            print(set(shared([os.getpid] * 4, workers=2)) == {os.getpid()}, begun.results())
+            print(set(shared([os.getpid] * 4, workers=2)) == {os.getpid()}, list(begun.results()))
         print(os.getpid() in shared([os.getpid] * 4, workers=2))
         """
     )
@@ -211,3 +211,21 @@ def test_a_run_is_drawn_to_the_same_figures_whoever_draws() -> None:
         """
     )
     assert told == "True\n[True, True]\n"
+
+
+def test_no_more_is_begun_than_was_asked_for_ahead_of_the_results(tmp_path: Path) -> None:
+    told = alone(
+        f"""
+        from pathlib import Path
+        folder = Path({str(tmp_path)!r})
+        def piece(number):
+            (folder / str(number)).touch()
+            return number
+        with Begun([functools.partial(piece, n) for n in range(12)], 2, ahead=4) as begun:
+            for number in begun.results():
+                if number == 5:
+                    break
+        print(sorted(int(path.name) for path in folder.iterdir()))
+        """
+    )
+    assert told == "[0, 1, 2, 3, 4, 5, 6, 7]\n"

@@ -6,8 +6,14 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-PARTS = {"tutorial": "Tutorial", "how-to": "How-to guides", "explanation": "Explanation", "reference": "Reference"}
-"""The four parts, in reading order."""
+PARTS = {
+    "tutorial": "Tutorial",
+    "gallery": "Gallery",
+    "how-to": "How-to guides",
+    "explanation": "Explanation",
+    "reference": "Reference",
+}
+"""The parts, in reading order."""
 
 TUTORIAL = ("first-plan", "compare-the-alternatives", "how-sure", "decide")
 """The pages of the tutorial in the order in which they are followed; each goes on in the folder of the one before."""
@@ -21,10 +27,11 @@ def tutorial_pages(docs: Path) -> list[str]:
 
 
 def navigation(docs: Path) -> list[dict[str, Any]]:
-    """Return the navigation: the first page, then every part with its pages by name."""
+    """Return the navigation: the first page, then every part with its pages by name, its index first."""
     parts: list[dict[str, Any]] = [{"Start": "index.md"}]
     for folder, title in PARTS.items():
-        pages = sorted(path.relative_to(docs).as_posix() for path in (docs / folder).rglob("*.md"))
+        found = sorted((docs / folder).rglob("*.md"), key=lambda path: (path.stem != "index", path))
+        pages = [path.relative_to(docs).as_posix() for path in found]
         if folder == "tutorial":
             pages = tutorial_pages(docs)
         if pages:

@@ -10,7 +10,15 @@ import pandas as pd
 
 from docs.generate.power_fit import PowerMeasurement, board_power_residuals, column, read_power_measurements
 from planner.calibration.benchmarks import read_benchmarks
-from planner.calibration.check import ERROR_HEADER, GROUPS, KINDS, check_benchmarks, entries, error_cells, summary
+from planner.calibration.check import (
+    ERROR_HEADER,
+    KINDS,
+    check_benchmarks,
+    entries,
+    error_cells,
+    errors_of,
+    summary,
+)
 from planner.catalog.calibration import (
     BIAS_FRACTION,
     BIAS_ROWS,
@@ -53,7 +61,7 @@ def shipped_check() -> tuple[pd.DataFrame, CalibrationFile]:
 
 def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str, object]:
     """Return the figures and tables of the page, by their names in its template."""
-    totals = summary(checked)
+    totals, known = summary(checked), checked[checked["predicted"].notna() & checked["measured"].notna()]
     by_request = file.by_request
     assert by_request is not None, "the shipped calibration is cross-validated"
     fitted = {"fitted": "none", "setting": "one setting", "layout": "one layout", "campaign": "one campaign"}
@@ -93,7 +101,7 @@ def validation_tables(checked: pd.DataFrame, file: CalibrationFile) -> dict[str,
     return {
         "totals": totals,
         "chart": CHART,
-        "errors": {name: _errors(errors) for name, errors in totals["quantities"].items()},
+        "errors": {name: _errors(e, known[known["quantity"] == name]) for name, e in totals["quantities"].items()},
         "left_out": _table(("left out", "models", "quantity", "rows", "mean", "median"), left_out),
         "covered": _table(("left out", *(f"{label}, {one.rows} rows" for label, one in cells.items())), held),
         "biases": _table(("rows of", "rows", "signed median", "named in runs"), biases),
@@ -117,11 +125,11 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, ruler, *rows])
 
 
-def _errors(errors: dict[str, dict[str, dict[str, float]]]) -> str:
+def _errors(errors: dict[str, dict[str, float]], known: pd.DataFrame) -> str:
     """Return the errors of one quantity: in all, by kind of model, and by each name."""
     rows = [error_cells(f"**{label}**", errors[label]) for label in ("all", *KINDS) if label in errors]
-    for group in GROUPS:
-        rows += [error_cells(label, members) for label, members in errors[f"by_{group}"].items()]
+    for group in ("accelerator", "engine", "model"):
+        rows += [error_cells(str(label), errors_of(part)) for label, part in known.groupby(group, sort=False)]
     return _table(ERROR_HEADER, rows)
 
 

@@ -19,6 +19,7 @@ from planner.finance.ledger import Account
 from planner.output.folder import Contents, write_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, cents_column
 from planner.output.terminal import signed, text_table, wrapped
+from planner.output.words import input_words
 from planner.reforecast import COST, FORECAST, SLO, ActualsReview, effective, is_cost, weighted_quantiles
 from planner.scenario.actuals import Seen
 from planner.units import MILLION
@@ -116,7 +117,7 @@ def _movers(parts: Mapping[str, float], total: float) -> str:
     """Return the largest parts of a total in whole dollars, and the rest; what is shown sums to the total."""
     largest = {name: parts[name] for name in sorted(parts, key=lambda name: -abs(parts[name]))[:4]}
     shown = to_the_cent({**largest, "the rest": total - sum(largest.values())}, round(total))
-    return ", ".join(f"{name} {usd:+,} USD" for name, usd in shown.items())
+    return "; ".join(f"{input_words(name)} {usd:+,} USD" for name, usd in shown.items())
 
 
 def _band(totals: Floats, weights: Floats) -> dict[str, float]:
@@ -243,6 +244,6 @@ def actuals_answer(folder: Path, held: ActualsReview) -> Answer[ActualsReview]:
         warnings=held.prepared.warnings,
         notes=held.actuals.notes,
         summarise=lambda: actuals_summary(held),
-        say=lambda *_: actuals_text(held),
+        say=lambda _: actuals_text(held),
         rows=lambda: forecast_rows(held),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from planner.answers.sections import section
 from planner.answers.timelines import Calendar
 from planner.finance.bridge import VARIANCE_CAUSES
-from planner.output.blocks import BarPart, Block, Grid, Section, Sentence, Series, bar_grid, sentences
+from planner.output.blocks import Block, Grid, Section, Sentence, Series, TimeChart, sentences
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL
 from planner.output.tables import Table
 from planner.output.terminal import cell
-from planner.output.words import dollars, figure, measured, spoken
+from planner.output.words import dollars, figure, input_words, measured, spoken
 from planner.reforecast import COST, SLO
 
 
@@ -20,20 +20,19 @@ def answer_section(contents: Contents) -> Section:
     said = [str(sentence) for sentence in contents.summary["sentences"]]
     shown = [cause for cause in VARIANCE_CAUSES if any(variance.totals(f"{cause}_usd"))]
     columns = ("budget_usd", "actual_usd", "difference_usd", *(f"{cause}_usd" for cause in shown))
-    most = max(map(abs, variance.totals("difference_usd")), default=0.0) or 1.0
     for account, *cells in variance.rows("account", totals=columns):
         if any(cells):
-            apart, colour = cells[2], 1 if cells[2] > 0 else 2
-            bar = BarPart(name=account, share=abs(apart) / most, colour=colour, shown=dollars(apart))
-            rows.append((account.replace("_", " "), [*map(dollars, cells)], [bar]))
-    grid = bar_grid(("account", "budget", "actual", "actual less budget", *shown, ""), rows, "Budget against actual")
-    return section("answer", [*sentences(said[:1], "headline"), *sentences(said[1:]), grid], "Actuals against plan")
+            rows.append((account.replace("_", " "), *map(dollars, cells)))
+    header = ("account", "budget", "actual", "actual less budget", *shown)
+    grid = Grid(caption="Budget against actual", header=header, rows=rows, numeric=range(1, len(header)))
+    first, *_ = _forecast_charts(contents)
+    blocks: list[Block] = [*sentences(said[:1], "headline"), first, *sentences(said[1:]), grid]
+    return section("answer", blocks, "Actuals against plan")
 
 
-def forecast_section(contents: Contents) -> Section:
-    """Return the old and the new forecast by month with their bands, and which inputs moved it."""
-    monthly, inputs = contents.tables["forecast_monthly"], contents.tables["forecast_inputs"]
-    blocks: list[Block] = []
+def _forecast_charts(contents: Contents) -> list[TimeChart]:
+    """Return the old and the new forecast of each figure by month, with their bands: cost first."""
+    charts, monthly = list[TimeChart](), contents.tables["forecast_monthly"]
     for name in dict.fromkeys(monthly.texts("figure")):
         months = monthly.where("figure", name)
         calendar = Calendar(months.texts("month"))
@@ -47,12 +46,19 @@ def forecast_section(contents: Contents) -> Section:
             series.append(Series(name=said, points=list(zip(places, months.numbers(said), strict=True)), colour=colour))
         unit = "usd" if name.endswith("_usd") else "percent" if name.endswith("_fraction") else "number"
         key, said = f"forecast-{name.replace('_', '-')}", "The bands hold nine of ten replications."
-        blocks.append(calendar.chart(key, spoken(name).capitalize(), said, unit, series))
+        charts.append(calendar.chart(key, spoken(name).capitalize(), said, unit, series))
+    return charts
+
+
+def forecast_section(contents: Contents) -> Section:
+    """Return the forecasts by month but for the first chart, which the answer has, and which inputs moved them."""
+    monthly, inputs = contents.tables["forecast_monthly"], contents.tables["forecast_inputs"]
+    blocks: list[Block] = [*_forecast_charts(contents)[1:]]
     grid = Grid(caption="Cost in USD and SLO attainment", header=BESIDE, rows=beside(monthly), numeric=range(1, 7))
     blocks.append(grid)
     names = [f"{age}_{place}" for age in ("prior", "posterior") for place in ("p10", "p50", "p90")]
     rows = sorted(inputs.rows("input", *names, totals=["moved_usd"]), key=lambda row: -abs(row[-1]))
-    shown = [(name, *map(figure, cells), dollars(usd)) for name, *cells, usd in rows]
+    shown = [(input_words(name), *map(figure, cells), dollars(usd)) for name, *cells, usd in rows]
     header = ("input", "P10 before", "P50", "P90", "P10 now", "P50", "P90", "moves the months to come by")
     blocks.append(Grid(caption="Why the forecast moved", header=header, rows=shown, numeric=range(1, 8)))
     return section("time", blocks, "Forecast")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from planner.answers import study_report
 from planner.answers.charts import figures_of
+from planner.answers.report import head_of
 from planner.errors import Problem, ScenarioError
-from planner.output.blocks import Picture
+from planner.output.blocks import Facts, Grid, Picture, Sentence
 from planner.output.folder import read_contents
+from planner.output.html import answer_html
 from planner.output.svg import svg_of
 from planner.output.tables import Table
 from planner.run.simulate import with_units
@@ -58,28 +60,44 @@ class Answer(Generic[Found]):
     """What follows from the plans and may well be meant."""
     summarise: Callable[[], Any]
     """Makes what ``--json`` prints."""
-    say: Callable[[str, bool], str]
-    """Makes what a terminal of some encoding shows: the first screen, or with all details."""
+    say: Callable[[bool], str]
+    """Makes what a terminal shows: the first screen, or with all details."""
     rows: Callable[[], Table]
     """Makes the table that a program asks for first."""
     is_met: Callable[[], bool] = lambda: True
     """Says whether some plan of it is known to meet its SLO target."""
     is_written: bool = True
-    """Whether the command wrote its folder; False where it read what another wrote."""
+    """Whether its folder is there; False of a first screen."""
 
     def summary(self) -> Any:
         """Return what ``--json`` prints, as plain data."""
         return self.summarise()
 
-    def text(self, encoding: str = "utf-8", *, verbose: bool = False) -> str:
+    def text(self, *, verbose: bool = False) -> str:
         """Return what the terminal shows, with ``verbose`` all of it."""
-        return self.say(encoding, verbose)
+        return self.say(verbose)
 
-    def table(self) -> pd.DataFrame:
-        """Return the figures as a pandas frame."""
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the folder's tables, which ``table`` takes."""
+        return tuple(read_contents(self.folder).tables)
+
+    def table(self, name: str | None = None) -> pd.DataFrame:
+        """Return a table of the folder as a pandas frame that knows its units; the figures where none is named."""
         import pandas as pd  # noqa: PLC0415 - half a second, for those who ask for a frame
 
-        return with_units(pd.DataFrame(self.rows().columns))
+        if name is None:
+            return with_units(pd.DataFrame(self.rows().columns))
+        tables = read_contents(self.folder).tables
+        if name not in tables:
+            hint = nearest(name, tables) or f"there are {', '.join(tables)}"
+            raise ScenarioError(Problem(file=os.fspath(self.folder), message=f"has no table {name!r}", hint=hint))
+        frame = pd.DataFrame(tables[name].columns)
+        for column in frame:  # cells of a file are text; an empty one is unknown
+            cells = frame[column].replace("", None)
+            numbers = pd.to_numeric(cells, errors="coerce")
+            frame[column] = numbers if numbers.count() == cells.count() > 0 else cells
+        return with_units(frame)
 
     @property
     def charts(self) -> tuple[str, ...]:
@@ -105,5 +123,16 @@ class Answer(Generic[Found]):
         return f"<Answer of {type(self.result).__name__} in {os.fspath(self.folder)}>"
 
     def _repr_html_(self) -> str:
-        """Show a notebook what a terminal shows."""
-        return f"<pre>{html.escape(self.text())}</pre><p>results in {html.escape(os.fspath(self.folder))}</p>"
+        """Show a notebook the verdict, the key figures and the first chart of the report."""
+        contents = read_contents(self.folder)
+        section, picture = head_of(contents)
+        picture = picture or next(iter(figures_of(contents).values()), None)
+        summary = contents.summary
+        verdicts = summary.get("verdicts") or study_report.verdicts_of(contents) or {"SLO": summary.get("verdict", {})}
+        return answer_html(
+            contents.name,
+            {name: str(one["status"]) for name, one in verdicts.items() if one},
+            [block for block in section.blocks if isinstance(block, Sentence | Facts | Grid)],
+            "" if picture is None else svg_of(picture),
+            os.fspath(self.folder),
+        )

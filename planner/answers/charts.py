@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from planner.answers import run_report
-from planner.answers.comparison_report import frontier_picture
-from planner.answers.run_report import LOSSES, account_sums, account_totals, largest_first, layers_of, node_hours
-from planner.answers.study_report import TORNADOES, fan_charts, histogram, objective_of, panels, rows_of
+from planner.answers.comparison_report import costs_picture, frontier_picture, side_by_side
+from planner.answers.run_report import LOSSES, node_hours
+from planner.answers.study_report import fan_charts, histogram, objective_of, tornado_picture
 from planner.answers.timelines import by_name, colours, demand_chart, line_chart, power_chart
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
-from planner.output.blocks import Area, Figure, Line, Mark, Panel, Picture, VerticalRule
+from planner.output.blocks import Area, Figure, Line, Mark, Panel, Picture
 from planner.output.folder import CHARTS as FOLDER
 from planner.output.folder import Contents, fitting, read_contents
-from planner.output.svg import FORMATS, bars, even_axis, files_of, panel_of, picture_of, ratio_axis, swings
-from planner.output.words import unit_price
-from planner.units import MILLION
+from planner.output.svg import FORMATS, even_axis, files_of, panel_of, picture_of, ratio_axis, swings
+from planner.output.words import spoken, unit_price
 
-_BARS = 12
-_PANELS = 4
-"""Tornadoes in one picture: the first scenario's, and its difference from the next ones."""
 Draw = Callable[[Contents], Figure | None]
 """Draws what a folder holds; None where what it needs is not there."""
 
 
-def _side_by_side(title: str, layers: Mapping[str, Mapping[str, float]], label: str, first: int = 0) -> Picture:
-    """Draw bars that lie down, one for each name; the layers are {layer: {name: width}}."""
-    names = list(next(iter(layers.values())))
-    panel = bars(names, {layer: [row[name] for name in names] for layer, row in layers.items()}, label, first)
-    keys = {layer: colour for colour, layer in enumerate(layers, start=first)}
-    return Picture(title=title, panels=[panel], keys=keys, shape="square")
-
-
 def money(contents: Contents) -> Figure | None:
     """Draw accrued cost: of one plan by account and month, of several by scenario and account."""
-    if not contents.plans:
-        return run_report.money_chart(contents)
-    totals = {plan: account_totals(contents.of_plan(plan)) for plan in contents.plans}
-    layers = {
-        layer: {plan: sum(sums.get(part, 0.0) for part in parts) / MILLION for plan, sums in totals.items()}
-        for layer, parts in layers_of(largest_first(account_sums(contents))).items()
-    }
-    return _side_by_side("Where the money goes", layers, "accrued cost, million USD") if layers else None
+    return costs_picture(contents) if contents.plans else run_report.money_chart(contents)
 
 
 def losses(contents: Contents) -> Figure | None:
@@ -57,11 +38,7 @@ def losses(contents: Contents) -> Figure | None:
         total = sum(sum(row.values()) for row in hours) or 1.0
         for name in (name for column, name in LOSSES.items() if column.startswith("lost_")):
             layers.setdefault(name, {})[plan] = 100 * sum(row[name] for row in hours) / total
-    return _side_by_side("Where capacity was lost", layers, "node-hours on site, %", 1)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ").replace("usd", "USD")
+    return side_by_side("Where capacity was lost", layers, "node-hours on site, %", 1)
 
 
 def fan(contents: Contents) -> Figure | None:
@@ -70,21 +47,6 @@ def fan(contents: Contents) -> Figure | None:
         return None
     title, drawn = "By month: median, P10 to P90, P5 to P95", [panel_of(one, one.title, height=230.0) for one in charts]
     return Picture(title=title, panels=drawn, keys={series.name: series.colour for series in charts[0].series})
-
-
-def tornado(contents: Contents) -> Figure | None:
-    """Draw the sensitivities of the first scenario's objective, and of its difference from the others."""
-    if not (ranked := list(panels(rows_of(contents)))):
-        return None
-    shown = [panel for panel in ranked if panel.scenario == ranked[0].scenario and panel.method == ranked[0].method]
-    (said, *ends), drawn = TORNADOES[ranked[0].method], []
-    for panel in shown[:_PANELS]:
-        rows = [(name, [(low, 0), (high, 1)]) for name, low, high in panel.longest(_BARS)]
-        one = swings(rows, panel.middle, panel.title)
-        drawn.append(replace(one, marks=[*one.marks, VerticalRule(x=0.0, is_dashed=True)]) if panel.against else one)
-    title = f"Sensitivities of {_words(objective_of(contents))}"
-    keys = dict(zip(ends, (0, 1), strict=True))
-    return Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{said}.")
 
 
 def convergence(contents: Contents) -> Figure | None:
@@ -97,7 +59,7 @@ def convergence(contents: Contents) -> Figure | None:
     marks += [Line(points=mean[s], colour=palette[s]) for s in mean]
     values = [v for edges in (mean, low, high) for line in edges.values() for _, v in line if v is not None] or [0.0]
     room = 0.05 * ((max(values) - min(values)) or abs(values[0]) or 1.0)
-    y = even_axis(min(values) - room, max(values) + room, f"mean {_words(objective_of(contents))}")
+    y = even_axis(min(values) - room, max(values) + room, f"mean {spoken(objective_of(contents))}")
     x = ratio_axis(means.totals("replications"), "replications")
     title, panel = "How sure the mean is, with its 95% interval", Panel(x=x, y=y, marks=marks, height=360.0)
     return Picture(title=title, panels=[panel], keys={s: palette[s] for s in mean})
@@ -118,7 +80,12 @@ def bridge(contents: Contents) -> Figure | None:
     return Picture(title=title, panels=drawn, keys={"dearer": 1, "cheaper": 2}, shape="square", note=note)
 
 
-STUDY_CHARTS: dict[str, Draw] = {"fan": fan, "histogram": histogram, "tornado": tornado, "convergence": convergence}
+STUDY_CHARTS: dict[str, Draw] = {
+    "fan": fan,
+    "histogram": histogram,
+    "tornado": tornado_picture,
+    "convergence": convergence,
+}
 CHARTS: dict[str, Draw] = {
     "demand": lambda contents: None if contents.plans else demand_chart(contents),
     "power": lambda contents: None if contents.plans else power_chart(contents),

@@ -315,7 +315,7 @@ def comparison_answer(folder: Path, comparison: Comparison) -> Answer[Comparison
         warnings=comparison.warnings,
         notes=comparison.notes,
         summarise=lambda: comparison_summary(comparison),
-        say=lambda _, verbose: comparison_table(comparison, verbose=verbose),
+        say=lambda verbose: comparison_table(comparison, verbose=verbose),
         is_met=lambda: any(one["status"] == "MET" for one in comparison_summary(comparison)["verdicts"].values()),
         rows=lambda: comparison_rows(comparison),
     )
@@ -343,6 +343,6 @@ def sweep_answer(folder: Path, sweep: Sweep) -> Answer[Sweep]:
         result=sweep,
         warnings=warnings_of_points(sweep.points),
         summarise=lambda: sweep_rows(sweep.axes, sweep.points).records(),
-        say=lambda *_: sweep_text(sweep.axes, sweep.points),
+        say=lambda _: sweep_text(sweep.axes, sweep.points),
         rows=lambda: sweep_rows(sweep.axes, sweep.points),
     )

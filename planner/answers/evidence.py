@@ -7,7 +7,7 @@ from collections import Counter
 
 from planner.answers.sections import section
 from planner.output import blocks as show
-from planner.output.blocks import BarPart, Block, Folded, Grid, Path, Section, Sentence, bar_grid
+from planner.output.blocks import Block, Folded, Grid, Section, Sentence
 from planner.output.folder import Contents
 from planner.output.words import NOTHING, figure, measured, percent
 from planner.run.measure_names import AGAINST_BASELINE, DEFINITIONS, MEASURES
@@ -42,7 +42,7 @@ def uncertain_section(contents: Contents) -> Section | None:
     if not (inputs := contents.table("uncertain")):
         return None
     names = ("input", "p10", "p50", "p90", "unit", "distribution", "source", "date", "grade")
-    rows = [(Path(text=name), *map(figure, cells[:3]), *cells[3:]) for name, *cells in inputs.rows(*names)]
+    rows = [(name, *map(figure, cells[:3]), *cells[3:]) for name, *cells in inputs.rows(*names)]
     header, caption = ("uncertain input", "P10", "P50", "P90", *names[4:]), f"{len(rows)} uncertain inputs"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(1, 2, 3), unbroken=(4, 5, 7, 8))
     said = "What is uncertain, and where its spread comes from. Everything else is held as stated."
@@ -78,8 +78,7 @@ def assumptions_section(contents: Contents) -> Section | None:
     }
     for grade, title in titles.items():
         if part := [row for row in rows if (row[5] if row[5] in titles else "") == grade]:
-            shown: list[list[show.Cell]] = [[Path(text=row[0]), *row[1:]] for row in part]
-            grid = Grid(caption=title, header=names, rows=shown, numeric=(1,), unbroken=(2, 4, 5))
+            grid = Grid(caption=title, header=names, rows=part, numeric=(1,), unbroken=(2, 4, 5))
             blocks.append(Folded(title=f"{title}: {len(part)} values", blocks=[grid]))
     return section("assumptions", blocks)
 
@@ -91,17 +90,15 @@ def error_section(contents: Contents) -> Section | None:
     rows = []
     figures = ("fitted_median_fraction", "holdout_median_fraction", "rows")
     for quantity, group, fitted, unseen, number in errors.rows("quantity", "group", numbers=figures):
-        share = unseen if unseen is not None else fitted
-        parts = [BarPart(name=group, share=min(share or 0.0, 1.0), colour=2, shown=percent(share))]
         name = f"{QUANTITIES.get(quantity, quantity)}, {group}"
-        rows.append((name, (f"{number or 0:,.0f}", percent(fitted), percent(unseen)), parts))
-    header = ("quantity", "measurements", "error, fitted", "error, model left out", "of what was measured")
+        rows.append((name, f"{number or 0:,.0f}", percent(fitted), percent(unseen)))
+    header = ("quantity", "measurements", "error, fitted", "error, model left out")
     said = (
-        "The throughput formula held against public measurements: median distance between predicted and measured. The "
-        "last figure is for a model whose measurements the fit had never seen, which is what a new model on your floor "
-        "will be."
+        "Median distance between the throughput formula and public measurements. The last figure is for a model whose "
+        "measurements the fit had never seen, as a new model of yours will be."
     )
-    return section("error", [Sentence(text=said), bar_grid(header, rows, "The model's own measured error")])
+    grid = Grid(caption="The model's own measured error", header=header, rows=rows, numeric=(1, 2, 3))
+    return section("error", [Sentence(text=said), grid])
 
 
 def reproduce_section(contents: Contents) -> Section:

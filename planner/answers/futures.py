@@ -20,20 +20,22 @@ from planner.units import MILLION, counted
 _KEPT = "A future is no choice: nobody decides it, and plans are not ranked by it."
 
 
+def future_row(one: InFuture) -> tuple[Any, ...]:
+    """Return the row of futures.csv of a plan in a future."""
+    verdict, figures, remedy = one.verdict, one.chance.figures[0], one.remedy
+    months, labels = [drawn["slo_met_months"] for drawn in one.chance.figures], one.result.plan.months.labels
+    through = int(met_months_over(np.array(months, float), verdict.confidence))
+    cost = None if figures["npv_usd"] is None else -figures["npv_usd"]
+    money = (cost, figures["levelised_cost_per_million_tokens_usd"], figures["utilisation_fraction"])
+    more = (None, None, None) if remedy is None else (remedy.cluster, remedy.nodes, remedy.net_present_cost_usd)
+    missed = labels[through] if through < len(labels) else ""
+    met = (verdict.status, verdict.share, *verdict.interval, missed)
+    return (one.scenario, one.future, one.weight, *met, *money, *more)
+
+
 def futures_table(described: TableDescription, cells: Sequence[InFuture]) -> Table:
     """Return futures.csv: one row for each plan in each future."""
-    rows: list[tuple[Any, ...]] = []
-    for one in cells:
-        verdict, figures, remedy = one.verdict, one.chance.figures[0], one.remedy
-        months, labels = [drawn["slo_met_months"] for drawn in one.chance.figures], one.result.plan.months.labels
-        through = int(met_months_over(np.array(months, float), verdict.confidence))
-        cost = None if figures["npv_usd"] is None else -figures["npv_usd"]
-        money = (cost, figures["levelised_cost_per_million_tokens_usd"], figures["utilisation_fraction"])
-        more = (None, None, None) if remedy is None else (remedy.cluster, remedy.nodes, remedy.net_present_cost_usd)
-        missed = labels[through] if through < len(labels) else ""
-        met = (verdict.status, verdict.share, *verdict.interval, missed)
-        rows.append((one.scenario, one.future, one.weight, *met, *money, *more))
-    return described.of_rows(rows)
+    return described.of_rows(map(future_row, cells))
 
 
 def futures_lines(table: Table) -> list[str]:
@@ -70,7 +72,8 @@ def futures_section(contents: Contents) -> Section | None:
     for plan, future, status, month, cluster, met, cost, nodes in table.rows(
         *texts, numbers=("slo_met_fraction", "net_present_cost_usd", "remedy_nodes")
     ):
-        said = [status, f"from {month[:7]}" if month else "", f"P {percent(met, 0)}", dollars(cost)]
+        said = [status, f"from {month[:7]}" if month else ""]
+        said += [] if met is None else [f"P {percent(met, 0)}", dollars(cost)]  # not drawn yet
         said.append(f"{counted(int(nodes), 'more node')} of {cluster} would meet it" if cluster else "")
         grid.setdefault(plan, {})[future] = ", ".join(part for part in said if part)
     futures = [*dict.fromkeys(table.texts("future"))]

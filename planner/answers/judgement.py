@@ -128,8 +128,14 @@ def verdict_record(
     lowest_fraction: float | None = None,
     base_case: Mapping[str, Any] | None = None,
     past_mending: Mapping[str, int] | None = None,
+    run_out_fraction: Mapping[str, float] | None = None,
+    missed_months: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Return a verdict as summaries hold it: the target, the replications that meet it, and where it is lowest."""
+    """Return a verdict as summaries hold it: the target, the replications that meet it, and where it is lowest.
+
+    ``run_out_fraction`` is the share of replications that first miss it in a month, ``missed_months`` the number that
+    miss it there at all, both by month.
+    """
     low, high = verdict.interval
     return {
         "status": verdict.status,
@@ -146,6 +152,8 @@ def verdict_record(
         "lowest_fraction": lowest_fraction,
         "base_case": base_case,
         "past_mending": past_mending,
+        "run_out_fraction": run_out_fraction,
+        "missed_months": missed_months,
     }
 
 
@@ -406,23 +414,16 @@ def sizing(summary: Mapping[str, Any]) -> str:
             return ""
         return f"{percent(idle, 0)} of node-hours idle: sized for growth risk, or too large? planner size"
     remedy, best = summary.get("remedy"), "the cheapest plan that meets it: planner size."
-    if remedy is not None and remedy["cluster"] is None:
-        said = [f"No cluster meets it alone, enlarged up to {remedy['most_times']} times; {best}"]
-    elif remedy is not None:
-        said = [
-            f"{counted(remedy['nodes'], 'more node')} of {remedy['cluster']} ({remedy['accelerator']}) from "
-            f"{remedy['from_month']} on meet it in {remedy['slo_met_replications']}/{remedy['replications']} "
-            f"replications, for {dollars(remedy['net_present_cost_usd'])} more net present cost: "
-            f"--set clusters.{remedy['cluster']}.nodes={remedy['nodes_in_all']}; {best}"
-        ]
-    else:
-        said = [f"planner run --advise finds how many more nodes of one cluster meet it; {best}"]
-    if idle > IDLE_FRACTION:
-        said.append(
-            f"{percent(idle, 0)} of node-hours are idle all the same: look at when it falls short, and on which "
-            "clusters."
-        )
-    return " ".join(said)
+    if remedy is None:
+        return f"planner run --advise finds how many more nodes of one cluster meet it; {best}"
+    if remedy["cluster"] is None:
+        return f"No cluster meets it alone, enlarged up to {remedy['most_times']} times; {best}"
+    return (
+        f"{counted(remedy['nodes'], 'more node')} of {remedy['cluster']} ({remedy['accelerator']}) from "
+        f"{remedy['from_month']} on meet it in {remedy['slo_met_replications']}/{remedy['replications']} "
+        f"replications, for {dollars(remedy['net_present_cost_usd'])} more net present cost: "
+        f"--set clusters.{remedy['cluster']}.nodes={remedy['nodes_in_all']}; {best}"
+    )
 
 
 def reserve_cluster(summary: Mapping[str, Any]) -> dict[str, str]:

@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.answers import comparison_report, judgement, run_report, study_report
+from planner.answers import comparison_report, judgement, run_report, size_report, study_report
+from planner.answers.timelines import demand_chart
 from planner.errors import Problem, ScenarioError
 from planner.files import change_files
 from planner.finance.ledger import ACCOUNT_ORDER, Account, View
-from planner.output.blocks import Grid, Section, sentences
+from planner.output.blocks import Grid, Picture, Section, sentences
 from planner.output.folder import Contents, fitting, read_contents
 from planner.output.html import markdown, memo_page
+from planner.output.svg import picture_of
 from planner.output.tables import Table
 from planner.output.words import NOTHING, dollars, input_words, measured, percent, spoken, unit_price
 from planner.run.measure_names import HIGHER_IS_BETTER
@@ -74,7 +76,9 @@ def memo_sections(contents: Contents) -> list[Section]:
             others = ["One plan alone: `planner compare` holds it against another, under the same random numbers."]
         case "sweep":
             points = [point for point, _ in comparison_report.swept_plans(contents)]
-            question = f"Which values of {' and '.join(manifest['vary'])} are best for {contents.name}?"
+            question = (
+                f"Which values of {' and '.join(map(input_words, manifest['vary']))} are best for {contents.name}?"
+            )
             answer = [judgement.sweep_advice(judgement.choose(points))]
             target = [f"Target: {judgement.target_words(manifest['slo_target'])}. One replication: no verdict."]
             beside = "Cost against service"
@@ -117,7 +121,7 @@ def memo_sections(contents: Contents) -> list[Section]:
     version = manifest.get("version", manifest.get("identity", {}).get("version"))
     parts = [
         _part("Question", [question]),
-        _part("Answer", answer),
+        Section(key="memo", title="Answer", blocks=[*sentences(answer), *_chart(contents)]),
         _part("SLO target", target),
         _cost(contents, plan),
         _part("Reconciliation of cost", (), ("line", "USD"), run_report.reconciliation_rows(summary)),
@@ -131,6 +135,17 @@ def memo_sections(contents: Contents) -> list[Section]:
         _part("Reproduce", [f"{shlex.join(map(str, manifest.get('command', ())))} (version {version})"]),
     ]
     return [part for part in parts if part.blocks]
+
+
+def _chart(contents: Contents) -> list[Picture]:
+    """Return the one chart of a memo: demand, cost by account, the spread of replications or cost against service."""
+    drawn = {
+        "run": demand_chart,
+        "comparison": comparison_report.costs_picture,
+        "sweep": comparison_report.frontier_picture,
+        "size": size_report.frontier_picture,
+    }.get(contents.kind, study_report.spread_picture)(contents)
+    return [] if drawn is None else [picture_of(drawn)]
 
 
 def _runs_out(record: Mapping[str, Any]) -> str:
@@ -221,9 +236,6 @@ def _risks(contents: Contents, of_plan: Contents) -> list[str]:
     summary = contents.summary
     told = (*summary.get("warnings", ()), *contents.manifest.get("warnings", ()), *summary.get("notes", ()))
     lines = [str(line) for line in told]
-    if worst := summary.get("worst_month"):
-        missed = percent(worst["missed_fraction"], 2)
-        lines.append(f"Over all workloads together most requests were shed or late in {worst['month']}: {missed}.")
     if contents.kind == "study" and (listed := of_plan.table("warnings")) is not None:
         lines += listed.texts("text")
     if (delivered := of_plan.table("events")) is not None and "delivered" in delivered.texts("event"):

@@ -1,8 +1,7 @@
-"""From an answer's contents to its report; what a folder cannot say is a line that names the command which says it."""
+"""From an answer's contents to its report."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,53 +10,15 @@ from pathlib import Path
 from planner.answers import actuals_report, comparison_report, evidence, run_report, size_report, study_report
 from planner.answers import zoom_report as zoomed
 from planner.answers.futures import futures_section
-from planner.answers.judgement import choose
 from planner.answers.memo import has_memo, memo_sections
-from planner.answers.sections import SectionMaker, section
+from planner.answers.sections import SectionMaker
 from planner.files import change_files, json_text
-from planner.output.blocks import Command, Section, Sentence
-from planner.output.folder import REPORT, SUMMARY, Contents, command_line, fitting, openable, read_contents
+from planner.output.blocks import Picture, Section, TimeChart
+from planner.output.folder import REPORT, SUMMARY, Contents, fitting, openable, read_contents
 from planner.output.html import page
+from planner.output.svg import picture_of
 from planner.output.tables import DEFAULT_FORMAT, CsvFormat, csv_files
 
-_NO_RUN = "None of the plans could be run as stated, so there is nothing to show here; `planner run` says why."
-_SWEPT = "A sweep keeps whole-horizon figures. This gives the {what} of the combination to take:"
-_KEPT = {"time": "months", "money": "ledger", "losses": "losses"}
-SENSITIVITIES = {
-    "run": "One run cannot say which input moves its answer. `planner sensitivity STUDY` draws the tornado, of a study "
-    "file that names this scenario and what is uncertain about it; planner montecarlo gives the interval.",
-    "comparison": "One replication and one value for each input cannot say which of them decides. Put these scenarios "
-    "into a study: `planner sensitivity STUDY` draws the tornado of their difference, and planner montecarlo says how "
-    "often the order holds.",
-    "sweep": "The table above shows what was varied. `planner sensitivity STUDY` measures it for everything uncertain.",
-    "study": "Nothing in this study is uncertain but chance itself; state inputs under uncertain, and "
-    "`planner sensitivity STUDY` draws the tornado.",
-}
-POINTERS: dict[str, dict[str, str]] = {
-    **{key: {"sweep": _SWEPT.format(what=what), "study": _NO_RUN} for key, what in _KEPT.items()},
-    "sensitivities": SENSITIVITIES,
-}
-"""What is said where a folder has nothing to say to a question, by the question's anchor and the folder's kind."""
-
-
-def _pointer(contents: Contents, *, key: str) -> Section | None:
-    """Return the one line of a section."""
-    if (said := POINTERS[key].get(contents.kind)) is None:
-        return None
-    if not said.endswith(":"):
-        return section(key, [Sentence(text=said)])
-    # The command runs the combination of a sweep that is recommended, or comes nearest to it.
-    manifest, points = contents.manifest, comparison_report.swept_plans(contents)
-    chosen = choose([plan for plan, _ in points]).ranked[0] if points else None
-    settings: list[str] = next((settings for plan, settings in points if plan is chosen), [])
-    file = str(manifest.get("scenario_file") or f"{manifest['scenario']}.yaml")
-    laid = [*map(str, manifest.get("overrides", ())), *settings]
-    words = command_line("run", [file], {"--seed": manifest.get("seed")}, laid)
-    # What a user may have written stands in a block of its own: it may hold backticks.
-    return section(key, [Sentence(text=said), Command(text=shlex.join(words))])
-
-
-POINTED = tuple(partial(_pointer, key=key) for key in POINTERS)
 _DESIGNS = {"montecarlo": "Monte Carlo", "sobol": "Sobol"}
 OWN: Mapping[str, Sequence[SectionMaker]] = {
     "zoom": (zoomed.answer_section, zoomed.latency_section, zoomed.queue_section),
@@ -86,18 +47,14 @@ SECTIONS: Sequence[SectionMaker] = (
     comparison_report.timeline_section,
     study_report.fan_section,
     study_report.timeline_section,
-    POINTED[0],
     comparison_report.bridge_section,
     partial(comparison_report.bridge_section, name="bridge_usd"),
     partial(comparison_report.bridge_section, name="bridge_accounts"),
     study_report.money_section,
-    POINTED[1],
     study_report.losses_section,
     run_report.late_section,
     run_report.routing_section,
-    POINTED[2],
     study_report.hangs_section,
-    POINTED[3],
     *EVIDENCE,
 )
 """The report in its order; each maker looks for what it needs and stays away where that is not there. What several of
@@ -109,11 +66,19 @@ def sections_of(contents: Contents, makers: Iterable[SectionMaker] = SECTIONS) -
     sections: dict[str, Section] = {}
     for make in makers:
         made = make(contents)
-        if made is None or (make in POINTED and made.key in sections):
+        if made is None:
             continue
         before = sections.get(made.key)
         sections[made.key] = made if before is None else replace(before, blocks=[*before.blocks, *made.blocks])
     return list(sections.values())
+
+
+def head_of(contents: Contents) -> tuple[Section, Picture | None]:
+    """Return the first section of a report, and its first chart, wherever that stands."""
+    sections = sections_of(contents, OWN.get(contents.kind, SECTIONS))
+    blocks = (block for made in sections for block in made.blocks)
+    first = next((block for block in blocks if isinstance(block, Picture | TimeChart)), None)
+    return sections[0], None if first is None else picture_of(first)
 
 
 def build_report(contents: Contents) -> bytes:

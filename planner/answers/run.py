@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,6 @@ from pydantic import BaseModel
 from planner.answers import judgement
 from planner.answers.answer import Answer
 from planner.answers.assumptions import assumptions, layouts, model_error
-from planner.answers.live_workbook import run_pages, run_workbook
-from planner.answers.plan_workbooks import months_pages
-from planner.answers.report import build_report
 from planner.answers.run_report import LOSSES, reconciliation_rows, resale_words
 from planner.answers.tables import TABLES, by_scenario
 from planner.arrays import Floats
@@ -31,11 +29,11 @@ from planner.finance.statements import Frequency
 from planner.output import folder as folders
 from planner.output.folder import REPORT, SUMMARY, WORKBOOK, Contents, command_line
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, csv_files, stacked, write_csv
-from planner.output.terminal import ASCII, BLOCKS, cell, sparkline, text_table, wrapped
+from planner.output.terminal import cell, text_table, wrapped
 from planner.output.words import percent, short_dollars, unit_price
 from planner.parallel import shared
 from planner.plan.quantities import attainment
-from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
+from planner.plan.slo_target import Verdict, met_months_over, run_out, shortfall_over
 from planner.run import tables
 from planner.run import unit_economics as units
 from planner.run.commitments import commitments
@@ -50,12 +48,6 @@ from planner.scenario.scenario import Scenario
 from planner.units import MILLION, decimals_of, unit_of
 from planner.version import __version__
 
-_SPANS = {
-    "cost_per_million_tokens_usd": "{:,.4f} to {:,.4f} USD/Mtok",
-    "utilisation_fraction": "{:.1%} to {:.1%} utilised",
-    "slo_attainment_fraction": "SLO attainment {:.2%} to {:.2%}",
-}
-"""Where the headline lies when the same plan is drawn again."""
 VARY = "inputs were not varied; P(SLO met) under uncertainty: planner montecarlo"
 RESERVE = "reserve_cost_per_million_tokens_usd"
 SHOWN_ROWS = 5
@@ -204,20 +196,26 @@ def evidence_tables(scenarios: Mapping[str, Scenario]) -> list[Table]:
 def write_run(
     result: RunResult,
     folder: Path,
-    *,
     drawn_again: Callable[[], Replications | None] | None = None,
+    *,
     form: CsvFormat = DEFAULT_FORMAT,
     hourly: bool = False,
     parquet: bool = False,
     command: Sequence[str] = (),
     remedy: Mapping[str, Any] | None = None,
+    until: str | float | None = None,
 ) -> Replications | None:
     """Write a run's folder, whole or not at all, and return the replications behind its intervals.
 
     ``drawn_again`` waits for these, once all else is worked out: others may draw them meanwhile. ``hourly`` and
     ``parquet`` add to the usual files. ``command`` is what writes the same bytes, where it is not a run; ``remedy``
-    what was found to meet a target that is missed.
+    what was found to meet a target that is missed; ``until`` the share at which drawing ends, where one is stated.
     """
+    # Loaded once the first screen is there: a fifth of a second.
+    from planner.answers.live_workbook import run_pages, run_workbook  # noqa: PLC0415 - as above
+    from planner.answers.plan_workbooks import months_pages  # noqa: PLC0415 - as above
+    from planner.answers.report import build_report  # noqa: PLC0415 - as above
+
     made, scenario = run_tables(result, hourly=hourly), result.scenario.name
     pages = run_pages(result, {table.name: table.columns for table in made})
     tables = {table.name: named(table, scenario) for table in made}
@@ -230,7 +228,7 @@ def write_run(
         identity["processes"] = [name_of(process) for process in result.processes]
     drawn = identity["replications"] = 1 if chance is None else chance.number
     options: dict[str, object] = {"--seed": result.seed, "--replications": None if drawn == DRAWS else drawn}
-    options |= {"--hourly": hourly, "--parquet": parquet}
+    options |= {"--until": until if drawn > DRAWS else None, "--hourly": hourly, "--parquet": parquet}
     options |= {"--advise": remedy is not None, **form.options}
     identity["command"] = list(command) or command_again("run", [result.scenario], options)
     beside = folders.openable([*(f"{name}.csv" for name in tables), WORKBOOK])
@@ -248,7 +246,7 @@ def write_run(
 def summary(
     result: RunResult, chance: Replications | None = None, remedy: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the headline numbers of a run: fleet, clusters, workloads, the worst month, the losses.
+    """Return the headline numbers of a run: fleet, clusters, workloads, the losses.
 
     ``chance`` is the plan drawn again; with it the headline has intervals.
     """
@@ -267,8 +265,7 @@ def slo_misses(result: RunResult) -> list[dict[str, Any]]:
 
 def key_figures(result: RunResult, chance: Replications | None = None) -> dict[str, Any]:
     """Return the same without why requests are late, which takes longer than all the rest: work is routed anew."""
-    by_month, labels = sums_of(result), result.plan.months.labels
-    sums = by_month.over_run()
+    sums, labels = sums_of(result).over_run(), result.plan.months.labels
     names = [*(cluster.name for cluster in result.plan.clusters), FLEET]
     shown = {key: table[0] for key, table in sums.figures().items() if key != "served_output_tokens"}
     rows = {name: {key: _plain(key, figures[c]) for key, figures in shown.items()} for c, name in enumerate(names)}
@@ -296,14 +293,6 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         cluster.name: {"nodes": round(float(nodes[c])), "note": _cluster_note(result, cluster.name)}
         for c, cluster in enumerate(result.plan.clusters)
     }
-    # The worst month is that in which most of what was settled was shed or late, the dearest where nothing was.
-    late = np.nan_to_num(1.0 - by_month.fleet_figures()["slo_attainment_fraction"])
-    price, worst_month = "cost_per_million_tokens_usd", None
-    costs = by_month.figures()[price][:, -1]
-    if not np.isnan(costs).all():
-        worst = int(np.argmax(late)) if late.max() > 1e-6 else int(np.nanargmax(costs))
-        share, cost = rounded(late[worst]), _plain(price, costs[worst])
-        worst_month = {"month": labels[worst], "missed_fraction": share, price: cost}
     # Where the node-hours on site went, as shares that sum to one.
     fates, present = result.monthly.fates_node_h, result.monthly.present_node_h.sum()
     capacity = {fate: rounded(node_h.sum() / present) if present > 0 else 0.0 for fate, node_h in fates.items()}
@@ -323,7 +312,6 @@ def key_figures(result: RunResult, chance: Replications | None = None) -> dict[s
         },
         "measures": {name: None if value is None else rounded(value) for name, value in measures(result).items()},
         "replications": None if chance is None else replications_summary(chance),
-        "worst_month": worst_month,
         "slo_misses": [],
         "capacity_fraction": capacity,
         "reconciliation": [
@@ -358,6 +346,7 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
         share = rounded(worst.slo_attainment_fraction)
         moment = {"month": labels[worst.month], "workload": workload, "slo_attainment_fraction": share}
     tested = len(drawn) if moment else 0
+    missed = Counter(m for by in ((base.missed_months,) if chance is None else chance.missed_months) for m in by)
     return judgement.verdict_record(
         Verdict(int((shortfalls == 0.0).sum()) if moment else 0, tested, target.confidence),
         result.scenario,
@@ -365,6 +354,8 @@ def verdict_summary(result: RunResult, chance: Replications | None = None) -> di
         first_missed_month=labels[through] if through < len(labels) else None,
         lowest_fraction=rounded(np.nanmin(lowest)) if moment else None,
         base_case=moment,
+        run_out_fraction={month: rounded(share) for month, share in run_out(months, labels).items()},
+        missed_months={labels[month]: number for month, number in sorted(missed.items())},
     )
 
 
@@ -400,14 +391,18 @@ def _amount(number: float) -> str:
 
 
 def first_screen(figures: Mapping[str, Any]) -> str:
-    """Return the first screen of a run, at most 24 lines: verdict, cost, fleet, clusters, workloads, what follows."""
+    """Return what the base replication says: its SLO attainment, cost, fleet, clusters and workloads."""
     clusters, record, money = figures["clusters"], figures["verdict"], figures["measures"]
-    fleet, drawn = clusters[FLEET], figures["replications"]
+    fleet, base = clusters[FLEET], record["base_case"]
     months = f"{figures['horizon_months']} months from {figures['start'][:7]}"
-    many = f"{drawn['number']} replications" if drawn else "1 replication"
-    head = f"{figures['scenario']}   {months}   {many}, inputs fixed"
-    shed = judgement.much_shed([judgement.served(figures["scenario"], fleet)])
-    said = wrapped([*shed, judgement.verdict_line(record)])
+    head = f"{figures['scenario']}   {months}   inputs fixed"
+    slo = "SLO    no request to serve"
+    if base is not None:
+        target = (record["workloads"] or {}).get(base["workload"], record["attainment"])
+        attained = base["slo_attainment_fraction"]
+        where = ", ".join(filter(None, (judgement.share_words(attained), base["workload"], base["month"])))
+        slo = f"SLO    base case {'meets' if attained >= target else 'misses'} {target * 100:.6g}%: lowest {where}"
+    said = [*wrapped(judgement.much_shed([judgement.served(figures["scenario"], fleet)])), slo]
     cost = [f"{unit_price(money[judgement.COST])}/Mtok levelised", f"NPC {short_dollars(-(money['npv_usd'] or 0.0))}"]
     cost += [f"capex {short_dollars(money['capex_usd'])}", f"P&L cost {short_dollars(money['pl_cost_usd'])}"]
     use = [f"{percent(fleet['utilisation_fraction'], 0)} utilised"]
@@ -441,18 +436,46 @@ def first_screen(figures: Mapping[str, Any]) -> str:
     served_rows += [("reserve (no workload's)", "", "", cell(fleet[RESERVE], ",.3f"))] if fleet[RESERVE] else []
     lines += ["", text_table(("workload", "SLO low", "month", "USD/Mtok"), served_rows)]
     lines += [f"and {len(loads) - SHOWN_ROWS} more workloads in the report"] if len(loads) > SHOWN_ROWS else []
-    return "\n".join([*lines, "", *wrapped([f"! {line}" for line in (judgement.sizing(figures), VARY) if line])])
+    return "\n".join(lines)
+
+
+def closing(figures: Mapping[str, Any]) -> str:
+    """Return what the replications say below the first screen: verdict, intervals, what follows."""
+    said, drawn = [judgement.verdict_line(figures["verdict"])], figures["replications"]
+    if drawn is not None and {"npv_usd", judgement.COST} <= (ends := drawn["intervals"]).keys():
+        prices = " to ".join(map(unit_price, ends[judgement.COST]))
+        said.append(f"In {drawn['words']}: NPC {_between(*ends['npv_usd'])}, {prices}/Mtok.")
+    return "\n".join(wrapped([*said, *(f"! {line}" for line in (judgement.sizing(figures), VARY) if line)]))
+
+
+def so_far(chance: Replications) -> str:
+    """Return where net present cost lies in the replications so far, and how many meet the SLO target."""
+    met = sum(figures[judgement.SHORTFALL] == 0.0 for figures in chance.figures)
+    npv = chance.interval("npv_usd")
+    return f"{f'NPC {_between(npv.low, npv.high)}, ' if npv else ''}SLO met in {met}/{chance.number}"
+
+
+def _between(low_npv_usd: float, high_npv_usd: float) -> str:
+    """Return an interval of net present cost, which is the negative of net present value."""
+    return " to ".join(short_dollars(-end, ",.2f") for end in (high_npv_usd, low_npv_usd))
+
+
+def is_settled(result: RunResult, chance: Replications, share: float) -> bool:
+    """Return whether replications are enough: MET or MISSED, and mean net present cost known to a share of it.
+
+    That is where half its 95% t-interval is at most that share.
+    """
+    from planner.studies.decision import half_width  # noqa: PLC0415 - loads scipy, for more than 19 replications
+
+    verdict, costs = verdict_summary(result, chance), np.array([row["npv_usd"] for row in chance.figures], float)
+    is_open = verdict["replications"] > 0 and verdict["status"] == "INCONCLUSIVE"
+    return not is_open and bool(half_width(costs) <= share * abs(costs.mean()))
 
 
 def details(figures: Mapping[str, Any]) -> str:
-    """Return what ``-v`` adds: intervals, reasons of misses, lost node-hours, and how the cost figures reconcile."""
-    lines, drawn, capacity = [], figures["replications"], figures["capacity_fraction"]
-    if drawn is not None and (ends := drawn["intervals"]):
-        spans = ", ".join(text.format(*ends[name]) for name, text in _SPANS.items() if name in ends)
-        lines.append(f"in {drawn['words']}, inputs as stated: {spans}")
-    if (worst := figures["worst_month"]) is not None:
-        lines.append(f"worst month {worst['month']}: {worst['missed_fraction']:.2%} of requests shed or late")
-    lines += [
+    """Return what ``-v`` adds: reasons of misses, lost node-hours, and how the cost figures reconcile."""
+    capacity = figures["capacity_fraction"]
+    lines = [
         f"{reason['workload']}: {reason['missed_fraction']:.3%} missed for {REASONS[reason['cause']]}, most in "
         f"{reason['worst_month']}: {reason['worst_missed_fraction']:.2%}"
         for reason in figures["slo_misses"]
@@ -463,28 +486,14 @@ def details(figures: Mapping[str, Any]) -> str:
     return "\n".join([*wrapped(lines), "", text_table(("cost", "USD"), reconciliation_rows(figures))])
 
 
-def month_lines(result: RunResult, encoding: str = "utf-8") -> str:
-    """Return utilisation and cost per token by month, a line for each cluster, with lowest and highest."""
-    levels = BLOCKS if encoding.lower().replace("-", "") in ("utf8", "utf16", "utf32") else ASCII
-    figures, labels, rows = sums_of(result).figures(), result.plan.months.labels, []
-    names = [*(cluster.name for cluster in result.plan.clusters), FLEET]
-    shown = [("utilisation_fraction", "utilised", "{:.0%} to {:.0%}", name) for name in names]
-    for column, unit, span, name in (*shown, ("cost_per_million_tokens_usd", "USD/Mtok", "{:.3g} to {:.3g}", FLEET)):
-        values = figures[column][:, names.index(name)].tolist()
-        if known := [v for v in values if math.isfinite(v)]:
-            rows.append((name[:10], unit, sparkline(values, levels=levels), span.format(min(known), max(known))))
-    return text_table(("cluster", "", f"{labels[0]} to {labels[-1]}", "lowest to highest"), rows)
-
-
 def run_answer(
     folder: Path, result: RunResult, chance: Replications | None, remedy: Mapping[str, Any] | None = None
 ) -> Answer[RunResult]:
-    """Return a run as an answer: its first screen and, where details are wanted, all the rest and the months."""
+    """Return a run as an answer: its first screen, what replications say and, where they are wanted, the details."""
 
-    def say(encoding: str, verbose: bool) -> str:
+    def say(verbose: bool) -> str:
         figures = summary(result, chance, remedy)
-        screen = first_screen(figures)
-        return "\n\n".join([screen, details(figures), month_lines(result, encoding)]) if verbose else screen
+        return "\n\n".join([first_screen(figures), closing(figures), *([details(figures)] if verbose else [])])
 
     return Answer(
         folder=folder,
@@ -496,3 +505,8 @@ def run_answer(
         is_met=lambda: verdict_summary(result, chance)["status"] == "MET",
         rows=lambda: measure_table(result, chance),
     )
+
+
+def first_answer(folder: Path, result: RunResult) -> Answer[RunResult]:
+    """Return the base replication as an answer, before others are drawn and anything is written."""
+    return replace(run_answer(folder, result, None), say=lambda _: first_screen(key_figures(result)), is_written=False)

@@ -9,10 +9,10 @@ from typing import Any
 
 from planner.answers.judgement import COST, much_shed, reserve_cluster, served, share_words, sizing, verdict_line
 from planner.answers.sections import section
-from planner.answers.timelines import Calendar, colours, demand_chart
+from planner.answers.timelines import Calendar, demand_chart, run_out_chart
 from planner.finance.ledger import ACCOUNT_ORDER, View
 from planner.output import blocks as show
-from planner.output.blocks import Bar, BarPart, Block, Grid, Section, Sentence, Series, TimeChart, bar_grid
+from planner.output.blocks import Block, Grid, Section, Sentence, Series, TimeChart
 from planner.output.folder import Contents
 from planner.output.scales import COLOURS
 from planner.output.tables import Table
@@ -36,14 +36,11 @@ IDLE = "no demand"
 _EARNED = ("revenue_usd", "running_cost_usd", "cost_usd", "margin_usd")
 BARE = "levelised_cost_without_resale_per_million_tokens_usd"
 UNITS = (
-    *("", "tokens", "revenue", "running cost", "full cost", "margin"),
+    *("workload", "tokens", "revenue", "running cost", "full cost", "margin"),
     *("USD/M input", "USD/M cached", "USD/M output", "USD/accelerator-hour"),
 )
 """Columns of unit economics."""
-ROUTED = (
-    "Where requests went follows from the order in which clusters are filled, and from what each can serve: a cluster "
-    "that stands idle is not a dear part, and one that is busy not a cheap one."
-)
+ROUTED = "Clusters are filled in an order: one that stands idle is not a dear part, and a busy one not a cheap one."
 FURTHER = (
     "`planner compare` puts it beside another plan under the same random numbers; `planner montecarlo` varies prices, "
     "growth and throughput."
@@ -68,14 +65,12 @@ def answer_section(contents: Contents) -> Section | None:
     ):
         ends = dict.fromkeys(form(end) for end in intervals.get(name, ()))
         facts.append(show.Fact(term=term, value=form(fleet[name]), range=" to ".join(ends)))
-    palette, rows = colours(clusters), []
-    most = max((row["cost_per_million_tokens_usd"] or 0.0) for row in clusters.values()) or 1.0
+    rows = []
     for name in [*(name for name in clusters if name != FLEET), FLEET]:
         row, cost = clusters[name], clusters[name]["cost_per_million_tokens_usd"]
         used = (percent(row["availability_fraction"]), percent(row["utilisation_fraction"]))
         paid = (dollars(row["cost_usd"]), unit_price(row["cost_per_million_output_tokens_usd"]), unit_price(cost))
-        part = BarPart(name=name, share=(cost or 0.0) / most, colour=palette[name], shown=unit_price(cost))
-        rows.append((name, (*used, count(row["served_tokens"]), *paid), [part]))
+        rows.append((name, *used, count(row["served_tokens"]), *paid))
     header = ("cluster", "available", "utilised", "tokens", "cost", "USD/M generated", "USD/M tokens")
     said = "This is one plan and one replication of it, so it has no interval and no baseline."
     if chance:
@@ -83,12 +78,14 @@ def answer_section(contents: Contents) -> Section | None:
             f"The small figures are where {chance['words']} lie ({chance['number']} replications of traffic noise, "
             "failures, incidents and slips, every input as stated). The plan has no baseline here."
         )
+    told = verdict(summary)
     blocks: list[Block] = [
-        *show.sentences([*much_shed([served("This plan", fleet)]), *verdict(summary), objective(summary)], "headline"),
+        *show.sentences([*much_shed([served("This plan", fleet)]), *told[:1]], "headline"),
         show.Facts(facts=facts),
         *([chart] if (chart := demand_chart(contents)) else []),
-        show.Bullets(lines=findings(summary)),
-        bar_grid((*header, "per million tokens"), rows, "The clusters side by side"),
+        *show.sentences([*told[1:], objective(summary), *findings(summary)]),
+        *run_out_chart(contents),
+        Grid(caption="The clusters side by side", header=header, rows=rows, numeric=range(1, len(header))),
         Sentence(text=f"{said} {FURTHER}", tone="note"),
     ]
     return section("answer", blocks)
@@ -118,45 +115,34 @@ def findings(summary: Mapping[str, Any]) -> list[str]:
     told = verdict(summary)
     reserves = (f"{name} is {said}." for name, said in reserve_cluster(summary).items())
     lines = [said for said in (sizing(summary), *reserves) if said and said not in told]
-    if unused := [name for name, row in summary["clusters"].items() if name != FLEET and not row["served_tokens"]]:
+    paid = {name: row for name, row in summary["clusters"].items() if name != FLEET and row["cost_usd"]}
+    if unused := [name for name, row in paid.items() if not row["served_tokens"]]:
         lines.append(f"{', '.join(unused)} served nothing: no workload that it can take was routed to it.")
-    worst = summary.get("worst_month")
-    if worst and worst["missed_fraction"] > 0.001 and worst["month"] not in " ".join(told):
-        missed = percent(worst["missed_fraction"], 2)
-        lines.append(f"Over all workloads together most requests were shed or late in {worst['month']}: {missed}.")
     lines += [f"Warning: {warning}" for warning in summary.get("warnings", ())]
     return [*lines, *(f"Note: {note}" for note in summary.get("notes", ()))]
 
 
 def money_section(contents: Contents) -> Section | None:
-    """Return the accrued cost by account, cluster and month; the bars by account are steps of a waterfall."""
+    """Return the accrued cost by account, cluster and month."""
     if not (ledger := contents.table("ledger")):
         return None
     totals, by_account = account_sums(contents), account_totals(contents)
-    # The site stands last, so that clusters keep their colours.
     clusters = sorted(dict.fromkeys(ledger.texts("cluster")), key=lambda name: name == SITE)
-    palette, total = {name: colours(clusters)[name] for name in clusters}, sum(by_account.values())
-    most, reached, rows = sum(cost for cost in by_account.values() if cost > 0.0) or 1.0, 0.0, []
-
-    def step(name: str, row: Mapping[str, float], cost: float, lead: float) -> None:
-        paid = {c: row.get(c, 0.0) for c in clusters}
-        parts = [BarPart(c, abs(usd) / most, palette[c], dollars(usd)) for c, usd in paid.items()]
+    total, rows = sum(by_account.values()), []
+    sums = {c: sum(row.get(c, 0.0) for row in totals.values()) for c in clusters}
+    for name, row in [*((account, totals[account]) for account in largest_first(totals)), ("accrued cost", sums)]:
+        cost = sum(row.values())
         cells = (*(dollars(row[c]) if c in row else NOTHING for c in clusters), dollars(cost))
-        rows.append((name, (*cells, percent(cost / total if total else None)), Bar(parts=parts, lead=lead)))
-
-    for account in largest_first(totals):
-        cost = by_account[account]
-        step(account.replace("_", " "), totals[account], cost, max(0.0, min(reached, reached + cost)) / most)
-        reached += cost  # what is received steps back
-    step("accrued cost", {c: sum(row.get(c, 0.0) for row in totals.values()) for c in clusters}, total, 0.0)
+        rows.append((name.replace("_", " "), *cells, percent(cost / total if total else None)))
     bought = ledger.rows("account", totals=["amount_usd"])
     said = (
         f"{dollars(total)} of accrued cost: purchases of "
         f"{dollars(sum(amount for account, amount in bought if account.startswith('capex_')))} are spread over their "
         "life as depreciation. Every dollar is one row of ledger.csv."
     )
-    header = ("account", *clusters, "total", "share", "step by step, by cluster")
-    blocks: list[Block] = [Sentence(text=said), bar_grid(header, rows, "Accrued cost by account", palette)]
+    header, numeric = ("account", *clusters, "total", "share"), range(1, len(clusters) + 3)
+    grid = Grid(caption="Accrued cost by account", header=header, rows=rows, numeric=numeric, drawn=len(clusters) + 2)
+    blocks: list[Block] = [Sentence(text=said), grid]
     if steps := reconciliation_rows(contents.summary):
         caption = "From P&L cost to net present cost; lines that begin with = are sums"
         blocks.append(Grid(caption=caption, header=("cost", "USD"), rows=steps, numeric=(1,)))
@@ -252,15 +238,14 @@ def losses_section(contents: Contents) -> Section | None:
     for event, cause, *figures in events.rows("event", "cause", totals=columns) if events is not None else ():
         if event in ("failure", "maintenance", "software", "outage"):
             sums[event, cause] = [sum(pair) for pair in zip(sums[event, cause], (1, *figures), strict=True)]
-    most = max((lost for _, _, lost in sums.values()), default=0.0) or 1.0
     rows = []
     for (event, cause), (number, hours, lost) in sorted(sums.items(), key=lambda item: (-item[1][2], item[0])):
         if lost > 0:
-            bar = BarPart(name=cause, share=lost / most, colour=1, shown=count(lost))
             cells = (f"{number:,.0f}", f"{hours / number:,.1f}", count(lost))
-            rows.append((f"{event}, {cause}" if cause else event, cells, [bar]))
-    header = ("cause", "events", "hours each", "tokens of capacity", "compared")
-    blocks += [bar_grid(header, rows, "Causes, costliest first")] if rows else []
+            rows.append((f"{event}, {cause}" if cause else event, *cells))
+    header = ("cause", "events", "hours each", "tokens of capacity")
+    causes = Grid(caption="Causes, costliest first", header=header, rows=rows, numeric=(1, 2, 3), drawn=3)
+    blocks += [causes] if rows else []
     return section("losses", [*blocks, *software_grids(contents)])
 
 
@@ -294,22 +279,13 @@ def losses_chart(contents: Contents) -> TimeChart | None:
 
 def late_section(contents: Contents) -> Section | None:
     """Return why requests missed their SLO, by workload."""
-    if not (lost := contents.table("slo_misses")):
-        return None
-    missed = {
-        workload: {name: row[reason] for reason, name in REASONS.items()}
-        for workload, row in lost.sums("workload", "cause", "missed_requests").items()
-        if sum(row.values()) > 0
-    }
     rows = []
     for reason in contents.summary.get("slo_misses", ()):
         share, then = percent(reason["missed_fraction"], 3), percent(reason["worst_missed_fraction"], 2)
         rows.append((reason["workload"], REASONS[reason["cause"]], share, reason["worst_month"], then))
     header = ("workload", "cause", "of its requests", "worst month", "then")
-    caption, of_all = "Why requests missed their SLO, worst first", "of SLO misses"
-    blocks = [loss_grid(missed, list(REASONS.values()), "workload", of_all)] if missed else []
-    blocks += [Grid(caption=caption, header=header, rows=rows, numeric=(2, 4))] if rows else []
-    return section("losses", blocks)
+    grid = Grid(caption="Why requests missed their SLO, worst first", header=header, rows=rows, numeric=(2, 4))
+    return section("losses", [grid]) if rows else None
 
 
 def node_hours(contents: Contents) -> dict[str, dict[str, float]]:
@@ -320,19 +296,15 @@ def node_hours(contents: Contents) -> dict[str, dict[str, float]]:
     return {cluster: {name: row[cluster] for name, row in hours.items()} for cluster in hours[IDLE]}
 
 
-def loss_grid(
-    shares: Mapping[str, Mapping[str, float]], names: Sequence[str], of: str, what: str = "of node-hours on site"
-) -> Grid:
-    """Return what became of node-hours, or another whole, one row for each cluster, scenario or workload."""
-    # Idleness is no fault of the machines: it has the grey at the end of the palette.
-    palette, rows = {name: len(COLOURS) - 1 if name == IDLE else i for i, name in enumerate(names)}, []
+def loss_grid(shares: Mapping[str, Mapping[str, float]], names: Sequence[str], of: str) -> Grid:
+    """Return what became of node-hours, one row for each cluster or scenario."""
     names = [name for name in names if any(row[name] for row in shares.values())]
-    for cluster, row in shares.items():
-        total = sum(row.values()) or 1.0
-        shown = {name: percent(row[name] / total, 2) for name in names}
-        parts = [BarPart(name=n, share=row[n] / total, colour=palette[n], shown=shown[n]) for n in names]
-        rows.append((cluster, list(shown.values()), parts))
-    return bar_grid((of, *names, what), rows, what.removeprefix("of ").capitalize(), palette)
+    rows = [
+        (cluster, *(percent(row[name] / (sum(row.values()) or 1.0), 2) for name in names))
+        for cluster, row in shares.items()
+    ]
+    caption, header = "Node-hours on site", (of, *names)
+    return Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header)))
 
 
 def layout_grid(layouts: Table) -> Grid:
@@ -353,22 +325,20 @@ def routing_section(contents: Contents) -> Section | None:
     busy: dict[tuple[str, str], list[float]] = defaultdict(list)
     for workload, cluster, share in routing.rows("workload", "cluster", numbers=["utilisation_fraction"]):
         busy[workload, cluster] += [share] if share is not None else []
-    clusters = list(dict.fromkeys(routing.texts("cluster")))
-    hues = {c: colours(clusters)[c] for c in clusters}
-    served_by: list[tuple[str, list[str], Bar]] = []
-    used: list[tuple[str, list[str], Bar]] = []
-    for name, row in routing.sums("workload", "cluster", "served_tokens").items():
+    tokens = routing.sums("workload", "cluster", "served_tokens")
+    there = {c for (_, c), shares in busy.items() if shares} | {c for row in tokens.values() for c in row if row[c]}
+    clusters = [cluster for cluster in dict.fromkeys(routing.texts("cluster")) if cluster in there]
+    served_by, used, numeric = [], [], range(1, 1 + len(clusters))
+    for name, row in tokens.items():
         total = sum(row[c] for c in clusters) or 1.0
         mean = {c: sum(busy[name, c]) / len(busy[name, c]) if busy[name, c] else None for c in clusters}
-        for rows, shares, is_group in ((served_by, {c: row[c] / total for c in clusters}, False), (used, mean, True)):
-            shown = {c: percent(share) for c, share in shares.items()}
-            parts = [BarPart(name=c, share=shares[c] or 0.0, colour=hues[c], shown=shown[c]) for c in clusters]
-            rows.append((name, list(shown.values()), Bar(parts=parts, is_group=is_group)))
-    caption = "How busy the machines that may serve it were with it, mean of the months"
+        served_by.append((name, *(percent(row[c] / total) for c in clusters)))
+        used.append((name, *map(percent, mean.values())))
+    caption, header = "How busy the machines that may serve it were with it, by month", ("workload", *clusters)
     blocks: list[Block] = [
         Sentence(text=ROUTED, tone="note"),
-        bar_grid(("workload", *clusters, "of its tokens"), served_by, "Who served each workload", hues),
-        bar_grid(("workload", *clusters, "side by side"), used, caption),
+        Grid(caption="Who served each workload's tokens", header=header, rows=served_by, numeric=numeric),
+        Grid(caption=caption, header=header, rows=used, numeric=numeric),
         *([layout_grid(layouts)] if (layouts := contents.table("layouts")) else []),
     ]
     return section("losses", blocks)

@@ -396,7 +396,7 @@ def size_answer(folder: Path, sized: Sized, warnings: Sequence[str]) -> Answer[S
         result=sized,
         warnings=warnings,
         summarise=lambda: size_summary(sized),
-        say=lambda _, verbose: size_text(sized, verbose=verbose),
+        say=lambda verbose: size_text(sized, verbose=verbose),
         is_met=lambda: sized.verdict.status != "MISSED",
         rows=lambda: policy_rows(sized),
     )

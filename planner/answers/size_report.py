@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from planner.answers.comparison_report import cost_against_service
+from planner.answers.judgement import verdict_line
 from planner.answers.sections import section
-from planner.output.blocks import BarPart, Block, Grid, Section, Sentence, bar_grid, sentences
+from planner.answers.timelines import Calendar
+from planner.output import blocks as show
+from planner.output.blocks import Block, Grid, Section, Sentence, Series, sentences
 from planner.output.folder import Contents
+from planner.output.scales import Points
 from planner.output.words import NOTHING, dollars, percent, unit_price
 
 
@@ -18,20 +23,18 @@ def answer_section(contents: Contents) -> Section:
     header = ("cluster", "accelerator", "date", "nodes", "paid")
     blocks: list[Block] = [
         *sentences(said[:1], "headline"),
-        *sentences(said[1:3]),
+        *([picture] if (picture := frontier_picture(contents)) else []),
+        *sentences([verdict_line(summary["verdict"]), *said[1:3]]),
         Grid(caption="What to buy whatever is seen", header=header, rows=bought, numeric=(3, 4)),
     ]
     if (frontier := contents.table("frontier")) is not None:
-        longest, rows = max(frontier.totals("objective_usd"), default=0.0) or 1.0, []
-        for words, answer, probability, cost in frontier.rows(
-            "plan", "is_answer", numbers=["probability_fraction"], totals=["objective_usd"]
-        ):
-            named, colour = (f"{words} (the answer)", 0) if answer == "true" else (words, 1)
-            bar = BarPart(name="cost", share=cost / longest, colour=colour, shown=shown(cost))
-            rows.append((named, [percent(probability, 1), shown(cost)], [bar]))
-        blocks.append(
-            bar_grid(("plan", "P(SLO met)", "cost", ""), rows, "Cost against the probability to meet the SLO target")
-        )
+        plans = frontier.rows("plan", "is_answer", numbers=["probability_fraction"], totals=["objective_usd"])
+        rows = [
+            (f"{words} (the answer)" if answer == "true" else words, percent(probability, 1), shown(cost))
+            for words, answer, probability, cost in plans
+        ]
+        caption, named = "Cost against the probability to meet the SLO target", ("plan", "P(SLO met)", "cost")
+        blocks.append(Grid(caption=caption, header=named, rows=rows, numeric=(1, 2)))
     blocks += [
         *sentences(said[3:]),
         Sentence(text="The policy lies beside this report and runs as it is: `planner run policy.yaml`."),
@@ -39,16 +42,22 @@ def answer_section(contents: Contents) -> Section:
     return section("answer", blocks)
 
 
+def frontier_picture(contents: Contents) -> show.Picture | None:
+    """Draw the cost of plans against their probability to meet the SLO target, and what is required."""
+    if not (frontier := contents.table("frontier")):
+        return None
+    groups: dict[str, tuple[Points, int, float]] = {}
+    for name, said, colour, size in (("the answer", "true", 0, 9.0), ("other plans", "false", 1, 5.0)):
+        dots = frontier.where("is_answer", said).rows(totals=["objective_usd", "probability_fraction"])
+        groups[name] = [*dots], colour, size
+    return cost_against_service(groups, float(contents.summary["verdict"]["confidence"]), "P(SLO met)", "cost")
+
+
 def policies_section(contents: Contents) -> Section | None:
     """Return the ways to decide on the same fresh replications, and the reviews of orders on a signal."""
     shown = unit_price if contents.summary["objective"] == "levelised" else dollars
-    amounts = (
-        "objective_usd",
-        "slo_met_fraction",
-        "worst_tenth_attainment_fraction",
-        "utilisation_fraction",
-        "answer_saves",
-    )
+    shares = ("slo_met_fraction", "worst_tenth_attainment_fraction", "utilisation_fraction")
+    amounts = ("objective_usd", *shares, "answer_saves")
     ways = [
         (
             name,
@@ -77,8 +86,8 @@ def policies_section(contents: Contents) -> Section | None:
 
 def months_section(contents: Contents) -> Section:
     """Return what binds in each month."""
-    shares = ("slo_attainment_fraction", "utilisation_fraction")
-    months = contents.tables["months"].rows("month", "workload", "capacity_binds", "power_binds", numbers=shares)
+    shares, table = ("slo_attainment_fraction", "utilisation_fraction"), contents.tables["months"]
+    months = table.rows("month", "workload", "capacity_binds", "power_binds", numbers=shares)
     said = {("true", "true"): "capacity, power", ("true", "false"): "capacity", ("false", "true"): "power"}
     rows = [
         (m[:7], load, percent(met, 2), percent(used), said.get((*by,), "nothing")) for m, load, *by, met, used in months
@@ -86,4 +95,10 @@ def months_section(contents: Contents) -> Section:
     header = ("month", "workload", "SLO lowest", "utilised", "binding constraint")
     caption = "The workload with the lowest SLO attainment, month by month"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))
-    return section("time", [grid], "Binding constraints by month")
+    calendar = Calendar(table.texts("month"))
+    drawn = enumerate(zip(header[2:4], map(table.numbers, shares), strict=True))
+    places = [calendar.middle(month) for month in table.texts("month")]
+    series = [Series(name, list(zip(places, line, strict=True)), colour) for colour, (name, line) in drawn]
+    told = "SLO attainment that the required share of replications reaches, and utilisation in the mean."
+    chart = calendar.chart("size-months", "SLO attainment and utilisation by month", told, "percent", series)
+    return section("time", [chart, grid], "Binding constraints by month")

@@ -27,10 +27,11 @@ from planner.output.folder import REPORT, WORKBOOK, Contents, command_line, open
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, number_column, text_column
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.workbook import write_tables
+from planner.plan.slo_target import run_out
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.study import Prior, Study
 from planner.studies import decision
-from planner.studies.analysis import MOST_DROPPED, Finished, Statistic, first_missed_month, study_manifest
+from planner.studies.analysis import MOST_DROPPED, Finished, Statistic, first_missed_month, month_labels, study_manifest
 from planner.studies.decision import IntervalEstimate, mean_estimate, sound_rows
 from planner.studies.designs import OneAtATime, Saltelli
 from planner.studies.distributions import is_numeric, quantile, value_of
@@ -158,6 +159,7 @@ def study_summary(finished: Finished) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "study": finished.prepared.study.name,
         "replications": finished.rows,
+        "simulated": finished.simulated().size,
         "completed": completed_rows(finished.by_scenario(objective)),
         "objective": objective,
         "scenarios": statistics,
@@ -169,9 +171,12 @@ def study_summary(finished: Finished) -> dict[str, Any]:
                 shortfall_fraction=_known(standing.shortfall_fraction),
                 first_missed_month=first_missed_month(finished.prepared, standing),
                 past_mending=standing.past_mending,
+                run_out_fraction=run_out(met_months, month_labels(finished.prepared)),
             )
             | {"best_fraction": _figure(standing.best_fraction)}
-            for base, standing in zip(finished.prepared.scenarios, finished.standings(), strict=True)
+            for base, standing, met_months in zip(
+                finished.prepared.scenarios, finished.standings(), finished.output("slo_met_months").T, strict=True
+            )
         },
         "decisions": [
             {"scenario": pair.scenario, "against": pair.against}
@@ -218,6 +223,8 @@ def study_table(summary: Mapping[str, Any], *, verbose: bool = False) -> str:
         half = None if mean is None or low is None else mean - low
         spreads.append((plan.name, *shares, cell(plan.slo_attainment_fraction, ".2%"), _number(half), *tail))
     over = f"{summary['replications']:,} replications, inputs drawn"
+    if summary["simulated"] < summary["replications"]:
+        over += f", {summary['simulated']:,} of them simulated and the others with their machines and other prices"
     if summary["completed"] < summary["replications"]:
         over += f"; {summary['completed']:,} could be run in every scenario"
     best = f"Cheapest plan that is MET: {choice.best.name}." if choice.best else judgement.none_keeps(choice)
@@ -264,10 +271,7 @@ def driver_table(prepared: Prepared, drivers: Sequence[Driver]) -> str:
         title = f"{first} less {against}" if against else first
         header = ("input", "method", "measure", "value", "low", "high")
         lines += [f"{title}: {prepared.objective.name}", "", text_table(header, rows), ""]
-    told = information_lines([(d.input, d.measure, d.value) for d in drivers if d.method == "information"])
-    if not told and len(prepared.names) > 1 and any(drawn.throughput_of for drawn in prepared.inputs.entries):
-        told = ["what a measurement would be worth: planner montecarlo, then planner sensitivity --method importance"]
-    return "\n".join([*lines, *wrapped(told)]).rstrip()
+    return "\n".join(lines).rstrip()
 
 
 def information_lines(rows: Sequence[tuple[str, str, float]]) -> list[str]:
@@ -343,7 +347,7 @@ def write_study(
     made = [
         statistics_rows(finished.statistics()),
         *_decided(prepared, finished.standings(), finished.decisions()),
-        driver_rows(finished.drivers(), completed_rows(finished.output(prepared.objective.name, finished.detailed).T)),
+        driver_rows(finished.drivers(), finished.driven.size),
         *(STUDY_TABLES[name].of_rows(rows) for name, rows in more.items()),
     ]
     lists_all = finished.rows * len(names) <= USUAL_SAMPLES if samples is None else samples
@@ -450,8 +454,6 @@ def study_answer(
     finished: Finished,
     drivers: Sequence[Driver] | None = None,
     completed: int = 0,
-    *,
-    is_written: bool = True,
 ) -> Answer[Finished]:
     """Return a study as an answer: the headline's percentiles, or what drives it, of a study designed to find out."""
 
@@ -463,12 +465,11 @@ def study_answer(
         result=finished,
         warnings=finished.prepared.warnings,
         summarise=lambda: study_summary(finished) if drivers is None else rows().records(),
-        say=lambda _, verbose: (
+        say=lambda verbose: (
             study_table(study_summary(finished), verbose=verbose)
             if drivers is None
             else driver_table(finished.prepared, drivers)
         ),
         is_met=lambda: any(standing.verdict.status == "MET" for standing in finished.standings()),
         rows=rows,
-        is_written=is_written,
     )

@@ -11,10 +11,10 @@ from planner.answers import comparison_report, judgement, run_report, timelines
 from planner.answers.sections import SectionMaker, section
 from planner.answers.timelines import Calendar, by_name, colours
 from planner.output import blocks
-from planner.output.blocks import Bar, BarPart, Block, Cell, Folded, Grid, Section, Sentence, bar_grid, sentences
+from planner.output.blocks import Block, Folded, Grid, Section, Sentence, sentences
 from planner.output.folder import Contents
-from planner.output.scales import Scale, colour_class
-from planner.output.svg import even_axis
+from planner.output.scales import Scale
+from planner.output.svg import even_axis, swings
 from planner.output.tables import Table
 from planner.output.words import NOTHING, dollars, figure, input_words, measured, percent, spoken
 
@@ -31,6 +31,9 @@ ROWS_OF = {
 }
 """What the rows behind a designed study's headline are."""
 SHOWN_INPUTS = 15
+_BARS = 12
+_PANELS = 4
+"""Tornadoes in one picture: the first scenario's, and its difference from the next ones."""
 OPEN_TORNADOES = 2
 """The first scenario's, and its difference from the next; the others are folded."""
 SHARES = {
@@ -121,19 +124,12 @@ def answer_section(contents: Contents) -> Section | None:
     shown: list[Block] = [
         *sentences([*judgement.much_shed(choice.ranked), advice(contents)], "headline"),
         *sentences(notes, "note"),
+        *([spread] if (spread := spread_picture(contents)) else ()),
         *_slo_grid(verdicts, choice),
-        _percentile_grid({plan.name: statistics[plan.name] for plan in choice.ranked}, output, colours(statistics)),
-        *_decision_grids(contents, output),
-        *([spread] if (spread := histogram(contents)) else ()),
+        _percentile_grid({plan.name: statistics[plan.name] for plan in choice.ranked}, output),
+        *_decision_grid(contents, output),
+        *timelines.run_out_chart(contents),
     ]
-    if len(percentiles) > len(statistics):
-        columns = ("scenario", "output", "statistic")
-        rows = [
-            (scenario, name.replace("_", " "), statistic, *(measured(number, name) for number in numbers))
-            for scenario, name, statistic, *numbers in percentiles.rows(*columns, numbers=_ENDS)
-        ]
-        every = Grid(caption="Every headline figure", header=(*columns, *_ENDS), rows=rows, numeric=(3, 4, 5))
-        shown.append(Folded(title=f"All {len(rows):,} statistics with their 95% intervals", blocks=[every], css="dump"))
     return section("answer", shown)
 
 
@@ -206,29 +202,20 @@ def _slo_grid(verdicts: Mapping[str, Mapping[str, Any]], choice: judgement.Choic
     return [Grid(caption=caption, header=header, rows=rows, numeric=range(2, 8))] if rows else []
 
 
-def _percentile_grid(statistics: Mapping[str, Figures], output: str, palette: Mapping[str, int]) -> Grid:
-    """Return the headline's percentiles; drawn, P5 to P95 is thin, P10 to P90 thick, the mean a bar without them."""
+def _percentile_grid(statistics: Mapping[str, Figures], output: str) -> Grid:
+    """Return the headline's mean and percentiles."""
     names = [name for name in PERCENTILES if any(name in row for row in statistics.values())]
-    tops = [row[top][0] or 0.0 for row in statistics.values() for top in ("p95", "mean") if top in row]
-    highest = max(tops, default=0.0) or 1.0
-    rows: list[tuple[str, Sequence[str], Cell]] = []
+    rows = []
     for scenario, row in statistics.items():
         value, low, high = row["mean"]
         half = "± " + measured((high - low) / 2, output) if low is not None and high is not None else NOTHING
-        css = colour_class(palette[scenario])
-        ends = [max(0.0, min(end / highest, 1.0)) for name in PERCENTILES if (end := row[name][0]) is not None]
-        drawn: Cell = Bar(parts=[BarPart(name="mean", share=(value or 0.0) / highest, colour=palette[scenario])])
-        if len(ends) == len(PERCENTILES):
-            p5, p10, p50, p90, p95 = ends
-            drawn = blocks.Span(pieces=[(f"span {css}", p5, p95 - p5), (f"swing {css}", p10, p90 - p10)], middle=p50)
-        cells = [measured(value, output), half, *(measured(row[name][0], output) for name in names)]
-        rows.append((scenario, cells, drawn))
-    header = ("scenario", "mean", "95%", *(name.upper() for name in names), "P5 to P95" if names else "mean")
-    return bar_grid(header, rows, spoken(output))
+        rows.append((scenario, measured(value, output), half, *(measured(row[name][0], output) for name in names)))
+    header = ("scenario", "mean", "95%", *(name.upper() for name in names))
+    return Grid(caption=spoken(output), header=header, rows=rows, numeric=range(1, len(header)))
 
 
-def _decision_grids(contents: Contents, output: str) -> list[Block]:
-    """Return how often each scenario has the better headline; against others than the baseline folded."""
+def _decision_grid(contents: Contents, output: str) -> list[Block]:
+    """Return how often each scenario has the better headline than the baseline, and than all others."""
     if not (decision := contents.table("decision")):
         return []
     chances = ("probability_better", "probability_low", "probability_high")
@@ -243,11 +230,7 @@ def _decision_grids(contents: Contents, output: str) -> list[Block]:
     header, baseline = ("scenario", "against", *better), decision.texts("scenario")[0]
     first = [row for row in rows if row[1] in ("all others", baseline)]
     caption = "How often each has the better headline, its SLO met or not, and what a wrong choice costs"
-    every = Grid(caption="Every pair", header=header, rows=rows, numeric=range(2, 8))
-    return [
-        Grid(caption=caption, header=header, rows=first, numeric=range(2, 8), unbroken=(1,)),
-        *([Folded(title=f"All {len(rows)} pairs", blocks=[every], css="dump")] if len(first) < len(rows) else ()),
-    ]
+    return [Grid(caption=caption, header=header, rows=first, numeric=range(2, 8), unbroken=(1,))]
 
 
 def histogram(contents: Contents) -> blocks.Picture | None:
@@ -273,6 +256,11 @@ def histogram(contents: Contents) -> blocks.Picture | None:
         strips.append(blocks.Panel(x=unlabelled, y=y, marks=marks, title=scenario, height=130.0))
     strips[-1] = replace(strips[-1], x=x)
     return blocks.Picture(title="How the replications are spread", panels=strips)
+
+
+def spread_picture(contents: Contents) -> blocks.Picture | None:
+    """Draw how the replications are spread or, of a designed study, what moves its answer."""
+    return histogram(contents) or tornado_picture(contents)
 
 
 def fan_charts(contents: Contents, widths: Sequence[tuple[str, str]], said: str) -> list[blocks.TimeChart]:
@@ -375,6 +363,23 @@ def panels(drivers: Drivers) -> Iterator[Tornado]:
                 yield Tornado(scenario, against, method, known, middle, frozenset(noise))
 
 
+def tornado_picture(contents: Contents) -> blocks.Picture | None:
+    """Draw the sensitivities of the first scenario's objective, and of its difference from the others."""
+    if not (ranked := list(panels(rows_of(contents)))):
+        return None
+    shown = [panel for panel in ranked if panel.scenario == ranked[0].scenario and panel.method == ranked[0].method]
+    (said, *ends), drawn = TORNADOES[ranked[0].method], []
+    for panel in shown[:_PANELS]:
+        bars = [bar for bar in panel.longest(_BARS) if bar[0] not in panel.noise] or panel.longest(1)
+        rows = [(input_words(name), [(low, 0), (high, 1)]) for name, low, high in bars]
+        one = swings(rows, panel.middle, panel.title)
+        rule = blocks.VerticalRule(x=0.0, is_dashed=True)
+        drawn.append(replace(one, marks=[*one.marks, rule]) if panel.against else one)
+    title = f"Sensitivities of {spoken(objective_of(contents))}"
+    keys = dict(zip(ends, (0, 1), strict=True))
+    return blocks.Picture(title=title, panels=drawn, keys=keys, shape="square", note=f"{said}.")
+
+
 def variance_shares(drivers: Drivers, scenario: str, against: str = "") -> dict[str, tuple[float, float]]:
     """Return the share of the variance that each input explains, and what an input without effect would show."""
     return {
@@ -396,16 +401,13 @@ def hangs_section(contents: Contents) -> Section | None:
     spans = {name: f"{figure(low)} to {figure(high)} {unit}" for name, low, high, unit in ranges}
     drawn = [(one.title, _tornado_grid(one, output, spans)) for one in sorted(panels(drivers), key=_order(first))]
     drawn += _ranked(drivers, output)
-    figures = table.rows(*_OF, numbers=_ENDS)
-    rows = [(*row[:5], *("" if number is None else f"{number:.4g}" for number in row[5:])) for row in figures]
-    every = Grid(caption="All measures", header=(*_OF, *_ENDS), rows=rows, numeric=(5, 6, 7))
     measured_on = f" Measured on the first {detailed:,} replications." if detailed is not None else ""
     shown: list[Block] = [
         *sentences([said] if (said := _sentence(drivers, output, first)) else []),
-        Sentence(text=f"Grey bars are no longer than chance alone would draw them.{measured_on}", tone="note"),
+        Sentence(text=f"Bars no longer than chance alone would draw them are left out.{measured_on}", tone="note"),
+        *([picture] if (picture := tornado_picture(contents)) and contents.table("distribution") else ()),
         *(grid for _, grid in drawn[:OPEN_TORNADOES]),
         *(Folded(title=title, blocks=[grid]) for title, grid in drawn[OPEN_TORNADOES:]),
-        Folded(title=f"All {len(table):,} measures", blocks=[every], css="dump"),
     ]
     return section("sensitivities", shown)
 
@@ -447,21 +449,12 @@ def _sentence(drivers: Drivers, output: str, plan: str) -> str:
 
 
 def _tornado_grid(one: Tornado, output: str, spans: Mapping[str, str]) -> Grid:
-    """Return one tornado, widest first."""
-    (said, lower, upper), bars, middle = TORNADOES[one.method], one.longest(SHOWN_INPUTS), one.middle
-    ends = [middle, *(end for _, *both in bars for end in both)]
-    left, span = min(ends), (max(ends) - min(ends)) or 1.0
-    rows = []
-    for name, *both in bars:
-        pieces = []
-        for css, end in zip(("c0", "c1"), both, strict=True):
-            style = f"swing {'noise' if name in one.noise else css}"
-            pieces.append((style, (min(end, middle) - left) / span, abs(end - middle) / span))
-        low, high = (measured(end, output) for end in both)
-        drawn = blocks.Span(pieces=pieces, middle=(middle - left) / span)
-        rows.append((blocks.Path(text=input_words(name)), spans.get(name, ""), low, drawn, high))
-    header, caption = ("input", "from, to", lower, "swing", upper), f"{one.title}. {said}"
-    return Grid(caption=caption, header=header, rows=rows, numeric=(2, 4), unbroken=(1,), swatches={2: 0, 4: 1})
+    """Return the ends of one tornado's bars, the longest first."""
+    (said, lower, upper), rows = TORNADOES[one.method], []
+    for name, low, high in one.longest(SHOWN_INPUTS):
+        rows.append((input_words(name), spans.get(name, ""), measured(low, output), measured(high, output)))
+    header, caption = ("input", "from, to", lower, upper), f"{one.title}. {said}"
+    return Grid(caption=caption, header=header, rows=rows, numeric=(2, 3), unbroken=(1,))
 
 
 def _ranked(drivers: Drivers, output: str) -> Iterator[tuple[str, Grid]]:
@@ -473,25 +466,20 @@ def _ranked(drivers: Drivers, output: str) -> Iterator[tuple[str, Grid]]:
             if not named:
                 continue
             largest = sorted(named, key=lambda name: -(named[name][measure][0] or 0.0))[:SHOWN_INPUTS]
-            most = max(abs(named[name][measure][0] or 0.0) for name in largest) or 1.0
             rows = []
             for name in largest:
                 row = named[name][measure]
                 value, low, high = (percent(n) if method == "sobol" else measured(n, shown_as) for n in row)
-                bar = [BarPart(name=name, share=abs(row[0] or 0.0) / most, colour=0)]
-                rows.append((name, [value, f"{low} to {high}"], bar))
-            title = _title(scenario, against)
-            yield title, bar_grid(("input", "measure", "95% interval", "compared"), rows, f"{title}. {said}")
+                rows.append((input_words(name), value, f"{low} to {high}"))
+            title, header = _title(scenario, against), ("input", "measure", "95% interval")
+            yield title, Grid(caption=f"{title}. {said}", header=header, rows=rows, numeric=(1, 2))
 
 
 def _plan_by_plan(contents: Contents, make: SectionMaker, title: str) -> list[Block]:
     """Return one run's section for each plan, folded but for that of the plan to take."""
-    if contents.kind == "study":
-        said = "Below, each plan as it is stated, run once: one replication of the many, to see what is inside it."
-        ranked = judged(contents)[1].ranked
-    else:
-        said = "Below, each plan by itself, under the same traffic and random numbers."
-        ranked = judgement.choose(comparison_report.judged(contents)[1]).ranked
+    of_study = contents.kind == "study"
+    ranked = (judged(contents)[1] if of_study else judgement.choose(comparison_report.judged(contents)[1])).ranked
+    said = "Below, each plan as it is stated, run once under the same random numbers."
     first = ranked[0].name if ranked else ""
     shown: list[Block] = [Sentence(text=said)]
     for plan in sorted(contents.plans, key=lambda name: name != first):
@@ -514,17 +502,13 @@ def money_section(contents: Contents) -> Section | None:
     totals = {plan: run_report.account_totals(contents.of_plan(plan)) for plan in contents.plans}
     if not any(totals.values()):
         return None
-    accounts = dict.fromkeys(account for sums in totals.values() for account in sums)
-    largest = {account: max(sums.get(account, 0.0) for sums in totals.values()) for account in accounts}
-    palette, longest = colours(totals), max(0.0, *largest.values()) or 1.0
-    rows: list[tuple[str, Sequence[str], Cell]] = []
-    for account in sorted(largest, key=lambda account: -largest[account]):
-        paid = {plan: sums.get(account) for plan, sums in totals.items()}
-        parts = [BarPart(plan, (usd or 0.0) / longest, palette[plan], dollars(usd)) for plan, usd in paid.items()]
-        rows.append((account.replace("_", " "), [*map(dollars, paid.values())], Bar(parts=parts, is_group=True)))
-    rows.append(("all of it", [dollars(sum(sums.values())) for sums in totals.values()], ""))
-    header, legend = ("account", *totals, "side by side"), {plan: palette[plan] for plan in totals}
-    grid = bar_grid(header, rows, "Accrued cost by account and scenario", legend)
+    rows = [
+        (account.replace("_", " "), *(dollars(sums.get(account)) for sums in totals.values()))
+        for account in run_report.largest_first(run_report.account_sums(contents))
+    ]
+    rows.append(("all of it", *(dollars(sum(sums.values())) for sums in totals.values())))
+    caption, header = "Accrued cost by account and scenario", ("account", *totals)
+    grid = Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header)))
     return section("money", [grid, *_plan_by_plan(contents, run_report.money_section, "Accounts and months")])
 
 
@@ -541,13 +525,5 @@ def losses_section(contents: Contents) -> Section | None:
     if not by_plan:
         return None
     names = list(dict.fromkeys(name for row in by_plan.values() for name in row))
-    lost = [name for name in names if name not in ("at work", run_report.IDLE)]
-    shares = {plan: sum(row[name] for name in lost) / (sum(row.values()) or 1.0) for plan, row in by_plan.items()}
-    least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
-    said = (
-        f"{least} lost least to failures, software, outages and the power cap, {percent(shares[least], 2)} of its "
-        f"node-hours; {most} lost most, {percent(shares[most], 2)}."
-    )
-    told = sentences([said] if shares[least] < shares[most] else [])
     parts = _plan_by_plan(contents, run_report.losses_section, "Clusters and causes")
-    return section("losses", [run_report.loss_grid(by_plan, names, "scenario"), *told, *parts])
+    return section("losses", [run_report.loss_grid(by_plan, names, "scenario"), *parts])

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import heapq
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any
 
 from planner.answers.sections import section
 from planner.data_files import data_rows
-from planner.output.blocks import Block, Grid, Marker, Section, Sentence, Series, TimeChart
+from planner.output.blocks import Block, Marker, Section, Sentence, Series, TimeChart
 from planner.output.folder import Contents
 from planner.output.scales import TOTAL, Points
 from planner.output.tables import Table
-from planner.output.words import count
 from planner.run.measure_names import FLEET
 
 SHOWN_EVENTS = {"delivered": "delivery", "retired": "retired", "software": "software", "outage": "outage"}
 """Events with a lane of their own; failures are too many and have their own section."""
-MAX_MARKERS, SHOWN_ROWS = 400, 12
-READ_A_CHART = (
-    "Point at a chart, or move through it with the arrow keys, to read it; drag across it to zoom; press a name to "
-    "hide it everywhere. Events lie below the charts."
-)
+MAX_MARKERS = 400
+READ_A_CHART = "Point at a chart or use the arrow keys to read it, drag across it to zoom, press a name to hide it."
 LINE_CHARTS = {row.pop("key"): tuple(row.values()) for row in data_rows(__file__, "line_charts.csv")}
 """Whose lines, column, title, unit and what is to be seen of each chart of lines by month, by key."""
 
@@ -115,7 +111,11 @@ def line_chart(contents: Contents, key: str) -> TimeChart | None:
     if of == "cluster" and (daily := contents.table("timeline_daily_clusters")) is not None and column in daily:
         fine = by_name(daily, "cluster", "date", column, calendar.day)
     palette = colours(points)
-    series = [Series(name, line, palette[name], fine=fine.get(name, ())) for name, line in points.items()]
+    series = [
+        Series(name, line, palette[name], fine=fine.get(name, ()))
+        for name, line in points.items()
+        if any(value is not None for _, value in line)  # a cluster without a node has none
+    ]
     values = [v for line in points.values() for _, v in line if v]
     wide = of != "workload" and unit == "usd" and bool(values) and max(values) > 8 * min(values)
     said = said.format(days="" if daily is None else "; months bold, days faint") + " Logarithmic scale." * wide
@@ -148,13 +148,30 @@ def demand_chart(contents: Contents) -> TimeChart | None:
         return None
     calendar, series = answer
     happened = markers(contents, calendar)
-    if first := contents.summary.get("verdict", {}).get("first_missed_month"):
-        start, middle = calendar.day(f"{first}-01"), calendar.middle(f"{first}-01")
-        label = f"the SLO target is first missed in {first}"
-        happened.insert(0, Marker(kind="slo_target", start=start, end=2 * middle - start, label=label))
+    record = {} if contents.plan else contents.summary.get("verdict", {})
+    for place, (month, number) in enumerate((record.get("missed_months") or {}).items()):
+        start, middle = calendar.day(f"{month}-01"), calendar.middle(f"{month}-01")
+        label = f"SLO missed in {month}, in {number} of {record['replications']} replications"
+        happened.insert(place, Marker(kind="missed", start=start, end=2 * middle - start, label=label))
     said = "Accelerators in service, and accelerators that all demand would keep busy at its mix, routing and speed."
     key = f"{contents.anchor}demand"
     return calendar.chart(key, "Demand against capacity", said, "accelerators", series, markers=happened)
+
+
+def run_out_chart(contents: Contents) -> list[TimeChart]:
+    """Return by when how many replications of each plan have run out; none where no replication does."""
+    records = contents.summary.get("verdicts") or {contents.name: contents.summary.get("verdict", {})}
+    tables = map(contents.table, ("comparison_monthly", "timeline_monthly", "monthly_bands"))
+    monthly = next((table for table in tables if table), None)
+    if monthly is None or not any(record.get("run_out_fraction") for record in records.values()):
+        return []
+    calendar, series, palette = Calendar(monthly.texts("month")), list[Series](), colours(records)
+    for name, record in records.items():
+        shares = [(record.get("run_out_fraction") or {}).get(month[:7], 0.0) for month in calendar.months]
+        points = list(zip(map(calendar.middle, calendar.months), itertools.accumulate(shares), strict=True))
+        series.append(Series(name=name, points=points, colour=palette[name]))
+    said = "Share of replications that have missed their SLO target by the end of each month."
+    return [calendar.chart(f"{contents.kind}-run-out", "When it runs out", said, "percent", series)]
 
 
 def power_chart(contents: Contents) -> TimeChart | None:
@@ -169,21 +186,10 @@ def power_chart(contents: Contents) -> TimeChart | None:
 
 
 def timeline_section(contents: Contents) -> Section | None:
-    """Return utilisation and cost per token over time, by cluster and by workload, and the events that cost most."""
+    """Return utilisation and cost per token over time, by cluster and by workload."""
     if not contents.table("timeline_monthly"):
         return None
     charts = [line_chart(contents, key) for key in LINE_CHARTS]
     charts.insert(2, power_chart(contents))
     blocks: list[Block] = [Sentence(text=READ_A_CHART), *(chart for chart in charts if chart is not None)]
-    if events := contents.table("events"):
-        names, totals = ("time", "cluster", "event", "cause", "detail"), ("duration_h", "lost_capacity_tokens")
-        costly = [row for row in events.rows(*names, totals=totals) if row[-1] > 0]
-        rows = [
-            (day[:10], *words, f"{hours:,.1f}", count(lost))
-            for day, *words, hours, lost in heapq.nsmallest(SHOWN_ROWS, costly, key=lambda row: (-row[-1], row[0]))
-        ]
-        header = ("day", "cluster", "event", "cause", "what", "hours", "tokens of capacity")
-        caption = f"The {len(rows)} events that cost most capacity"
-        if rows:
-            blocks.append(Grid(caption=caption, header=header, rows=rows, numeric=(5, 6), unbroken=range(5)))
     return section("time", blocks)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.answers.answer import Answer
 from planner.answers.report import answer_files
 from planner.answers.run import scenario_identity
 from planner.answers.tables import tables_of
@@ -28,7 +29,7 @@ ZOOM_TABLES = tables_of("zoom", sampled=f"{SAMPLED_REQUESTS:,}")
 def zoom_tables(zoom: Zoom) -> dict[str, Table]:
     """Return the tables of a zoom by their names."""
     by_workload = outcomes(zoom)
-    hour, shares = zoom.hour, (np.arange(100) + 0.5) / 100
+    hour, shares = zoom.hour, np.append((np.arange(100) + 0.5) / 100, PERCENTILES[-1])
     workloads, latencies, curves, misses = (list[Sequence[Any]]() for _ in range(4))
     for place, outcome in enumerate(by_workload):
         if outcome.arrived_s.size:
@@ -84,6 +85,9 @@ def _request_rows(by_workload: Sequence[Outcome]) -> Table:
 def zoom_summary(zoom: Zoom, tables: Mapping[str, Table]) -> dict[str, Any]:
     """Return the headline figures of a zoom, ready for JSON."""
     workloads: dict[str, dict[str, Any]] = {row.pop("workload"): row for row in tables["workloads"].records()}
+    for load, slo in zip(zoom.plan.workloads, zoom.slos, strict=True):
+        if load.name in workloads and not slo.is_deferrable:
+            workloads[load.name]["slo"] = {"ttft_s": slo.ttft_s, "tpot_s": slo.tpot_s}
     for row in tables["latencies"].records():
         ends = {end: row[end] for end in ("value", "low", "high")}
         workloads[row["workload"]].setdefault(row["quantity"], {})[f"p{100 * row['percentile']:g}"] = ends
@@ -151,8 +155,8 @@ def summary_text(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> Mapping[str, Any]:
-    """Write a zoom's folder, whole or not at all, and return its summary."""
+def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> Answer[Zoom]:
+    """Write a zoom's folder, whole or not at all, and return it as an answer."""
     tables = zoom_tables(zoom)
     manifest = {
         **scenario_identity(zoom.scenario, zoom.seed, zoom.asked.replication),
@@ -163,4 +167,11 @@ def write_zoom(zoom: Zoom, folder: Path, command: Sequence[str]) -> Mapping[str,
     }
     contents = Contents(manifest=manifest, tables=tables, summary=zoom_summary(zoom, tables))
     write_folder(folder, answer_files(contents, contents.name.lower()), manifest)
-    return contents.summary
+    return Answer(
+        folder=folder,
+        result=zoom,
+        warnings=(),
+        summarise=lambda: contents.summary,
+        say=lambda *_: summary_text(contents.summary),
+        rows=lambda: tables["workloads"],
+    )

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from planner.answers.sections import section
-from planner.output.blocks import Block, Grid, Line, Panel, Picture, Section, Sentence
+from planner.output.blocks import Block, Grid, Line, Mark, Panel, Picture, Section, Sentence, VerticalRule
 from planner.output.folder import Contents
 from planner.output.svg import even_axis, ratio_axis
 from planner.output.words import percent
@@ -37,29 +37,38 @@ def answer_section(contents: Contents) -> Section:
     grid = Grid(caption="What became of the requests", header=header, rows=rows, numeric=range(1, len(header)))
     missed = contents.tables["slo_miss_causes"].rows("workload", "cause", numbers=["missed_fraction"])
     why = [(workload, reason, percent(share, 2)) for workload, reason, share in missed if share]
-    causes = Grid(
-        caption="Why requests missed their SLO",
-        header=("workload", "why missed", "of its requests"),
-        rows=why,
-        numeric=(2,),
-    )
+    named = ("workload", "why missed", "of its requests")
+    causes = Grid(caption="Why requests missed their SLO", header=named, rows=why, numeric=(2,))
     last: Block = causes if why else Sentence(text="No request missed a latency objective.")
-    return section("answer", [Sentence(text=said), grid, last], "SLO attainment")
+    first = _latency_chart(contents, "ttft_s")
+    return section("answer", [Sentence(text=said, tone="headline"), *first, grid, last], "SLO attainment")
+
+
+def _latency_chart(contents: Contents, quantity: str) -> list[Picture]:
+    """Draw which share of requests had answered by when, up to P99.9, with each workload's objective upright."""
+    lines = defaultdict[str, list[tuple[float, float]]](list)
+    curves = contents.tables["distributions"].where("quantity", quantity)
+    for name, share, value in curves.rows("workload", totals=("share_fraction", "value")):
+        lines[name].append((max(value, 1e-4), share))
+    limits = defaultdict[float, list[str]](list)
+    for name, workload in contents.summary["workloads"].items():
+        if (limit := workload.get("slo", {}).get(quantity)) is not None and name in lines:
+            limits[limit].append(name)
+    notes = {limit: f"SLO {limit:g} s, {', '.join(names)}" for limit, names in sorted(limits.items())}
+    return chart(f"{TITLES[quantity]}, share of requests by then", "seconds", lines, notes)
 
 
 def latency_section(contents: Contents) -> Section:
     """Return percentiles and distributions of latency."""
-    latencies, curves = contents.tables["latencies"], contents.tables["distributions"]
+    latencies = contents.tables["latencies"]
     header = ("workload", *(f"P{100 * float(p):g}" for p in dict.fromkeys(latencies.texts("percentile"))))
     blocks: list[Block] = [Sentence(text="Each curve says which share of the requests had answered by then.")]
     for quantity, words in TITLES.items():
-        cells, lines = defaultdict[str, list[str]](list), defaultdict[str, list[tuple[float, float]]](list)
-        figures, points = (table.where("quantity", quantity) for table in (latencies, curves))
+        cells, figures = defaultdict[str, list[str]](list), latencies.where("quantity", quantity)
         for name, value, low, high in figures.rows("workload", totals=("value", "low", "high")):
             cells[name].append(f"{value:.3g} ({low:.3g} to {high:.3g})")
-        for name, share, value in points.rows("workload", totals=("share_fraction", "value")):
-            lines[name].append((max(value, 1e-4), share))
-        blocks += chart(words, "seconds", lines, logarithmic=True)
+        if quantity != "ttft_s":  # which the answer has
+            blocks += _latency_chart(contents, quantity)
         rows, caption = [(name, *shown) for name, shown in cells.items()], f"{words}, seconds, with 95% intervals"
         blocks.append(Grid(caption=caption, header=header, rows=rows, numeric=range(1, len(header))))
     return section("latency", blocks, "Latency")
@@ -84,15 +93,22 @@ def queue_section(contents: Contents) -> Section:
     return section("queue", blocks, "Queue")
 
 
-def chart(
-    title: str, unit: str, lines: Mapping[str, Sequence[tuple[float, float]]], *, logarithmic: bool = False
-) -> list[Picture]:
-    """Return a picture with one line for each name; none where there is nothing to draw."""
+Lines = Mapping[str, Sequence[tuple[float, float]]]
+
+
+def chart(title: str, unit: str, lines: Lines, limits: Mapping[float, str] | None = None) -> list[Picture]:
+    """Return a picture with one line for each name; none where there is nothing to draw.
+
+    Distributions have limits, to be drawn as lines with a note, an axis of ratios across and one of shares upwards.
+    """
     points = [point for line in lines.values() for point in line]
     if not points:
         return []
-    across = [x for x, _ in points]
-    x_axis = ratio_axis(across, unit) if logarithmic else even_axis(min(across), max(across), unit)
-    y_axis = even_axis(0.0, max((1e-9, *(y for _, y in points))))
-    panel = Panel(x=x_axis, y=y_axis, marks=[Line(points=line, colour=i) for i, line in enumerate(lines.values())])
+    across = [*(x for x, _ in points), *(limits or ())]
+    x_axis = even_axis(min(across), max(across), unit) if limits is None else ratio_axis(across, unit)
+    top = max((1e-9, *(y for _, y in points)))
+    y_axis = even_axis(0.0, top) if limits is None else even_axis(0.0, 1.0, unit="percent")
+    marks: list[Mark] = [Line(points=line, colour=i) for i, line in enumerate(lines.values())]
+    marks += [VerticalRule(x=limit, note=note, is_dashed=True) for limit, note in (limits or {}).items()]
+    panel = Panel(x=x_axis, y=y_axis, marks=marks, height=260.0)
     return [Picture(title=title, panels=[panel], keys={name: i for i, name in enumerate(lines)})]

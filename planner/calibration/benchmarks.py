@@ -1,28 +1,22 @@
-"""Benchmark tables: reading and checking them, and resolving their names, parallelism and layouts.
-
-The last part turns results as the InferenceX project publishes them into such a table.
-"""
+"""Benchmark tables: reading and checking them, and resolving their names, parallelism and layouts."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from planner.catalog.load import Catalog, load_catalog, part_of, shape_of
+from planner.catalog.load import Catalog, part_of, shape_of
+from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.physics import model_on_part as on_part
 from planner.physics.coefficients import DEFAULT_RESERVED_OUTPUT_FRACTION
 from planner.physics.replica import ReplicaSpec
-from planner.units import MILLISECOND
 from planner.validation import nearest
-from planner.yaml_io import MAX_FILE_BYTES, read_bytes
 
 NAME_COLUMNS = ("model", "accelerator", "engine", "precision")
 MEASURED_COLUMNS = ("ttft_ms", "tpot_ms", "output_tokens_per_s_per_gpu")
@@ -69,21 +63,6 @@ def read_benchmarks(path: Path) -> pd.DataFrame:
         raise ScenarioError(Problem(file=at, line=1, message=f"the column {twice[0]!r} is there twice"))
     for column in frame.columns:
         frame[column] = frame[column].fillna("").str.strip()
-    if "decode_tp" in frame.columns and "tp" not in frame.columns:
-        # A table of separate prefill and decode pools: a row is its decode worker's. Such tables write an attention_dp
-        # of 1 where they do not say, which is everywhere: it counts as blank.
-        frame = frame.rename(columns={"decode_tp": "tp", "decode_ep": "ep", "decode_attention_dp": "attention_dp"})
-        for column in COLUMNS:
-            if column not in frame.columns:
-                frame[column] = DISAGGREGATED_SCENARIO if column == "scenario" else ""
-        if "attention_dp" in frame.columns:
-            frame["attention_dp"] = frame["attention_dp"].where(~frame["attention_dp"].isin(["1", "1.0"]), "")
-        if {"prefill_attention_dp", "prefill_ep"} <= set(frame.columns):
-            names = ("prefill_tp", "prefill_attention_dp", "prefill_ep")
-            tp, groups, ep = (pd.to_numeric(frame[name], errors="coerce") for name in names)
-            # Accelerators of a worker: its groups together, or all over which its experts are spread.
-            wide = pd.concat([tp * groups.fillna(1.0), ep], axis=1).max(axis=1)
-            frame["prefill_tp"] = frame["prefill_tp"].where(tp.isna(), wide.map("{:g}".format))
     hints = {column: nearest(column, list(frame.columns)) for column in COLUMNS if column not in frame.columns}
     absent = [(f"the column {column!r} is missing", hint) for column, hint in hints.items()]
     raise_all([Problem(file=at, line=1, message=message, hint=hint) for message, hint in absent])
@@ -131,26 +110,13 @@ def _numbers(path: Path, cells: pd.Series[str], problems: list[Problem]) -> pd.S
     return numbers
 
 
-_ENGINES = {
-    **dict.fromkeys(("trt", "trtllm", "tensorrt", "tensorrtllm"), "tensorrt-llm"),
-    "textgenerationinference": "tgi",
-}
-"""Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name."""
+_NAMES = data_rows(__file__, "names.csv")
+_ENGINES, _SAME_SHAPE = ({row["name"]: row["means"] for row in _NAMES if row["of"] == of} for of in ("engine", "model"))
+"""Engines by what people call them, without spaces, dashes and capitals, where that is not their usual name; releases
+of models whose configuration is that of an entry, and short names of a family's large model."""
 _ROUTERS = re.compile(r"^(dynamo|mooncake|mori|llmd)(?=.)|(?<=.)(disagg|mesh)$")
 """What stands before or behind an engine's name where it sends requests to several pools."""
 _MODEL_SUFFIXES = re.compile(r"-(instruct|chat|hf|it|fp8|fp4|nvfp4|mxfp4|bf16|fp16|int4|0324|0528|thinking)(?=-|$)")
-_SAME_SHAPE = {
-    "deepseek-v3.1": "deepseek-v3",
-    "deepseek-v4": "deepseek-v4-pro",
-    "glm-5.1": "glm-5",
-    "gpt-oss": "gpt-oss-120b",
-    "kimi-k2.6": "kimi-k2.5",
-    "minimax-m2": "minimax-m2.5",
-    "minimax-m2.1": "minimax-m2.5",
-    "minimax-m2.7": "minimax-m2.5",
-    "qwen3.5": "qwen3.5-397b-a17b",
-}
-"""Releases whose configuration is that of an entry, and short names of a family's large model."""
 _MAX_ACCELERATORS = 128
 
 
@@ -321,124 +287,3 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     hint = nearest(name, names) or f"the catalogue has {', '.join(names)}"
     return f"unknown {what} {name!r} ({hint})"
-
-
-# Results as the InferenceX project publishes them (https://github.com/SemiAnalysisAI/InferenceX,
-# utils/process_result.py): a file holds one JSON object, or a list of them, with the hardware (``hw``), model,
-# framework, precision, nominal lengths (``isl``, ``osl``), concurrency (``conc``), degrees of parallelism, of one
-# replica (``tp``, ``ep``, ``dp_attention``) or of each pool (``prefill_tp``, ``decode_tp``, ...), and figures in
-# seconds and tokens per second, beside them or under ``metrics``.
-_LENGTH_FRACTION = 0.9
-"""Mean length over the nominal one: that benchmark draws lengths evenly between 0.8 and 1 of it."""
-_POOL_COUNTS = {
-    "prefill_tp": "prefill_tp",
-    "prefill_workers": "prefill_num_workers",
-    "decode_workers": "decode_num_workers",
-}
-"""What a table says of separate pools beyond its decode workers' degrees, and the project's keys for it."""
-_IMPORTED_COLUMNS = (*COLUMNS, "attention_dp", *_POOL_COUNTS, DRAFT_COLUMN, "engine_version", "measured_date", "source")
-_PREFIXES = {"dsr1": "deepseek-r1", "gptoss": "gpt-oss-120b", "70b": "llama-3.3-70b", "dsv4": "deepseek-v4-pro"}
-"""What the project calls models for short."""
-
-
-def read_inferencex(path: Path) -> tuple[list[dict[str, str]], dict[str, int]]:
-    """Return the rows of a results file, and the number left out for each reason."""
-    try:
-        content = json.loads(read_bytes(path, MAX_FILE_BYTES))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ScenarioError(Problem(file=str(path), message=f"is not JSON: {error}")) from None
-    results = content if isinstance(content, list) else [content]
-    if not results or not all(isinstance(result, dict) for result in results):
-        raise ScenarioError(Problem(file=str(path), message="must hold a result, or a list of results, as objects"))
-    catalog = load_catalog()
-    rows: list[dict[str, str]] = []
-    left_out: dict[str, int] = {}
-    for result in results:
-        try:
-            rows.append(_row({**result, **(result.get("metrics") or {})}, catalog))
-        except CannotPredictError as error:
-            left_out[str(error)] = left_out.get(str(error), 0) + 1
-    if not rows:
-        told = "; ".join(f"{count} × {reason}" for reason, count in left_out.items())
-        raise ScenarioError(Problem(file=str(path), message=f"holds no result that can be used: {told}"))
-    return rows, left_out
-
-
-def csv_of(rows: list[dict[str, str]]) -> str:
-    """Return rows as the text of a CSV file."""
-    return pd.DataFrame(rows, columns=[*_IMPORTED_COLUMNS]).to_csv(index=False, lineterminator="\n")
-
-
-def _row(result: Mapping[str, Any], catalog: Catalog) -> dict[str, str]:
-    """Return one result as a row; raise CannotPredictError with the reason where it is unusable."""
-    input_tokens, output_tokens = (_number(result, key) * _LENGTH_FRACTION for key in ("isl", "osl"))
-    part = find_part(_text(result, "hw", "hardware"), catalog)
-    model = _model(result, catalog)
-    precision = _text(result, "precision")
-    find_precision(precision, part, find_model(model, catalog))
-    concurrency = _number(result, "conc")
-    # The mean over requests or, where only that is published, the median.
-    of = {name: "median" if result.get(f"mean_{name}") is None else "mean" for name in ("tpot", "ttft")}
-    tpot_s, ttft_s = (_number(result, f"{which}_{name}") for name, which in of.items())
-    # A result of separate pools, and some of one replica, writes the degrees of its decode workers.
-    apart = _is_true(result, "disagg")
-    side = "decode_" if apart or result.get("tp") is None else ""
-    tp, rate = _number(result, f"{side}tp"), result.get("output_tput_per_gpu")
-    row = {
-        "model": model,
-        "accelerator": part.name,
-        "engine": find_engine(_text(result, "framework")),
-        "precision": precision,
-        "input_tokens": f"{input_tokens:g}",
-        "output_tokens": f"{output_tokens:g}",
-        "concurrency": f"{concurrency:g}",
-        "tpot_ms": f"{tpot_s / MILLISECOND:.6g}",
-        "ttft_ms": f"{ttft_s / MILLISECOND:.6g}",
-        "engine_version": _text(result, "image"),
-        "measured_date": _text(result, "date"),
-        "source": "InferenceX",
-        DRAFT_COLUMN: _text(result, "spec_decoding", "spec_method", "mtp"),
-        "scenario": DISAGGREGATED_SCENARIO if apart else "Concurrency",
-        "tp": f"{tp:g}",
-        "ep": f"{_number(result, f'{side}ep', 1.0):g}",
-        "attention_dp": f"{tp:g}" if _is_true(result, f"{side}dp_attention") else "",
-    }
-    if apart:
-        counts = {column: _number(result, key, 0.0) for column, key in _POOL_COUNTS.items()}
-        return row | {column: f"{count:g}" for column, count in counts.items() if count > 0}
-    return row | {"output_tokens_per_s_per_gpu": "" if rate is None else f"{float(rate):.6g}"}
-
-
-def _model(result: Mapping[str, Any], catalog: Catalog) -> str:
-    """Return the catalogue's name of a result's model, by the served model or the project's short name."""
-    short = _text(result, "infmax_model_prefix").lower()
-    names = [_text(result, "model"), short, _PREFIXES.get(short, ""), _PREFIXES.get(_text(result, "model").lower(), "")]
-    error = CannotPredictError("no model is named")
-    for name in filter(None, names):
-        try:
-            return find_model(name, catalog).name
-        except CannotPredictError as unknown:
-            error = unknown if str(error).startswith("no model") else error
-    raise error
-
-
-def _text(result: Mapping[str, Any], *keys: str) -> str:
-    """Return the value of the first key present, as text."""
-    return next((str(result[key]) for key in keys if result.get(key) is not None), "")
-
-
-def _is_true(result: Mapping[str, Any], key: str) -> bool:
-    return _text(result, key).lower() in ("true", "1")
-
-
-def _number(result: Mapping[str, Any], key: str, default: float | None = None) -> float:
-    """Return a number above zero, or the default where the key is absent or has none."""
-    try:
-        number = float(_text(result, key))
-    except ValueError:
-        number = 0.0
-    if 0.0 < number < float("inf"):
-        return number
-    if default is None:
-        raise CannotPredictError(f"{key} is not a number above zero")
-    return default

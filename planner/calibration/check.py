@@ -20,9 +20,7 @@ from planner.units import MILLISECOND
 
 Predict = Callable[[BenchmarkRows, Calibration], dict[str, Floats]]
 """From rows and coefficients to seconds and tokens: the formula, or the clients simulated request by request."""
-GROUPS = ("accelerator", "engine", "model")
 KINDS = (DENSE, MIXTURE, DISAGGREGATED)
-_CHECKED = ("quantity", "measured", "predicted", "error_fraction", "low", "high", "standing", "reason")
 ERROR_HEADER = ("", "rows", "mean", "median", "worst", "bias", "within 90%")
 QUANTITY_TITLES = {
     "ttft": "time to first token",
@@ -90,31 +88,23 @@ def entries(checked: pd.DataFrame, limit: int | None = None) -> Iterator[dict[st
     size = np.abs(checked["error_fraction"].to_numpy())
     rows = checked.iloc[np.argsort(-np.nan_to_num(size, nan=-1.0), kind="stable")[:limit]]
     names = [name for name in checked.columns if name in COLUMNS or name in OPTIONAL_COLUMNS]
-    cells = zip(*(_plain(rows[name]) for name in names), strict=True)
-    for line, told, values in zip(rows.index, rows[list(_CHECKED)].to_dict("records"), cells, strict=True):
-        entry: dict[str, Any] = {"row": int(line), **dict(zip(names, values, strict=True))}
-        entry |= {"quantity": told["quantity"] or None, "measured": _number(told["measured"])}
+    for line, told in zip(rows.index, rows.to_dict("records"), strict=True):
+        entry = {"row": int(line)} | {name: _plain(told[name]) for name in (*names, "quantity", "measured")}
         interval = ("low", "high", "standing") if told["standing"] else ()
         shown = ("reason",) if told["reason"] else ("predicted", "error_fraction", *interval)
         entry |= {name: told[name] for name in shown}
         yield entry
 
 
-def _plain(column: pd.Series[Any]) -> list[Any]:
-    """Return a column as JSON values: whole numbers without a point, blanks as None."""
-    if column.dtype == float:
-        return [_number(cell) for cell in column.to_numpy()]
-    return [cell or None for cell in column.astype(str)]
-
-
-def _number(cell: float) -> float | int | None:
-    if np.isnan(cell):
-        return None
-    return int(cell) if float(cell).is_integer() else float(cell)
+def _plain(cell: Any) -> Any:
+    """Return a cell as JSON has it: whole numbers without a point, blanks as None."""
+    if isinstance(cell, float):
+        return None if np.isnan(cell) else int(cell) if cell.is_integer() else cell
+    return cell or None
 
 
 def summary(checked: pd.DataFrame) -> dict[str, Any]:
-    """Return errors by quantity: overall, and by architecture, accelerator, engine and model."""
+    """Return errors by quantity: overall, and by architecture."""
     predicted = checked[checked["predicted"].notna() & checked["measured"].notna()]
     quantities: dict[str, Any] = {}
     for name in MEASURED_COLUMNS:
@@ -122,11 +112,7 @@ def summary(checked: pd.DataFrame) -> dict[str, Any]:
         if chosen.empty:
             continue
         parts = {"all": chosen} | {kind: chosen[chosen["kind"] == kind] for kind in KINDS}
-        table: dict[str, Any] = {label: _errors(part) for label, part in parts.items() if not part.empty}
-        for group in GROUPS:
-            members = chosen.groupby(group, sort=False)
-            table[f"by_{group}"] = {str(label): _errors(part) for label, part in members}
-        quantities[name] = table
+        quantities[name] = {label: errors_of(part) for label, part in parts.items() if not part.empty}
     return {
         "rows": checked.index.nunique(),
         "entries": len(checked),
@@ -136,7 +122,7 @@ def summary(checked: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _errors(chosen: pd.DataFrame) -> dict[str, float | int | None]:
+def errors_of(chosen: pd.DataFrame) -> dict[str, float | int | None]:
     """Return count, mean, median and worst absolute error, the mean signed one, and the share within 90% intervals."""
     error = chosen["error_fraction"].to_numpy()
     size, known = np.abs(error), chosen["low"].notna()
@@ -183,8 +169,6 @@ def check_report(checked: pd.DataFrame, worst: int) -> str:
     parts = [f"{totals['predicted']} measurements predicted, {totals['unpredicted']} not, from {totals['rows']} rows"]
     for name, errors in totals["quantities"].items():
         rows = [error_cells(label, errors[label]) for label in ("all", *KINDS) if label in errors]
-        for group in GROUPS:
-            rows += [error_cells(label or "(blank)", members) for label, members in errors[f"by_{group}"].items()]
         parts.append(f"{QUANTITY_TITLES[name.partition('_')[0]]}\n" + plain_table(ERROR_HEADER, rows))
     predicted = []
     for entry in (entry for entry in entries(checked, worst) if "predicted" in entry):

@@ -1,11 +1,10 @@
-"""A grid of operating points from names, as ``planner throughput`` prints and draws it."""
+"""A grid of operating points from names, as ``planner throughput`` prints it."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,14 @@ from planner.calibration.check import plain_table
 from planner.calibration.predictions import FORMULA, factors, labels_of
 from planner.catalog.load import Catalog, formats_of
 from planner.errors import CapacityError, Problem, ScenarioError, raise_wrong
-from planner.output.blocks import Line, Panel, Picture
-from planner.output.svg import FORMATS, even_axis, files_of, ratio_axis
 from planner.physics.coefficients import SATURATED, SERVING, Calibration
 from planner.physics.model_on_part import canonical_precision, memory_fit, smallest_fit
 from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
 from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.units import MILLISECOND
 
-_LATENCIES = ("ttft_ms", "tpot_ms")
-_RATES = ("tokens_per_s_per_user", "output_tokens_per_s_per_gpu")
-_FIGURES = ("concurrency", "running_sequences", *_LATENCIES, *_RATES, "memory_limited")
+_TIMES, _RATES = ("ttft_ms", "tpot_ms"), ("tokens_per_s_per_user", "output_tokens_per_s_per_gpu")
+_FIGURES = ("concurrency", "running_sequences", *_TIMES, *_RATES, "memory_limited")
 """What a case that cannot be has none of."""
 DEFAULT_CONCURRENCY = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
@@ -223,31 +219,3 @@ def throughput_table(records: Sequence[dict[str, Any]]) -> str:
     header = ("replica", "in/out", "concurrency", "TTFT ms", "TPOT ms", "tok/s/user", "tok/s/GPU")
     table = plain_table((*header, "90% interval", "waits for memory", "measured?"), rows)
     return "\n".join([table, *(["", "cannot be:", *impossible] if impossible else [])])
-
-
-def pareto_chart(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw throughput per accelerator against interactivity (tokens/s of one user), one line per replica.
-
-    The picture is written in the format that the file's name asks for.
-    """
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for record in (one for one in records if one["problem"] is None):
-        names = (record["model"], f"{record['accelerator']} × {record['tp']}", record["engine"], record["precision"])
-        label = " ".join([*names, f"{record['input_tokens']:g}/{record['output_tokens']:g}"])
-        point = (record["tokens_per_s_per_user"], record["output_tokens_per_s_per_gpu"])
-        lines.setdefault(label, []).append(point)
-    marks = [Line(points=sorted(points), colour=i, stroke=1.6, radius=3.5) for i, points in enumerate(lines.values())]
-    points = [point for line in lines.values() for point in line]
-    x = even_axis(0.0, 1.05 * max(x for x, _ in points), "interactivity, output tokens/s per user")
-    y = ratio_axis([y for _, y in points], "output tokens/s per accelerator")
-    keys = {label: colour for colour, label in enumerate(lines)}
-    panel = Panel(x=x, y=y, marks=marks, height=420.0)
-    picture = Picture(title="Throughput against interactivity", panels=[panel], keys=keys)
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        message = f"a chart is written as {', '.join(f'.{known}' for known in FORMATS)}"
-        raise ScenarioError(Problem(file=str(path), message=message, hint="a browser prints an .svg as PDF"))
-    try:
-        path.write_bytes(files_of(picture, [suffix])[suffix])
-    except OSError as error:
-        raise ScenarioError(Problem(file=str(path), message=f"cannot be written: {error.strerror}")) from None

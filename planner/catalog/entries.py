@@ -231,7 +231,7 @@ class Model(Entry):
     api_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
     """What an API asks for a million prompt tokens; absent: no price is known."""
     api_cached_input_usd_per_million_tokens: Sourced[NonNegative] | None = None
-    """What it asks for those that it has cached; absent: it lists none, and they count as any."""
+    """What it asks for those that it has cached; absent: none listed; the prior cached_input_price_ratio counts."""
     api_output_usd_per_million_tokens: Sourced[NonNegative] | None = None
     """What it asks for a million generated tokens."""
 

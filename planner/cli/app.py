@@ -33,8 +33,7 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         plans.zoom: "Simulate one hour request by request.",
     },
     "From what you have to a plan": {
-        first_plan.init: "Write a commented scenario to start from.",
-        first_plan.fit_traffic: "Fit a workload to a request log.",
+        first_plan.init: "Write a commented scenario from your traffic, machines and quotes.",
         plans.validate: "Check files without running them.",
         plans.schema: "Print the JSON schema by which editors complete files.",
     },
@@ -48,7 +47,6 @@ GROUPS: dict[str, dict[Callable[..., None] | typer.Typer, str]] = {
         throughput.throughput: "Predict latency and throughput of a replica.",
         throughput.check_benchmarks: "Hold the throughput model against measurements.",
         throughput.calibrate: "Fit the throughput model to measurements.",
-        throughput.imports: "Read results that others published.",
         catalog.app: "Show what the catalogue holds, with sources.",
     },
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from planner.cli.terminal import AsJson
+from planner.cli.terminal import AsJson, Overlay
 from planner.errors import Problem, ScenarioError, printable
 from planner.files import json_text
 
@@ -22,9 +22,6 @@ _SECTIONS = ["accelerators", "models", "stacks", "tariffs", "failures", "precisi
 
 _SET = "Assumption set: measured or articles-2024."
 Assumptions = Annotated[str, Option("--assumptions", help=_SET)]
-Overlay = Annotated[
-    Path | None, Option("--overlay", metavar="FILE", help="Your own catalogue file, laid over the set.")
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -81,6 +78,40 @@ def show(
         source = f"{fact['source']} ({fact['note']})" if fact["note"] else str(fact["source"])
         rows.append((key, value, fact["unit"] or "", fact["grade"], fact["date"], source))
     typer.echo(text_table(("field", "value", "unit", "grade", "date", "source"), rows))
+
+
+_STATED = "A key of the entry and its value, e.g. tdp_w=1000 or source='Datasheet of May'; repeatable."
+Own = Annotated[Path, Option("--overlay", metavar="FILE", help="Catalogue file of your own to write or extend.")]
+Keys = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_STATED)]
+
+
+@app.command("add-model")
+def add_model(
+    config: Annotated[Path, Argument(metavar="CONFIG.json", help="Configuration as Hugging Face publishes it.")],
+    overlay: Own,
+    name: Annotated[str | None, Option(help="Name of the model [default: its own, or its folder's].")] = None,
+    stated: Keys = None,
+) -> None:
+    """Add a model of your own to a catalogue file, from its config.json."""
+    from planner.catalog.own import add_entry, model_entry
+
+    usual, entry = model_entry(config)
+    add_entry(overlay, "models", name or usual, entry, stated or ())
+    typer.echo(f"wrote {printable(name or usual)} to {overlay}; every command takes it with --overlay {overlay}")
+
+
+@app.command("add-accelerator")
+def add_accelerator(
+    name: Annotated[str, Argument(help="Name of the accelerator.")],
+    overlay: Own,
+    stated: Keys = None,
+    like: Annotated[str | None, Option(metavar="NAME", help="Assume what is not stated as of another.")] = None,
+) -> None:
+    """Add an accelerator of your own to a catalogue file; what it needs and is not stated is named."""
+    from planner.catalog.own import accelerator_like, add_entry
+
+    add_entry(overlay, "accelerators", name, accelerator_like(like) if like else {}, stated or ())
+    typer.echo(f"wrote {printable(name)} to {overlay}; every command takes it with --overlay {overlay}")
 
 
 def _facts(known: Catalog, section: str, name: str) -> dict[str, dict[str, Any]]:

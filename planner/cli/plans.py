@@ -10,32 +10,43 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from planner import api
 from planner.cli import terminal
-from planner.cli.terminal import AllowCode, AsJson, FailOnMiss, Overrides, Quiet, ScenarioFile, Seed, Strict, Verbose
+from planner.cli.terminal import (
+    AllowCode,
+    AsJson,
+    FailOnMiss,
+    Overlay,
+    Overrides,
+    Quiet,
+    ScenarioFile,
+    Seed,
+    Strict,
+    Verbose,
+)
 from planner.errors import Problem, ScenarioError, printable, raise_all, refuse
-from planner.files import check_target, json_text
+from planner.files import json_text
+
+if TYPE_CHECKING:
+    from planner.answers.answer import Answer
 
 _STUDY = "Study file (YAML), or a scenario: then the catalogue's priors are drawn."
 _VARY = "Key and its values, start:stop:step (stop included) or a,b,c; repeatable, all combinations are run."
 _REPLICATIONS = "Replications behind each interval; 19 hold nine in ten of further ones, 1 leaves intervals out."
+_ENOUGH = "Stop at 19, 38, ... when the SLO verdict is given and mean net present cost known to this [default: 0.5%]."
 _SIZE = "Replications (tornado) or points (sobol) [default: 16, 256]."
-_AT_MOST = "Replications to simulate, at most; 1,024 unless the study has other than 8 scramblings."
+_AT_MOST = "Replications at most [default: 1,024]; draws of money after the 256th may share a simulation."
 _REQUESTS = "About how many requests, deferrable ones too; a larger fleet is sampled."
 _DASK = "Run on the Dask cluster at tcp://HOST:PORT, or local-dask to start one here."
 _ADVISE = "Find by simulation how many more nodes of one cluster meet an SLO target that is missed."
 _SAMPLES = "Write every replication to samples.csv [default: up to 100,000 rows; replications.parquet has all]."
-_METHOD = (
-    "tornado: one input at a time, P10 to P90; sobol: shares of the variance; "
-    "importance: from a finished montecarlo, without new runs."
-)
+_METHOD = "tornado: one input at a time, P10 to P90; sobol: shares of the variance."
 _UNTIL = (
     "Stop when the 95% interval of the headline's mean is this narrow, e.g. 0.5%; "
     "p90=2% and best=1% look at a percentile and at P(best)."
@@ -45,33 +56,24 @@ OPTIONS: dict[str, Any] = {
     "plan": Annotated[Path, Argument(metavar="PLAN", help="Scenario, study, or the folder of a run.")],
     "months": Annotated[Path, Argument(metavar="FOLDER", help="Folder with mapping.yaml and the CSV files it names.")],
     "file": Annotated[Path, Argument(metavar="STUDY", help=_STUDY)],
-    "method": Annotated[Literal["tornado", "sobol", "importance"], Option(help=_METHOD)],
+    "method": Annotated[Literal["tornado", "sobol"], Option(help=_METHOD)],
     "replication": Annotated[int, Option(min=0, help="Number, as in samples.csv.")],
+    "draws": Annotated[int, Option(min=1, max=16, help="Draws of money per simulation, as the study says.")],
     "scenario": ScenarioFile,
     "scenarios": Annotated[list[Path], Argument(metavar="SCENARIO...", help="Two or more scenario files.")],
     "vary": Annotated[list[str], Option(metavar="PATH=VALUES", help=_VARY)],
-    "baseline": Annotated[
-        str | None, Option(metavar="NAME", help="Scenario to hold the others against [default: the first].")
-    ],
+    "baseline": Annotated[str | None, Option(metavar="NAME", help="Baseline of the others [default: the first].")],
     "futures": Annotated[Path | None, Option(metavar="FILE", help="File of futures in which each plan is run too.")],
-    "study": Annotated[
-        Path | None, Option(metavar="STUDY", help="Study whose uncertain inputs the plan must withstand.")
-    ],
+    "study": Annotated[Path | None, Option(metavar="STUDY", help="Study of what the plan must withstand.")],
     "budget": Annotated[float | None, Option(metavar="USD", help="Most that may be paid for nodes.")],
     "power": Annotated[float | None, Option(metavar="KW", help="Most nameplate IT power on site.")],
-    "accelerators": Annotated[
-        str | None, Option(metavar="A,B", help="Accelerators that may be bought, e.g. H200,B200.")
-    ],
+    "accelerators": Annotated[str | None, Option(metavar="A,B", help="What may be bought, e.g. H200,B200.")],
     "slo_target": Annotated[float | None, Option(metavar="SHARE", help="SLO attainment to size for, e.g. 0.999.")],
     "objective": Annotated[str, Option(metavar="WHAT", help="net-present-cost, levelised or capital.")],
     "size": Annotated[int | None, Option("--size", "-n", min=4, max=1_000_000, help=_SIZE)],
     "until": Annotated[str | None, Option(metavar="SHARE", help=_UNTIL)],
-    "replications": Annotated[
-        int, Option("--replications", "-n", min=1, max=1_000, help="Replications that are surveyed.")
-    ],
-    "confirmations": Annotated[
-        int, Option(min=1, max=1_000, help="Fresh replications on which the answer is confirmed.")
-    ],
+    "replications": Annotated[int, Option("--replications", "-n", min=1, max=1_000, help="Replications surveyed.")],
+    "confirmations": Annotated[int, Option(min=1, max=1_000, help="Fresh replications that confirm the answer.")],
     "rivals": Annotated[bool, Option(help="Work out rivals, limits and prices after the answer.")],
     "minutes": Annotated[float | None, Option(min=0.0, help="Stop the search after so long, with the best so far.")],
     "overrides": Overrides,
@@ -102,7 +104,6 @@ def command(
     about: str = "",
     without: Sequence[str] = (),
     named: Mapping[str, str] | None = None,
-    stages: int = 0,
     more: str = "",
     has_verdict: bool = False,
     **options: Any,
@@ -120,17 +121,25 @@ def command(
 
     def made(*, as_json: bool, quiet: bool, verbose: bool = False, fail_on_miss: bool = False, **given: Any) -> None:
         asked = {name: given[option] for name, option in shown.items() if given[option] is not None}
+        begun, told = "", dict[str, Any](as_json=as_json, quiet=quiet, verbose=verbose)
+        progress = api.silent if quiet else terminal.show_stage if "first" in parameters else terminal.say
+
+        def begin(answer: Answer[Any]) -> None:
+            nonlocal begun
+            progress("")  # the line of the stage goes
+            begun = terminal.tell(answer, **told)
+
+        asked["overrides"] = terminal.laid_over(given["overrides"], given["overlay"])
         with contextlib.ExitStack() as around:
             if "resume" in parameters:
                 around.enter_context(terminal.stoppable())
             if "watch" in parameters:
                 asked["watch"] = around.enter_context(terminal.watching(quiet=quiet))
-            if stages:
-                asked["progress"] = around.enter_context(terminal.Stages(stages, quiet=quiet))
-            elif "progress" in parameters:
-                asked["progress"] = api.silent if quiet else terminal.say
-            answer = function(**asked)
-        terminal.tell(answer, as_json=as_json, quiet=quiet, verbose=verbose, more=more)
+            if "first" in parameters:
+                around.callback(progress, "")
+                asked["first"] = api.silent if as_json else begin
+            answer = function(**asked, **({"progress": progress} if "progress" in parameters else {}))
+        terminal.tell(answer, **told, more=more, begun=begun)
         if fail_on_miss and not answer.is_met():
             raise typer.Exit(terminal.NOT_MET)
 
@@ -141,6 +150,7 @@ def command(
 
     taken = [option(of, options[name], parameters[name].default) for name, of in shown.items()]
     taken += [
+        option("overlay", Overlay, None),
         option("allow_code", AllowCode, False),
         option("as_json", AsJson, False),
         option("quiet", Quiet, False),
@@ -155,7 +165,8 @@ def command(
 
 _REPLICATED = Annotated[int, Option("--replications", "-n", min=1, max=10_000, metavar="N", help=_REPLICATIONS)]
 _PAGE = "/report.html; more: -v"
-run = command(api.run, "<name>", stages=4, more=_PAGE, has_verdict=True, replications=_REPLICATED)
+_STOP = Annotated[str | None, Option(metavar="SHARE", help=_ENOUGH)]
+run = command(api.run, "<name>", more=_PAGE, has_verdict=True, replications=_REPLICATED, until=_STOP)
 compare = command(api.compare, "<names>", more=_PAGE, has_verdict=True, replications=_REPLICATED)
 sweep = command(api.sweep, "<name>-sweep")
 size = command(api.size, "<name>-size", more="/report.html; run policy.yaml beside it; more: -v", has_verdict=True)
@@ -187,9 +198,22 @@ actuals = command(
     "<name>-actuals",
     more="; open report.html there",
     scenario=Annotated[str | None, Option(help="Scenario of a study [default: the first].")],
-    replications=Annotated[
-        int, Option("--replications", "-n", min=32, max=100_000, help="Replications of each forecast.")
-    ],
+    replications=Annotated[int, Option("--replications", "-n", min=32, max=100_000, help="Replications a forecast.")],
+)
+
+
+_TRACE = "Replay this log (CSV, JSON lines, .gz) for one workload."
+zoom = command(
+    api.zoom,
+    "<name>-zoom",
+    stages=2,
+    more="; open report.html there",
+    at=Annotated[str, Option(metavar="TIME", help="Moment to begin at, UTC, e.g. 2027-03-04T15:00.")],
+    minutes=Annotated[int, Option(min=1, max=60, help="Minutes to simulate.")],
+    requests=Annotated[int, Option(min=100, max=10_000_000, help=_REQUESTS)],
+    trace=Annotated[Path | None, Option(metavar="FILE", help=_TRACE)],
+    workload=Annotated[str | None, Option(help="Workload that --trace stands for [default: the first].")],
+    replication=Annotated[int, Option(min=0, help="Which replication's hour.")],
 )
 
 
@@ -224,59 +248,6 @@ def charts(
         raise ScenarioError(Problem(path="--format", message=f"takes {', '.join(FORMATS)} by comma, not {wrong[0]!r}"))
     written = write_charts(folder, list(dict.fromkeys(wanted)))
     terminal.show_files({"charts": [str(path) for path in written]}, written, as_json=as_json, quiet=quiet)
-
-
-def zoom(
-    scenario: ScenarioFile,
-    at: Annotated[str, Option(metavar="TIME", help="Moment to begin at, UTC, e.g. 2027-03-04T15:00.")],
-    minutes: Annotated[int, Option(min=1, max=60, help="Minutes to simulate.")] = 60,
-    requests: Annotated[int, Option(min=100, max=10_000_000, help=_REQUESTS)] = 100_000,
-    trace: Annotated[
-        Path | None, Option(metavar="FILE", help="Replay this log (CSV, JSON lines, .gz) for one workload.")
-    ] = None,
-    workload: Annotated[str | None, Option(help="Workload that --trace stands for [default: the first].")] = None,
-    replication: Annotated[int, Option(min=0, help="Which replication's hour.")] = 0,
-    overrides: Overrides = None,
-    seed: Seed = None,
-    out: Annotated[Path | None, terminal.out_option("<name>-zoom")] = None,
-    allow_code: AllowCode = False,  # noqa: ARG001 - its callback does it
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Simulate one hour request by request on the fleet as it stands then: who is late, why, and every percentile."""
-    from planner.answers.zoom import summary_text, write_zoom
-    from planner.onramp.traffic_log import read_request_log
-    from planner.output.folder import command_line
-    from planner.requests.zoom import ZoomRequest
-    from planner.requests.zoom import zoom as simulate_hour
-
-    loaded = api.load(scenario, overrides or ())
-    folder = out or Path("outputs") / f"{loaded.name}-zoom"
-    check_target(folder)
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        message = f"must be a date and time such as 2027-03-04T15:00, not {at!r}"
-        raise ScenarioError(Problem(path="--at", message=message)) from None
-    asked = ZoomRequest(
-        at=moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None),
-        minutes=minutes,
-        seed=seed,
-        replication=replication,
-        requests=requests,
-        log=None if trace is None else read_request_log(trace, in_order=True),
-        log_workload=workload,
-    )
-    with terminal.Stages(2, quiet=quiet) as begin:
-        begin(f"simulating {loaded.name}, {minutes} minutes from {at}")
-        begin("request by request")
-        result = simulate_hour(loaded, asked)
-        begin("writing")
-        words = {"--at": at, "--minutes": minutes, "--requests": requests, "--seed": result.seed}
-        words |= {"--replication": replication, "--trace": trace and trace.name, "--workload": workload}
-        summary = write_zoom(result, folder, command_line("zoom", [scenario.name], words, overrides or ()))
-    more = "; open report.html there"
-    terminal.show(lambda: summary, lambda: summary_text(summary), folder, as_json=as_json, quiet=quiet, more=more)
 
 
 def validate(
@@ -334,20 +305,21 @@ def schema(kind: Annotated[Literal["scenario", "study"], Option(help="What the f
 
 
 def ui(
-    scenario: ScenarioFile,
+    scenarios: Annotated[
+        list[Path] | None, Argument(metavar="[SCENARIO]...", help="Scenario files (YAML).", show_default=False)
+    ] = None,
     overrides: Overrides = None,
-    port: Annotated[
-        int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0 takes any that is free.")
-    ] = 0,
+    port: Annotated[int, Option(min=0, max=65535, metavar="N", help="Port to listen on; 0: any free one.")] = 0,
     no_browser: Annotated[bool, Option("--no-browser", help="Print the address, and open nothing.")] = False,
     allow_code: AllowCode = False,  # noqa: ARG001 - its callback does it
 ) -> None:
-    """Turn a scenario's knobs on a page: each move runs it again and redraws its report. Ctrl-C ends it.
+    """Turn the knobs of scenarios on a page, and see plans in several futures side by side. Ctrl-C ends it.
 
-    The page is served to this machine alone (127.0.0.1), under an address that nobody can guess, and loads nothing
-    from anywhere. What it writes, it writes when asked: a what-if beside the scenario, a run folder under outputs.
+    Without a scenario it lists examples. The page is served to this machine alone (127.0.0.1), under an address that
+    nobody can guess, and loads nothing from anywhere. What it writes, it writes when asked: a what-if beside the
+    scenario, and a sizing or one HTML file under outputs.
     """
-    from planner.ui.desk import Desk
+    from planner.ui.desk import EXAMPLES, Desk
 
     try:
         from planner.ui.server import listen, serve
@@ -357,9 +329,9 @@ def ui(
         message = "planner ui needs starlette and uvicorn: pip install 'datacenter-planner[ui]' (make run does)"
         raise ScenarioError(message) from None
 
-    desk = Desk(api.load(scenario, overrides or ()))
+    desk = Desk([api.load(file, overrides or ()) for file in scenarios or sorted(EXAMPLES.glob("*.yaml"))])
     listening = listen(port)
-    typer.echo(f"running {desk.stated.name} once; Ctrl-C ends it", err=True)
+    typer.echo(f"running {next(iter(desk.scenarios))} once; Ctrl-C ends it", err=True)
     desk.begin()
     serve(desk, listening, typer.echo, browser=not no_browser)
     typer.echo("stopped", err=True)

@@ -9,9 +9,9 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -28,9 +28,8 @@ ScenarioFile = Annotated[Path, Argument(metavar="SCENARIO", help="Scenario file 
 _SET = "Change one value of the scenario, e.g. clusters.h200.nodes=80 or clusters.*.nodes=80; repeatable, last wins."
 Overrides = Annotated[list[str] | None, Option("--set", metavar="PATH=VALUE", help=_SET)]
 Seed = Annotated[int | None, Option(min=0, help="Root of all random numbers [default: the scenario's].")]
-Strict = Annotated[
-    bool, Option("--strict", help="Take every warning as an error: figures nobody means, dates without effect.")
-]
+_STRICT = "Take every warning as an error: figures nobody means, dates without effect."
+Strict = Annotated[bool, Option("--strict", help=_STRICT)]
 
 
 def _allow_code(context: typer.Context, is_allowed: bool) -> bool:
@@ -45,6 +44,8 @@ AllowCode = Annotated[
     bool,
     Option("--allow-code", callback=_allow_code, help="Run the Python files that scenarios name: read them first."),
 ]
+_OVERLAY = "Your own catalogue file, laid over the shipped one."
+Overlay = Annotated[Path | None, Option("--overlay", metavar="FILE", help=_OVERLAY)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
 Verbose = Annotated[bool, Option("--verbose", "-v", help="Print all there is to say, not the first screen alone.")]
@@ -54,6 +55,11 @@ NOT_MET = 3
 
 _TOLD = 20  # lines of a kind that a terminal is given; a sweep may have thousands
 _COLOURS = {"red": "31", "yellow": "33"}
+
+
+def laid_over(overrides: list[str] | None, overlay: Path | None) -> list[str]:
+    """Return what is laid over a scenario, an own catalogue among it."""
+    return [*(overrides or ()), *([] if overlay is None else [f"catalog.overlay={overlay}"])]
 
 
 def out_option(name: str) -> Any:
@@ -77,35 +83,33 @@ def say(text: str) -> None:
     print(f"{paint(kind + colon, 'yellow')}{rest}" if kind in ("note", "warning") else text, file=sys.stderr)
 
 
-def tell(answer: Answer[Any], *, as_json: bool, quiet: bool, verbose: bool = False, more: str = "") -> None:
-    """Print an answer: its warnings and notes, then JSON, or a table and where its files are."""
+def tell(
+    answer: Answer[Any], *, as_json: bool, quiet: bool, verbose: bool = False, more: str = "", begun: str = ""
+) -> str:
+    """Print an answer, its warnings and notes, then JSON, or a table and where its files are; return its text.
+
+    Where its text has ``begun`` to be printed, only the rest is.
+    """
     told = {"warning": answer.warnings, "note": answer.notes if verbose else ()}
-    for kind, lines in told.items() if not quiet else ():
+    for kind, lines in told.items() if not (quiet or begun) else ():
         for line in lines[:_TOLD]:
             say(f"{kind}: {line}")
         if len(lines) > _TOLD:
             say(f"{kind}: and {len(lines) - _TOLD} more in the report")
-    folder = answer.folder if answer.is_written else None
-    text = functools.partial(answer.text, sys.stdout.encoding or "ascii", verbose=verbose)
-    show(answer.summary, text, folder, as_json=as_json, quiet=quiet, more=more)
-
-
-def show(
-    data: Callable[[], Any], text: Callable[[], str], folder: Path | None, *, as_json: bool, quiet: bool, more: str = ""
-) -> None:
-    """Print an answer as JSON, or as text with the place of its files."""
+    text = "" if as_json or quiet else answer.text(verbose=verbose) + "\n"
     if as_json:
-        typer.echo(json_text(data()), nl=False)
+        typer.echo(json_text(answer.summary()), nl=False)
     elif not quiet:
-        typer.echo(text())
-        if folder is not None:
-            typer.echo(f"\nresults in {printable(str(folder))}{more}")
+        place = f"\n\nresults in {printable(str(answer.folder))}{more}" if answer.is_written else ""
+        typer.echo(f"{text.removeprefix(begun)[:-1]}{place}")
+    return text
 
 
 def show_files(content: dict[str, Any], written: Sequence[Path], *, as_json: bool, quiet: bool) -> None:
     """Print which files were written, as JSON or a line each."""
     lines = "\n".join(f"wrote {printable(str(path))}" for path in written)
-    show(lambda: content, lambda: lines, None, as_json=as_json, quiet=quiet or not written)
+    if as_json or (written and not quiet):
+        typer.echo(json_text(content) if as_json else f"{lines}\n", nl=False)
 
 
 @contextlib.contextmanager
@@ -130,38 +134,16 @@ def stoppable() -> Iterator[None]:
             signal.signal(kind, signal.SIG_DFL)
 
 
-class Stages:
-    """The stages of a command: one line of a terminal that names each, gone at the end; elsewhere the title alone.
+def show_stage(text: str) -> None:
+    """Show what a run is at in one line of a terminal, over the last; elsewhere what is simulated, and no more.
 
-    It is told a title, ``simulating ...``, and then each stage as it begins. A library's bar takes longer to load than
-    a stage to do, and has a thread that a fork would lack.
+    A library's bar takes longer to load than a stage to do, and has a thread that a fork would lack.
     """
-
-    def __init__(self, count: int, *, quiet: bool) -> None:
-        """Take the number of stages to come."""
-        self.count, self.begun, self.title, self.quiet = count, 0, "", quiet
-        self.is_line = sys.stderr.isatty() and not quiet
-
-    def __enter__(self) -> Self:
-        """Show the stages that begin from here on."""
-        return self
-
-    def __call__(self, text: str) -> None:
-        """Take the title, or begin the next stage."""
-        if not self.title:
-            self.title = text.removeprefix("simulating ")
-            if not (self.is_line or self.quiet):
-                print(text, file=sys.stderr)
-        elif self.is_line:
-            self.begun += 1
-            line = f"{self.title}: {text} ({self.begun} of {self.count})"
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
-
-    def __exit__(self, *_: object) -> None:
-        """Take the line away."""
-        if self.is_line:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[K{text[:width]}", end="", file=sys.stderr, flush=True)
+    elif text.startswith("simulating"):
+        print(text, file=sys.stderr)
 
 
 @contextlib.contextmanager

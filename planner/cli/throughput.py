@@ -1,4 +1,4 @@
-"""The throughput of replicas: ``planner throughput``, ``check-benchmarks``, ``calibrate`` and ``import``."""
+"""The throughput of replicas: ``planner throughput``, ``check-benchmarks`` and ``calibrate``."""
 
 from __future__ import annotations
 
@@ -10,52 +10,41 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from planner.cli.terminal import AsJson, Overrides, Quiet
+from planner.cli.terminal import AsJson, Overlay, Overrides, Quiet, laid_over
 from planner.errors import Problem, ScenarioError
-from planner.files import json_text, write_file
+from planner.files import json_text
 
-_OVERLAY = "Your own catalogue file, laid over the shipped one."
+Coefficients = Annotated[Path | None, Option(metavar="FILE.yaml", help="Calibration [default: the shipped one].")]
 
 
 def throughput(
-    scenario: Annotated[
-        Path | None, Argument(help="Print how each cluster of a scenario serves each workload, and the next best.")
-    ] = None,
+    scenario: Annotated[Path | None, Argument(help="Scenario whose layouts are printed, and the next best.")] = None,
     *,
     overrides: Overrides = None,
     model: Annotated[str, Option(help="Model, or several by comma.")] = "",
     accelerator: Annotated[str, Option(help="Accelerator, or several by comma.")] = "",
     engine: Annotated[str, Option(help="Serving engine, or several by comma.")] = "vllm",
-    precision: Annotated[
-        str, Option(help="One of the catalogue's, or several [default: as published, else fp8].")
-    ] = "",
+    precision: Annotated[str, Option(help="Precision, or several [default: as published, else fp8].")] = "",
     tp: Annotated[str, Option(help="Accelerators per replica, or several [default: fewest that fit].")] = "",
     input_tokens: Annotated[str, Option("--input", help="Prompt tokens, or several by comma.")] = "1024",
     output_tokens: Annotated[str, Option("--output", help="Output tokens, or several by comma.")] = "1024",
     concurrency: Annotated[str, Option(help="Requests in the replica, or several [default: 1 to 256].")] = "",
     slo_ttft_ms: Annotated[float | None, Option(help="Find the largest load within this time to first token.")] = None,
-    slo_tpot_ms: Annotated[
-        float | None, Option(help="Find the largest load within this time per output token.")
-    ] = None,
+    slo_tpot_ms: Annotated[float | None, Option(help="The same for time per output token.")] = None,
     offline: Annotated[bool, Option("--offline", help="Saturation: a queue without bottom.")] = False,
     cached: Annotated[float, Option(help="Share of the prompt in the prefix cache.")] = 0.0,
-    calibration: Annotated[
-        Path | None, Option(metavar="FILE.yaml", help="Coefficients [default: those shipped].")
-    ] = None,
-    overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
-    chart: Annotated[
-        Path | None, Option(metavar="FILE", help="Draw throughput against interactivity (.png or .svg).")
-    ] = None,
+    calibration: Coefficients = None,
+    overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
     """Print time to first token, time per output token and tokens/s of one case or a grid; or a scenario's layouts."""
-    from planner.calibration.throughput import OperatingPoints, evaluate_grid, pareto_chart, throughput_table
+    from planner.calibration.throughput import OperatingPoints, evaluate_grid, throughput_table
     from planner.catalog.calibration import SHIPPED_CALIBRATION, read_calibration
     from planner.catalog.load import load_catalog
     from planner.units import MILLISECOND
 
     if scenario is not None:
-        typer.echo(_layouts(scenario, overrides or [], as_json=as_json))
+        typer.echo(_layouts(scenario, laid_over(overrides, overlay), as_json=as_json))
         return
     if not (model and accelerator):
         message = "takes a scenario file, or both --model and --accelerator"
@@ -76,9 +65,6 @@ def throughput(
     )
     coefficients = read_calibration(calibration or SHIPPED_CALIBRATION).calibration()
     records = evaluate_grid(grid, load_catalog(overlay=overlay), coefficients)
-    if chart is not None:
-        pareto_chart(records, chart)
-        typer.echo(f"chart written to {chart}", err=True)
     if as_json:
         typer.echo(json.dumps({"cases": records}, indent=2, allow_nan=False))
         return
@@ -119,14 +105,12 @@ def _numbers(option: str, text: str, *, integral: bool = False) -> list[float]:
 
 def check_benchmarks(
     table: Annotated[Path, Argument(metavar="FILE.csv", help="Measured runs.")],
-    calibration: Annotated[
-        Path | None, Option(metavar="FILE.yaml", help="Coefficients to use [default: those shipped].")
-    ] = None,
+    calibration: Coefficients = None,
     worst: Annotated[int, Option(min=0, help="How many of the worst rows to print.")] = 15,
-    overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
+    overlay: Overlay = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict each measured run and print the errors by accelerator, engine and model, worst rows first."""
+    """Predict each measured run and print the errors, in all and by kind of model, and the worst rows."""
     from planner.calibration.benchmarks import read_benchmarks
     from planner.calibration.check import check_benchmarks as check_table
     from planner.calibration.check import check_report, entries, summary
@@ -144,10 +128,8 @@ def check_benchmarks(
 def calibrate(
     table: Annotated[Path, Argument(metavar="FILE.csv", help="Measurements, as check-benchmarks reads them.")],
     out: Annotated[Path, Option(metavar="FILE.yaml", help="Where to write the calibration.")],
-    calibration: Annotated[
-        Path | None, Option(metavar="FILE.yaml", help="What to update [default: the shipped calibration].")
-    ] = None,
-    overlay: Annotated[Path | None, Option(metavar="FILE", help=_OVERLAY)] = None,
+    calibration: Coefficients = None,
+    overlay: Overlay = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -166,28 +148,3 @@ def calibrate(
         typer.echo(json_text(file.model_dump(mode="json", exclude_none=True)), nl=False)
     elif file.own is not None and not quiet:
         typer.echo(f"{update_table(file.own, base.calibration(), file.calibration())}\n\nwritten to {out}")
-
-
-imports = typer.Typer(name="import", rich_markup_mode=None)
-
-
-@imports.callback()
-def _import() -> None:
-    """Turn results of other projects into a table of measurements."""
-
-
-@imports.command("inferencex")
-def inferencex(
-    file: Annotated[Path, Argument(metavar="FILE.json", help="Results as published.")],
-    out: Annotated[Path, Option(metavar="FILE.csv", help="Where to write the table.")],
-    quiet: Quiet = False,
-) -> None:
-    """Read results of the InferenceX benchmark, one or a list of them, and write a row for each."""
-    from planner.calibration.benchmarks import csv_of, read_inferencex
-
-    rows, left_out = read_inferencex(file)
-    write_file(out, csv_of(rows).encode())
-    if not quiet:
-        typer.echo(f"{len(rows)} rows written to {out}")
-        for reason, count in left_out.items():
-            typer.echo(f"left out {count}: {reason}", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import erfc, exp, inf, log, pi, sqrt
@@ -185,6 +185,16 @@ class RequestLog:
     """Input tokens found in the prefix cache, where the log shows them."""
     clients: NDArray[np.int64] | None = None
     """Client numbers from 0, where the log names clients."""
+    models: NDArray[np.object_] | None = None
+    """Names of the served models, where the log has them."""
+
+    def by_model(self) -> dict[str | None, RequestLog]:
+        """Return the log of each served model by its name; all of it under None where no model is named."""
+        if self.models is None:
+            return {None: self}
+        arrays = {name: shown for name in self.__slots__ if isinstance(shown := getattr(self, name), np.ndarray)}
+        which = {str(model): self.models == model for model in dict.fromkeys(self.models.tolist())}
+        return {m: replace(self, **{name: shown[mask] for name, shown in arrays.items()}) for m, mask in which.items()}
 
     @property
     def prefix_cache_hit_fraction(self) -> float | None:

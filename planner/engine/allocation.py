@@ -27,7 +27,6 @@ from planner.plan.plan import Plan
 _NONE = 1e-9  # stands for nothing where something must be divided by
 PLENTY = 1e12  # requests an hour: more than any site serves
 _HAIR = 1e-7  # of the dearest power: what an order of plans that are equal otherwise may cost
-_SPARED_FIRST = 4.0  # how much more a cluster to spare counts than the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +63,7 @@ def power_steps(plan: Plan) -> Steps:
     kw = np.divide(more_kw, width, out=np.repeat(first_kw, width.shape[1], axis=1), where=width > 0)
     hosted = plan.on_site == 0.0
     width[hosted], kw[hosted] = np.eye(1, width.shape[1]), 0.0
-    penalty = np.zeros_like(width)
-    for rank, cluster in enumerate(reversed(plan.site.throttle_order)):
-        penalty[cluster] = _SPARED_FIRST**rank
-    penalty += _SPARED_FIRST ** len(plan.site.throttle_order) * _rents(plan)[:, None]
-    return Steps(width=width, kw=kw, penalty=penalty)
+    return Steps(width=width, kw=kw, penalty=np.zeros_like(width) + _rents(plan)[:, None])
 
 
 def _rents(plan: Plan) -> Floats:

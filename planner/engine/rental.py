@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.ndimage import maximum_filter1d
 
 from planner.arrays import Bools, Floats
 from planner.engine.dispatch import allowed_loads, routes_of
@@ -42,8 +41,16 @@ def hold(
 
 
 def _running_max(series: Floats, width: int) -> Floats:
-    """Return the largest of the last ``width`` hours, shape (hours,); 0 before the first."""
-    return np.asarray(maximum_filter1d(series, width, mode="constant", origin=(width - 1) // 2))
+    """Return the largest of the last ``width`` hours, or of all so far, shape (hours,).
+
+    Of twice as many hours with each step: scipy's filter is as fast, and takes a third of a second to load.
+    """
+    highest, reach = series.copy(), 1
+    while reach < width:
+        further = min(reach, width - reach)
+        highest[further:] = np.maximum(highest[further:], highest[:-further])
+        reach += further
+    return highest
 
 
 class Rentals:

@@ -62,8 +62,8 @@ class Supply:
         order, owned = cluster.order, cluster.owned
         if order is None:
             yield self.env.timeout(cluster.online_h or 0.0)
-            paid_h, prices = (self.env.now, cluster.prices_usd) if owned is None else (owned.bought_h, owned.prices_usd)
-            purchase = self._deliver(index, cluster.nodes, prices, float(paid_h))
+            paid_h = float(self.env.now if owned is None else owned.bought_h)
+            purchase = self._deliver(index, cluster.nodes, cluster.first_prices_usd, paid_h)
             self._ask_for_power(index, purchase, np.full(cluster.nodes, self.env.now))
             return
         draw = self.streams(f"supply/{self.keys[index]}")

@@ -174,6 +174,7 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
     power = it_kw(plan, used, window.nodes)
     if over.size:
         _, power[:, over] = hold(plan, in_hours(used, over), in_hours(window.nodes, over), allowed[over])
+    power = added(power, owner)
     drags, drag_nodes = {}, np.zeros_like(throttled)
     for (c, w), slowed in window.incidents.items():
         nodes = router.routes[w].nodes(router.served[c, w].take(slowed.hours), c, slowed.hours)
@@ -191,7 +192,7 @@ def _evaluate(router: Router, owner: Sequence[int]) -> WindowResult:
         drag_nodes=drag_nodes,
         drags=drags,
         throttled_nodes=throttled,
-        it_kw=added(power, owner),
+        it_kw=power,
         facility_kw=facility_kw(plan, power.sum(axis=0), window.hours),
         replicas=np.zeros((0, window.nodes.shape[1])),
         loading_nodes=np.zeros((0, window.nodes.shape[1])),

@@ -132,8 +132,6 @@ class Position(StrEnum):
     """Asset: book value of what is owned."""
     RIGHT_OF_USE = "right_of_use"
     """Asset: book value of what is had under leases of more than a year, until it is bought out."""
-    BUILDING = "building"
-    """Asset: book value of an owned building and its land."""
     DEPOSITS = "deposits"
     """Asset: paid on orders ahead of delivery, less what is owed after it; negative where more is owed."""
     RECEIVABLES = "receivables"
@@ -229,9 +227,6 @@ class Account(StrEnum):
     ORDER_PAID = "order_paid"
     ORDER_SETTLED = "order_settled"
     ORDER_BALANCE = "order_balance"
-    CAPEX_BUILDING = "capex_building"
-    BUILDING_DEPRECIATION = "building_depreciation"
-    SPACE = "space"
     LOAN_FEES = "loan_fees"
     LOAN_FEES_AMORTISED = "loan_fees_amortised"
     RENT_LEASED = "rent_leased"
@@ -276,7 +271,7 @@ END_ACCOUNTS = (Account.RESIDUAL_VALUE, Account.TAX_ON_END_VALUE, *_OPEN_ACCOUNT
 """What would change hands on the last day if all that is owned were sold."""
 LEASE_PAYMENTS = (Account.LEASE_PRINCIPAL, Account.LEASE_INTEREST)
 """What a lessor is paid, at the end of each month of a lease."""
-_ON_A_DAY = (Account.RESALE, Account.OPENING_VALUE, Account.ORDER_PAID, Account.ORDER_SETTLED, Account.CAPEX_BUILDING)
+_ON_A_DAY = (Account.RESALE, Account.OPENING_VALUE, Account.ORDER_PAID, Account.ORDER_SETTLED)
 DATED_ACCOUNTS = (*CAPEX_ACCOUNTS, *END_ACCOUNTS, *LEASE_PAYMENTS, *_ON_A_DAY)
 """What counts on a day of its own; all else runs through its month."""
 

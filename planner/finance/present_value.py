@@ -27,10 +27,6 @@ from planner.units import MILLION, MONTHS_PER_YEAR
 
 HALF_CENT_USD = 0.005
 """A running total less than this below zero is zero: cents are whole, sums of dollars are not."""
-LOWEST_LOG_GROWTH = np.log(1e-6)
-"""The search for an internal rate starts at −99.9999% a year."""
-HIGHEST_LOG_GROWTH = np.log(1e6)
-"""And ends at 100 million per cent a year."""
 SEARCH_POINTS = 4001
 """Rates tried between the two: about 0.7% apart in (1 + r)."""
 
@@ -54,10 +50,8 @@ def internal_rate(flows_usd: ArrayLike, offset_months: ArrayLike | None = None) 
     Rates from −99.9999% to 10⁸% a year are searched, and the interval in which the value changes sign once more finely.
     """
     flows = np.asarray(flows_usd, dtype=np.float64)
-    months = np.arange(flows.shape[0], dtype=np.float64)
-    if offset_months is not None:
-        months = np.asarray(offset_months, dtype=np.float64)
-    low, high = LOWEST_LOG_GROWTH, HIGHEST_LOG_GROWTH
+    months = np.arange(flows.shape[0]) if offset_months is None else offset_months
+    low, high = np.log(1e-6), np.log(1e6)
     for points in (SEARCH_POINTS, *[101] * 6):
         grid = np.linspace(low, high, points)
         # Scaled by the largest discount factor: keeps the sign and cannot overflow at far rates. A row sum,

@@ -1,4 +1,4 @@
-"""A starter scenario, or one built from files: a request log, hourly rates, owned machines, vendors' quotes."""
+"""A starter scenario, or one built from what one has: traffic, owned machines, vendors' quotes, an own catalogue."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import csv
 import dataclasses
 import datetime
 import io
-import math
 import re
+import time
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +17,17 @@ from typing import Any
 from jinja2 import Template
 from pydantic import TypeAdapter, ValidationError
 
-from planner.catalog.load import load_catalog
-from planner.errors import Problem, ScenarioError, raise_all
+from planner.catalog.load import Catalog, load_catalog
+from planner.errors import Problem, ScenarioError, printable, raise_all
 from planner.finance.months import add_months
-from planner.onramp.traffic_fit import GROWTH, Figure, Fitted
-from planner.onramp.traffic_log import COLUMNS
+from planner.onramp.metrics import MAX_BYTES, fetch, is_metrics, read_metrics
+from planner.onramp.traffic_fit import Figure, Fitted, Stated, Traffic, fitted_workload, traffic_of_log
+from planner.onramp.traffic_log import COLUMNS, is_hourly_series, parse_columns, read_hourly_rates, read_request_log
 from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
-from planner.units import HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
+from planner.units import SECONDS_PER_HOUR
 from planner.validation import nearest
-from planner.yaml_io import Location, parse_document, parse_scalar, read_bytes, replaced
+from planner.yaml_io import Location, flow_text, parse_document, parse_scalar, read_bytes, replaced
 
 FLEET_COLUMNS, QUOTE_COLUMNS = (
     {row["column"]: row["key"] for row in COLUMNS if row["file"] == file} for file in ("fleet", "quotes")
@@ -38,7 +40,8 @@ MOST_ROWS = 32
 MONTHS_BETWEEN_ORDERS = 6
 _HORIZON_MONTHS = 36  # of the starter
 _GROUPED = re.compile(r"\$?\d{1,3}(,\d{3})+(\.\d+)?$|\$[\d.]+$")  # 31,000 or $31000 as spreadsheets show money
-_ASSUMED_GROWTH = 0.5
+USUAL_MODEL = "llama-3.1-70b"
+"""What is served where no file names a model that the catalogue has."""
 _USUAL_START = datetime.date(2026, 1, 1)
 
 
@@ -80,24 +83,82 @@ def read_quotes(path: Path) -> tuple[Row, ...]:
     return rows
 
 
-def default_start(traffic: Fitted | None) -> datetime.date:
-    """Return the first of the month after an hourly series ends; 2026-01-01 without dates."""
-    if traffic is None or traffic.end_s is None:
-        return _USUAL_START
-    last = datetime.datetime.fromtimestamp(traffic.end_s - SECONDS_PER_HOUR, tz=datetime.UTC).date()
-    return last if last.day == 1 else add_months(last.replace(day=1), 1)
+def read_traffic(source: str, stated: Stated) -> dict[str, Traffic]:
+    """Return what a file or a server shows, by the workload's name; several where it has several served models.
+
+    A source is a path or an address, with ``NAME=`` before it where its workload has another name than the file's or
+    the model's. The file's own first bytes say what it is.
+    """
+    named = re.fullmatch(r"([^\W_][\w-]{0,63})=(.+)", source, re.DOTALL)
+    name, place = named.groups() if named else ("", source)
+    path, usual = Path(place), Path(place).name.partition(".")[0]
+    seen: dict[str | None, Traffic]
+    if re.match("https?://", place):
+        host, usual = urllib.parse.urlsplit(place).hostname or place, "live"
+        seen = read_metrics(fetch(place), host, time.time())
+    elif is_metrics(path):
+        seen, usual = read_metrics([read_bytes(path, MAX_BYTES)], path.name, path.stat().st_mtime), ""
+    elif is_hourly_series(path, stated.columns is not None):
+        rates = read_hourly_rates(path, stated.rate_column, stated.requests_per_s)
+        seen = {None: Traffic(source=path.name, rates=rates)}
+    else:
+        log = read_request_log(path, parse_columns(stated.columns), stated.time_unit)
+        parts = log.by_model()
+        parts = {None: log} if name and len(parts) > 1 else parts  # a name is one workload's
+        seen = {model: traffic_of_log(part, path.name, model) for model, part in parts.items()}
+    if name and len(seen) == 1:
+        return dict.fromkeys([name], *seen.values())
+    words = {model: (usual if len(seen) == 1 else "") or model or "served" for model in seen}
+    slugs = {model: re.sub(r"[^a-z0-9]+", "-", word.rpartition("/")[2].lower()) for model, word in words.items()}
+    return {f"{name}-{slugs[model]}".strip("-"): shown for model, shown in seen.items()}
+
+
+def fit_workloads(
+    sources: Sequence[str], stated: Stated, catalog: Catalog, start: datetime.date | None = None
+) -> tuple[list[Fitted], datetime.date]:
+    """Return the workloads that files and servers show, without any the one that is stated; and the first day.
+
+    Files of one name show one workload. A model is the catalogue's whose name is part of the one it is served under.
+    The first day is the first of the month after the last series ends, unless stated; 2026-01-01 without dates.
+    """
+    seen: dict[str, Traffic] = {}
+    for source in sources:
+        for name, traffic in read_traffic(source, stated).items():
+            seen[name] = seen[name].beside(traffic) if name in seen else traffic
+    if stated.requests_per_s is not None and len(seen) > 1:
+        message = f"is the rate of one workload, and the files have {len(seen)}: {', '.join(seen)}"
+        raise ScenarioError(Problem(path="--requests-per-s", message=message, hint="change it in the scenario"))
+    silent = [one for one in seen.values() if stated.requests_per_s is None and not (one.level or one.rates)]
+    hint = "state it with --requests-per-s, or add hourly rates of the same NAME: --from NAME=FILE"
+    raise_all([Problem(file=one.source, message="shows no rate: no clock that all share", hint=hint) for one in silent])
+    ends = [one.rates.end_s for one in seen.values() if one.rates and one.rates.end_s is not None]
+    if start is None and ends:
+        last = datetime.datetime.fromtimestamp(max(ends) - SECONDS_PER_HOUR, tz=datetime.UTC).date()
+        start = last if last.day == 1 else add_months(last.replace(day=1), 1)
+    fitted, start = list[Fitted](), start or _USUAL_START
+    for name, traffic in seen.items() or [(stated.workload_preset or "chat", Traffic(source=""))]:
+        served = (traffic.model or "").rpartition("/")[2].lower()
+        alike = [known for known in catalog.models if re.search(rf"(?<![\w.]){re.escape(known)}(?![\w.])", served)]
+        model, remark = stated.model or USUAL_MODEL, "as given" if stated.model else "assumed: no file names it"
+        if alike and not stated.model:
+            model, remark = max(alike, key=len), f"served as {printable(traffic.model or '')}"
+        elif served and not stated.model:
+            remark = f"assumed: the catalogue has no {printable(served)}; planner catalog add-model adds it"
+        named = Figure(field="model", fitted=model, remark=remark)
+        fitted.append(fitted_workload(name, traffic, stated, named, start))
+    return fitted, start
 
 
 def scenario_text(
     name: str,
     start: datetime.date,
-    traffic: Fitted | None = None,
-    growth_per_year: float | None = None,
+    workloads: Sequence[Fitted] = (),
     machines: Sequence[Row] = (),
+    overlay: Path | None = None,
 ) -> str:
     """Return the commented scenario of traffic, owned machines and quotes, checked; without them, the starter's.
 
-    Growth stated takes the place of the fitted one. A list's bad values are reported with that list's line.
+    A list's bad values are reported with that list's line.
     """
     taken: dict[str, Row] = {}
     for row in machines:  # named as stated, or by part and what tells it apart from others
@@ -112,9 +173,10 @@ def scenario_text(
         numbered = (f"{called}-{count}" for count in range(2, MOST_ROWS * 2 + 2))
         taken[next(free for free in (called, *numbered) if free not in taken)] = row
     quoted = {name: row for name, row in taken.items() if row.columns is QUOTE_COLUMNS}
-    workloads = _workloads(traffic, start, growth_per_year) if traffic is not None else ""
-    clusters = _clusters(taken, start) if taken else ""
-    text = starter_text(name, start, workloads, clusters) + (_choose(quoted, start) if quoted else "")
+    loads = "\n".join(["workloads:", *(fitted.yaml() for fitted in workloads)]) if workloads else ""
+    clusters = _clusters(taken, start, load_catalog(overlay=overlay)) if taken else ""
+    text = starter_text(name, start, loads, clusters) + (_choose(quoted, start) if quoted else "")
+    text += f"\ncatalog: {{overlay: {flow_text(str(overlay))}}}\n" if overlay is not None else ""
     document = parse_document(text, f"{name}.yaml")
     for path in document.locations:  # a value from a list is named by that list's line
         match path:
@@ -163,25 +225,7 @@ def _rows(path: Path, columns: Mapping[str, str], needed: tuple[str, ...]) -> tu
     return tuple(rows)
 
 
-def _workloads(traffic: Fitted, start: datetime.date, growth_per_year: float | None) -> str:
-    """Return the workloads section, with its rate carried to the first day and its growth."""
-    level, *rest = traffic.figures
-    growth = next((figure for figure in rest if figure.field == GROWTH), None)
-    if growth_per_year is not None:
-        growth = Figure(field=GROWTH, fitted=growth_per_year, remark="as given")
-    if growth is not None and traffic.end_s is not None:
-        begin = datetime.datetime.combine(start, datetime.time(), tzinfo=datetime.UTC).timestamp()
-        years = (begin - traffic.end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
-        carried = level.number * math.exp(years * math.log1p(growth.number))
-        remark = f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level.remark}"
-        level = dataclasses.replace(level, fitted=carried, remark=remark)
-    assumed = "ASSUMPTION: growth does not show in so little; state yours"
-    growth = growth or Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumed)
-    figures = [level, growth, *(figure for figure in rest if figure.field != GROWTH)]
-    return dataclasses.replace(traffic, figures=figures).yaml()
-
-
-def _clusters(taken: Mapping[str, Row], start: datetime.date) -> str:
+def _clusters(taken: Mapping[str, Row], start: datetime.date, catalog: Catalog) -> str:
     """Return the clusters section: owned machines, then quotes without nodes."""
     lines = ["clusters:"]
     for name, row in taken.items():
@@ -190,15 +234,15 @@ def _clusters(taken: Mapping[str, Row], start: datetime.date) -> str:
             tree = {"accelerator": tree.pop("accelerator"), "nodes": row.cells.get("min_nodes", 0), **tree}
             if (price := row.cells.get("node_price_usd")) is not None:
                 tree["accelerator_price_usd"] = price  # what is wrong is said where the cluster itself is checked
-                part = load_catalog().accelerators.get(row.cells["accelerator"])
+                part = catalog.accelerators.get(row.cells["accelerator"])
                 if part is not None and isinstance(price, int | float):  # all is its accelerators', nothing the host's
                     tree["accelerator_price_usd"] = round(price / part.accelerators_per_node.value, 2)
                     tree["host_usd_per_node"] = 0
             tree["price_source"] = f"quote of {row.cells.get('vendor', 'a vendor')}, {Path(row.place.file).name}"
             tree["order"] = {"placed": start, **tree.get("order", {})}
         kind = "quoted: planner size chooses nodes and dates" if row.columns is QUOTE_COLUMNS else "owned"
-        lines += [f"  {_quoted(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"]
-        lines += [f"    {key}: {_quoted(value)}" for key, value in tree.items()]
+        lines += [f"  {flow_text(name)}:  # {kind}, line {row.place.line} of {Path(row.place.file).name}"]
+        lines += [f"    {key}: {flow_text(value)}" for key, value in tree.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -216,7 +260,7 @@ def _choose(quoted: Mapping[str, Row], start: datetime.date) -> str:
     for name, row in quoted.items():
         choice: dict[str, Any] = {"dates": order_dates(row, start)}
         choice |= {key: row.cells[key] for key in ("min_nodes", "max_nodes") if key in row.cells}
-        lines.append(f"    {_quoted(name)}: {_quoted(choice)}")
+        lines.append(f"    {flow_text(name)}: {flow_text(choice)}")
     return "\n".join([*lines, "  # budget_usd: 50e6", "  # power_kw: 3000", ""])
 
 
@@ -235,18 +279,6 @@ def order_dates(row: Row, start: datetime.date) -> list[datetime.date]:
         raise ScenarioError(Problem(file=row.place.file, line=row.place.line, path="latest", message=message))
     dates = [add_months(first, months) for months in range(0, _HORIZON_MONTHS, MONTHS_BETWEEN_ORDERS)]
     return [day for day in dates if day <= min(latest, end)] or [first]
-
-
-def _quoted(value: Any) -> str:
-    """Return a value as one line of YAML that reads back the same."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_quoted(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_quoted, value)) + "]"
-    if not isinstance(value, str):
-        return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    plain = re.fullmatch(r"[A-Za-z][\w .,-]*", value) and "," not in value and isinstance(parse_scalar(value), str)
-    return value if plain else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
 def starter_text(name: str, start: datetime.date = _USUAL_START, workloads: str = "", clusters: str = "") -> str:

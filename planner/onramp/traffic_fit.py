@@ -1,34 +1,39 @@
-"""A workload fitted to files: the statistics of a log or a series, and the fit as a table, as JSON and as YAML.
+"""A workload fitted to what files show of it, whatever their format: level, growth, day and week, lengths, latencies.
 
-Rate, lengths, bursts, shape and clients are fitted each with the fit's error, which stands beside every figure.
+Every reader makes a ``Traffic`` of its file. Each figure is fitted with its error, which stands beside it; what no file
+shows is assumed, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from planner.arrays import Floats, Ints
+from planner.arrays import Bools, Floats, Ints
 from planner.catalog.load import workload_preset as class_figures
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.demand.tokens import LengthDistribution, RequestLog
-from planner.errors import Problem, ScenarioError
-from planner.onramp.traffic_log import parse_columns, read_hourly_rates, read_request_log
-from planner.units import HOURS_PER_YEAR
+from planner.errors import ScenarioError, printable
+from planner.onramp.traffic_log import HourlyRates
+from planner.units import DAYS_PER_YEAR, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.yaml_io import replaced
 
 MINUTES_FOR_DISPERSION = 10
 """Whole minutes a log needs before counts per minute say anything of their variance."""
 HOURS_FOR_DAILY_SHAPE = 48
 """Hours needed to see a daily peak twice."""
-WEEKS_FOR_GROWTH = 26
-"""Whole weeks needed before a trend may be carried into the years to come."""
-_EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
+WEEKS_FOR_GROWTH, WEEKS_FOR_SEASON = 26, 104
+"""Whole weeks needed before a trend may be carried into the years to come, and to tell it from a yearly wave."""
+LEAST_USUAL_REQUESTS = 20.0
+"""Requests that an hour has in other weeks, from which on none at all is no chance: e^-20 of a Poisson process."""
+LEAST_WEEKS = 1.5
+"""Weeks with requests, of two and more, that noise about the week needs."""
+EPOCH_HOUR_OF_WEEK = 72  # 1 January 1970 00:00 UTC was a Thursday
 
 
 FITTED_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
@@ -40,14 +45,15 @@ _MOST_QUANTILES, _MOST_POINTS = 40, 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthFit:
-    """Length quantiles of a log, and the errors of the distribution through them."""
+    """Length quantiles of a log or a histogram, and the errors of the distribution through them."""
 
     quantiles: dict[float, float]
     """Tokens by share of requests not longer."""
     mean_tokens: float
-    """The log's mean."""
-    largest_distribution_error: float
-    """The largest gap between the two cumulative fractions (Kolmogorov and Smirnov)."""
+    """The mean of what was counted."""
+    largest_distribution_error: float | None
+    """The largest gap between the two cumulative fractions (Kolmogorov and Smirnov); None of a histogram, whose bounds
+    are met and between which nothing is known."""
 
     @property
     def distribution(self) -> LengthDistribution:
@@ -56,8 +62,76 @@ class LengthFit:
 
     @property
     def mean_error_fraction(self) -> float:
-        """Return fitted ÷ logged mean − 1."""
+        """Return fitted ÷ counted mean − 1."""
         return self.distribution.mean_tokens / self.mean_tokens - 1.0
+
+    @property
+    def remark(self) -> str:
+        """The fit's error in words."""
+        errors = f"mean {self.mean_tokens:,.0f} counted, {self.mean_error_fraction:+.1%} in the fit"
+        gap = self.largest_distribution_error
+        return f"{errors}; " + ("from a histogram" if gap is None else f"largest gap in the distribution {gap:.2f}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """Observations counted up to bounds, as Prometheus has them."""
+
+    bounds: Floats
+    """Rising; the last is infinite."""
+    counts: Floats
+    """Observations not above each bound."""
+    total: float
+    """Sum of all observations; 0 where it is not known."""
+
+    def share_within(self, bound: float) -> float:
+        """Return the share of observations not above a bound, a bucket's taken as evenly spread."""
+        shares = self.counts / self.counts[-1]
+        return float(np.interp(bound, [0.0, *self.bounds[:-1]], [0.0, *shares[:-1]]))
+
+    def lengths(self) -> LengthFit | None:
+        """Fit lengths through the bounds; None where fewer than two lie within the distribution.
+
+        The bound up to which nothing was seen is the shortest length, that by which everything was the longest.
+        """
+        quantiles: dict[float, float] = {}
+        for share, bound in zip((self.counts / self.counts[-1]).round(5).tolist(), self.bounds.tolist(), strict=True):
+            if share == 0.0:
+                quantiles[0.0] = bound
+            elif np.isfinite(bound):  # beyond a bucket that is empty, lengths go on at its upper bound
+                known = share in quantiles and share < 1.0
+                quantiles.setdefault(round(share + 1e-5, 5) if known else share, bound)
+        if len(quantiles.keys() - {0.0, 1.0}) < 2:
+            return None
+        mean = float(self.total / self.counts[-1]) or LengthDistribution.from_quantiles(quantiles).mean_tokens
+        return LengthFit(quantiles=quantiles, mean_tokens=mean, largest_distribution_error=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What a file shows of one workload; None or empty where it does not."""
+
+    source: str
+    """Name of the file."""
+    model: str | None = None
+    """Name under which the model is served."""
+    level: tuple[float, str] | None = None
+    """Requests per second with the error, of a time too short for hours."""
+    rates: HourlyRates | None = None
+    lengths: Mapping[str, LengthFit] = field(default_factory=dict)
+    """By side: ``input``, ``output``."""
+    prefix_cache_hit_fraction: float | None = None
+    bursts: tuple[float, str] | None = None
+    """Index of dispersion with its error, and what the largest client sends."""
+    latencies: Mapping[str, Histogram] = field(default_factory=dict)
+    """Measured latencies by the objective that they belong to: ``ttft_s``, ``tpot_s``."""
+
+    def beside(self, other: Traffic) -> Traffic:
+        """Return what two files of one workload show: the longer series, and otherwise the first that shows it."""
+        longest = max(self.rates, other.rates, key=lambda rates: rates.rates.size if rates else 0)
+        shown = {name: getattr(self, name) for name in Traffic.__dataclass_fields__}
+        seen = {name: shows for name, shows in shown.items() if shows is not None and shows not in ((), {})}
+        return replace(other, **seen | {"rates": longest, "source": f"{self.source} and {other.source}"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,85 +144,67 @@ class ShapeFit:
     """Mean weekend hour ÷ mean weekday hour; None where the log is shorter than a week or has no dates."""
     weekly_profile: tuple[float, ...] | None
     """168 factors of mean 1, Monday 00:00 UTC first; None as above."""
-    noise_sigma: float | None
-    """Standard deviation of ln(rate ÷ profile), from hours of the week seen at least twice."""
-    noise_correlation_h: float | None
-    """Hours in which that residual's correlation falls to 1/e."""
+    noise: tuple[float, float] | None
+    """Standard deviation of ln(rate ÷ profile), from hours of the week seen at least twice, and the hours in which that
+    residual's correlation falls to 1/e."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendFit:
-    """Compound growth fitted to the weeks of a series."""
+    """Compound growth, and from two years on a yearly wave, fitted to the weeks of a series."""
 
     per_year: float
     """Growth of a year, as a share."""
     per_year_error: float
     """Its standard error, weeks taken as independent."""
-    end_to_mean: float
-    """Level at the end of the series ÷ its mean."""
+    season: tuple[float, float, float] | None
+    """Amplitude of the wave, its standard error, and the day of the year of its peak; None for less than two years."""
     factors: Floats
-    """The trend at each hour ÷ its mean, shape (hours,)."""
+    """Growth and season of each hour ÷ the level at the end, shape (hours,)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficFit:
-    """One workload fitted to one log; None for figures that the log cannot show."""
-
-    requests: int
-    duration_h: float
-    requests_per_s: float | None
-    requests_per_s_error_fraction: float | None
-    input: LengthFit
-    output: LengthFit
-    input_output_correlation: float
-    index_of_dispersion: float | None
-    index_of_dispersion_error: float | None
-    interarrival_cv: float | None
-    shape: ShapeFit | None
-    prefix_cache_hit_fraction: float | None
-    largest_client_fraction: float | None
-    clients: int | None
-
-
-def fit_traffic(log: RequestLog) -> TrafficFit:
-    """Fit all figures that a log can show; the standard error of the rate includes burstiness: √(I / n)."""
+def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) -> Traffic:
+    """Return all that a log shows; the standard error of the rate includes burstiness: √(I / n)."""
     requests = log.times_s.size
     if requests < 2:
         raise ScenarioError(f"a fit needs at least two requests; the log has {requests}")
     duration_s = float(log.times_s[-1] - log.times_s[0])
     if duration_s <= 0.0:
         raise ScenarioError(f"all {requests} requests carry the same time, so no rate can be fitted")
-    dispersion = dispersion_error = interarrival_cv = rate = rate_error = shape = None
+    level = rates = bursts = None
     if log.one_clock:
-        dispersion, dispersion_error = index_of_dispersion(log.times_s)
-        gaps_s = np.diff(log.times_s)
-        interarrival_cv = float(gaps_s.std() / gaps_s.mean())
-        rate = (requests - 1) / duration_s
-        rate_error = float(np.sqrt((dispersion or 1.0) / requests))
-        first_hour = int(np.ceil(log.times_s[0] / 3600.0))  # whole hours alone have a shape
-        counts = np.bincount(np.maximum((log.times_s // 3600.0).astype(np.int64) - first_hour, -1) + 1)[1:-1]
-        week_hour = (first_hour + _EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK if log.has_date else None
-        shape = fit_hourly_shape(counts.astype(np.float64), week_hour)
-    largest = clients = None
-    if log.clients is not None:
-        counts = np.bincount(log.clients)
-        largest, clients = float(counts.max() / requests), int(counts.size)
-    return TrafficFit(
-        requests=requests,
-        duration_h=duration_s / 3600.0,
-        requests_per_s=rate,
-        requests_per_s_error_fraction=rate_error,
-        input=fit_lengths(log.input_tokens, "input"),
-        output=fit_lengths(log.output_tokens, "output"),
-        input_output_correlation=_correlation(log.input_tokens, log.output_tokens),
-        index_of_dispersion=dispersion,
-        index_of_dispersion_error=dispersion_error,
-        interarrival_cv=interarrival_cv,
-        shape=shape,
+        dispersion = index_of_dispersion(log.times_s)
+        error = float(np.sqrt((dispersion[0] if dispersion else 1.0) / requests))
+        if dispersion is not None:
+            bursts = max(dispersion[0], 1.0), f"±{dispersion[1]:.2g} standard error; Poisson is 1"
+            if log.clients is not None:
+                sent = np.bincount(log.clients)
+                share = f"{sent.max() / requests:.1%} of one of {np.count_nonzero(sent):,} clients: see tenants"
+                bursts = bursts[0], f"{bursts[1]}; {share}"
+        level = (requests - 1) / duration_s, level_remark(requests, error, duration_s)
+        first_hour = int(np.ceil(log.times_s[0] / SECONDS_PER_HOUR))  # whole hours alone have a shape
+        hour = (log.times_s // SECONDS_PER_HOUR).astype(np.int64) - first_hour
+        counts = np.bincount(np.maximum(hour, -1) + 1)[1:-1]
+        if counts.size >= HOURS_FOR_DAILY_SHAPE:
+            rates = HourlyRates(column="the log", rates=counts / SECONDS_PER_HOUR)
+            if log.has_date:
+                week_hour, end_h = (first_hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK, first_hour + counts.size
+                rates = replace(rates, first_hour_of_week=week_hour, end_s=end_h * SECONDS_PER_HOUR)
+    return Traffic(
+        source=source,
+        model=model,
+        level=level,
+        rates=rates,
+        lengths={side: fit_lengths(getattr(log, f"{side}_tokens"), side) for side in ("input", "output")},
         prefix_cache_hit_fraction=log.prefix_cache_hit_fraction,
-        largest_client_fraction=largest,
-        clients=clients,
+        bursts=bursts,
     )
+
+
+def level_remark(requests: float, error_fraction: float, duration_s: float) -> str:
+    """Return how sure the rate of a stretch of time is, in words."""
+    said = f"±{error_fraction:.1%} standard error, {requests:,.0f} requests in {duration_s / SECONDS_PER_HOUR:.3g} h"
+    return f"{said}: the level of those hours, not of a week"
 
 
 def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
@@ -182,7 +238,7 @@ def fit_lengths(tokens: Floats, which: str = "request") -> LengthFit:
     )
 
 
-def index_of_dispersion(times_s: Floats) -> tuple[float | None, float | None]:
+def index_of_dispersion(times_s: Floats) -> tuple[float, float] | None:
     """Return variance ÷ mean of counts per whole minute, and its standard error, or None for too short a log.
 
     In logs of two hours and more the variance is taken within each hour and averaged, so that the day's shape does not
@@ -190,76 +246,113 @@ def index_of_dispersion(times_s: Floats) -> tuple[float | None, float | None]:
     """
     counts = np.bincount(((times_s - times_s[0]) // 60.0).astype(np.int64))[:-1].astype(np.float64)
     if counts.size < MINUTES_FOR_DISPERSION or counts.mean() == 0.0:
-        return None, None
+        return None
     minutes = 60 if counts.size >= 120 else counts.size
     parts = counts[: counts.size // minutes * minutes].reshape(-1, minutes)
     index = float(parts.var(axis=1, ddof=1).mean()) / float(parts.mean())
     return index, index * float(np.sqrt(2.0 / (len(parts) * (minutes - 1))))
 
 
-def fit_trend(rates: Floats) -> TrendFit | None:
-    """Fit compound growth to hourly rates, shape (hours,); None below half a year, or with a week of no traffic.
+def fit_trend(rates: Floats, end_s: float | None = None) -> TrendFit | None:
+    """Fit growth and season to hourly rates, shape (hours,), NaN where unknown; None below half a year.
 
-    ln(mean of week k) = a + b t_k by least squares, t in years; growth is e^b − 1, its standard error e^b times that
-    of b. The series' mean is kept: its level at the end is mean · e^(b T) ÷ mean of e^(b t).
+    By least squares over weeks, t in years, ln(mean of week) = c + b t + A cos 2π(t − p), without the wave below two
+    years or without dates. Growth is e^b − 1, its standard error e^b times that of b. The wave 1 + a cos x has
+    A = 2 (1 − √(1 − a²)) / a as the first harmonic of its logarithm, so a = A / (1 + A²/4). None, too, with a week of
+    no traffic.
     """
     weeks = rates.size // HOURS_PER_WEEK
     if weeks < WEEKS_FOR_GROWTH:
         return None
-    means = rates[rates.size - weeks * HOURS_PER_WEEK :].reshape(weeks, HOURS_PER_WEEK).mean(axis=1)
-    if means.min() <= 0.0:
+    by_week = rates[rates.size - weeks * HOURS_PER_WEEK :].reshape(weeks, HOURS_PER_WEEK)
+    is_seen = np.isfinite(by_week).mean(axis=1) > 0.5
+    means = np.nanmean(by_week[is_seen], axis=1)
+    if is_seen.sum() < WEEKS_FOR_GROWTH or means.min() <= 0.0:
         return None
-    years = np.arange(weeks) * HOURS_PER_WEEK / HOURS_PER_YEAR
-    slope, level = np.polyfit(years, np.log(means), 1)
-    residual = np.log(means) - level - slope * years
-    error = np.sqrt(residual @ residual / (weeks - 2) / np.sum((years - years.mean()) ** 2))
-    trend = np.exp(slope * np.arange(rates.size) / HOURS_PER_YEAR)
+    years = (np.arange(weeks)[is_seen] - weeks + 0.5) * HOURS_PER_WEEK / HOURS_PER_YEAR
+    has_season = end_s is not None and weeks >= WEEKS_FOR_SEASON
+    begun = datetime.datetime.fromtimestamp(end_s or 0.0, tz=datetime.UTC).timetuple().tm_yday / DAYS_PER_YEAR
+    turn = 2.0 * np.pi * (years + begun)
+    columns = [np.ones(years.size), years, *((np.cos(turn), np.sin(turn)) if has_season else ())]
+    design = np.stack(columns, axis=1)
+    fitted, *_ = np.linalg.lstsq(design, np.log(means))
+    residual = np.log(means) - design @ fitted
+    variance = residual @ residual / (years.size - fitted.size)
+    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
+    hours_years = (np.arange(rates.size) - rates.size + 0.5) / HOURS_PER_YEAR
+    factors, season = np.exp(fitted[1] * hours_years), None
+    if has_season:
+        wave, peak = float(np.hypot(*fitted[2:])), float(np.arctan2(fitted[3], fitted[2]) / (2.0 * np.pi)) % 1.0
+        season = (
+            wave / (1.0 + wave**2 / 4.0),
+            float(np.hypot(*errors[2:]) / np.sqrt(2.0)),
+            max(peak * DAYS_PER_YEAR, 1.0),
+        )
+        factors *= 1.0 + season[0] * np.cos(2.0 * np.pi * (hours_years + begun - peak))
     return TrendFit(
-        per_year=float(np.expm1(slope)),
-        per_year_error=float(np.exp(slope) * error),
-        end_to_mean=float(np.exp(slope * rates.size / HOURS_PER_YEAR) / trend.mean()),
-        factors=trend / trend.mean(),
+        per_year=float(np.expm1(fitted[1])),
+        per_year_error=float(np.exp(fitted[1]) * errors[1]),
+        season=season,
+        factors=factors,
     )
 
 
+def silent_hours(rates: Floats) -> Bools:
+    """Return which hours had no request although that hour of other weeks has: an outage, or a gap in the records.
+
+    An hour beside them with less than half its usual traffic was silent in part, and counts as one. Below two weeks
+    nothing is usual. Hours that usually have few requests may be empty by chance.
+    """
+    if rates.size < 2 * HOURS_PER_WEEK:
+        return np.zeros(rates.size, dtype=bool)
+    padded = np.full((rates.size // HOURS_PER_WEEK + 1) * HOURS_PER_WEEK, np.nan)
+    padded[: rates.size] = rates
+    usual = np.tile(np.nanmedian(padded.reshape(-1, HOURS_PER_WEEK), axis=0), padded.size // HOURS_PER_WEEK)
+    is_silent = (rates == 0.0) & (usual[: rates.size] * SECONDS_PER_HOUR >= LEAST_USUAL_REQUESTS)
+    beside = np.convolve(is_silent, [1, 1, 1], "same") > 0
+    return np.asarray(beside & (rates < 0.5 * usual[: rates.size]))
+
+
 def fit_hourly_shape(rates: Floats, first_hour_of_week: int | None) -> ShapeFit | None:
-    """Fit daily and weekly profiles to hourly rates, shape (hours,); None for less than two days.
+    """Fit daily and weekly profiles to hourly rates, shape (hours,), NaN where unknown; None for less than two days.
 
     ``first_hour_of_week`` is 0 for Monday 00:00 UTC, None where the dates are unknown.
     """
     if rates.size < HOURS_FOR_DAILY_SHAPE or not np.any(rates > 0.0):
         return None
     hour = ((first_hour_of_week or 0) + np.arange(rates.size)) % HOURS_PER_WEEK
-    sigma = correlation_h = None
+    noise = None
     if is_week := rates.size >= HOURS_PER_WEEK:
         profile = _relative(rates, hour, HOURS_PER_WEEK)
-        sigma, correlation_h = _residual_noise(rates, profile[hour])
+        noise = _residual_noise(rates, profile[hour])
     if not (has_week := is_week and first_hour_of_week is not None):  # the mean day alone, from the first row
         profile = _relative(rates, np.arange(rates.size) % 24, 24)
     return ShapeFit(
         peak_to_mean=float(profile.max()),
         weekend_fraction=float(profile[120:].mean() / profile[:120].mean()) if has_week else None,
         weekly_profile=tuple(profile.tolist()) if has_week else None,
-        noise_sigma=sigma,
-        noise_correlation_h=correlation_h,
+        noise=noise,
     )
 
 
 def _relative(numbers: Floats, group: Ints, groups: int) -> Floats:
-    """Return the mean of each group over the mean of all groups, shape (groups,)."""
-    means = np.bincount(group, weights=numbers, minlength=groups) / np.bincount(group, minlength=groups)
+    """Return the mean of each group over the mean of all groups, shape (groups,); a group never seen has the mean."""
+    seen = np.isfinite(numbers)
+    counts = np.bincount(group[seen], minlength=groups)
+    means = np.bincount(group[seen], weights=numbers[seen], minlength=groups) / np.maximum(counts, 1)
+    means[counts == 0] = means[counts > 0].mean()
     return np.asarray(means / means.mean())
 
 
-def _residual_noise(rates: Floats, expected: Floats) -> tuple[float | None, float | None]:
+def _residual_noise(rates: Floats, expected: Floats) -> tuple[float, float] | None:
     """Return σ and correlation hours of ln(rate ÷ profile), or None for less than two weeks.
 
     The profile is fitted from the same w weeks, which takes 1/w of the variance away: it is given back.
     """
-    weeks = rates.size / HOURS_PER_WEEK
-    usable = (rates > 0.0) & (expected > 0.0)
-    if weeks < 2.0 or usable.sum() < HOURS_PER_WEEK:
-        return None, None
+    usable = (rates > 0.0) & (expected > 0.0)  # NaN is not above zero
+    weeks = float(usable.sum() / (expected > 0.0).mean() / HOURS_PER_WEEK)  # hours that are always empty are no gap
+    if rates.size < 2 * HOURS_PER_WEEK or weeks < LEAST_WEEKS:
+        return None
     residual = np.zeros(rates.size)
     residual[usable] = np.log(rates[usable] / expected[usable])
     residual[usable] -= residual[usable].mean()
@@ -277,10 +370,8 @@ def _correlation(first: Floats, second: Floats) -> float:
 
 SHOWN_QUANTILES = (0.5, 0.95, 0.99)
 """Those that a table has room for."""
-_UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 GROWTH = "growth.per_year"
-_ASSUMED_REQUESTS_PER_S = 80.0
-_REPORTED = ("requests", "duration_h", "interarrival_cv", "input_output_correlation", "largest_client_fraction")
+_ASSUMED_REQUESTS_PER_S, _ASSUMED_GROWTH = 80.0, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,26 +380,23 @@ class Figure:
 
     field: str
     """Dotted path inside the workload, or a name for what is only reported."""
-    fitted: float | Mapping[float, float] | None
-    """What goes into the scenario, quantiles by share; None: only reported or left to the class."""
+    fitted: float | str | Mapping[float, float]
+    """What goes into the scenario, quantiles by share."""
     remark: str
-    """The fit's error, or where the figure comes from if not from the log."""
-    from_class: bool = False
-    """Whether the class stands in for what the log cannot show."""
+    """The fit's error; ``assumed: ...`` where no file shows the figure."""
 
     @property
     def number(self) -> float:
-        """The fitted value of a figure that is one number; 0 where there is none."""
+        """The fitted value of a figure that is one number; 0 where it is none."""
         return self.fitted if isinstance(self.fitted, float | int) else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogReading:
-    """Options for reading traffic files, and the workload's name."""
+class Stated:
+    """What is stated of the workloads, and how their files are to be read."""
 
-    name: str
-    model: str
-    workload_preset: str
+    model: str | None = None
+    workload_preset: str | None = None
     timezone: str = "UTC"
     columns: str | None = None
     """Roles of a log's columns, as ``--columns`` takes them."""
@@ -316,36 +404,36 @@ class LogReading:
     """Column of an hourly series; None: its only one."""
     time_unit: str = "auto"
     requests_per_s: float | None = None
-    """Rate stated in place of the fitted one."""
+    """Rate in place of the fitted one."""
+    growth_per_year: float | None = None
+    """Growth in place of the fitted one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A workload fitted to a log, a series, or both; without either, stated figures and the preset's."""
+    """A workload fitted to files; without any, what is stated and assumed."""
 
-    asked: LogReading
+    name: str
     source: str
     """Names of the files; empty where there is none."""
-    figures: list[Figure]
+    figures: Sequence[Figure]
+    """In scenario order: model, preset, level, growth, and all others."""
+    timezone: str = "UTC"
     shape: ShapeFit | None = None
-    log: TrafficFit | None = None
-    """What the log alone showed; None without one."""
-    end_s: float | None = None
-    """End of the series, to whose level the rate belongs, seconds since 1970 UTC; None without one, or its dates."""
 
     def yaml(self) -> str:
-        """Return the ``workloads`` section of a scenario, with the fit's errors as comments."""
-        tree: dict[str, Any] = {"model": self.asked.model, "preset": self.asked.workload_preset}
+        """Return the workload as part of a scenario's ``workloads``, with errors and assumptions as comments."""
+        tree: dict[str, Any] = {}
         for figure in self.figures:
             if figure.field == GROWTH:
                 tree["growth"] = {"kind": "compound", "per_year": figure}
-            elif figure.fitted is not None:
+            else:
                 tree = replaced(tree, tuple(figure.field.split(".")), figure)
         profile = self.shape.weekly_profile if self.shape is not None else None
         # A profile read off a log is in UTC.
-        tree.setdefault("load_profile", {})["timezone"] = "UTC" if profile else self.asked.timezone
-        origin = f"Fitted by planner fit-traffic to {' '.join(self.source.split())}" if self.source else "As stated"
-        lines = [f"# {origin}", "workloads:", f"  {self.asked.name}:", *_branch_lines(tree, indent=4)]
+        tree.setdefault("load_profile", {})["timezone"] = "UTC" if profile else self.timezone
+        origin = f"  # fitted to {_line(self.source)}" if self.source else ""
+        lines = [f"  {self.name}:{origin}", *_branch_lines(tree, indent=4)]
         if profile is not None:
             at = lines.index("    load_profile:") + 1
             days = (", ".join(f"{factor:.3f}" for factor in profile[day * 24 : day * 24 + 24]) for day in range(7))
@@ -353,156 +441,125 @@ class Fitted:
             lines[at:at] = [head, "        [", *(f"          {day}," for day in days), "        ]"]
         return "\n".join(lines) + "\n"
 
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Return (figure, fitted, error or origin) as text, for a table."""
+        return [(f.field, _written(f.fitted, SHOWN_QUANTILES), f.remark) for f in self.figures]
+
     def json(self) -> dict[str, Any]:
-        """Return the fit as plain data, with figures that are only reported."""
-
-        def plain(figure: Figure) -> object:  # keys of JSON are words
-            fitted = figure.fitted
-            return {f"{share:g}": tokens for share, tokens in fitted.items()} if isinstance(fitted, Mapping) else fitted
-
-        reported = {name: getattr(self.log, name) for name in (*_REPORTED, "clients")} if self.log is not None else {}
-        return {
-            "name": self.asked.name,
-            "model": self.asked.model,
-            "preset": self.asked.workload_preset,
-            "source": self.source,
-            "figures": {
-                f.field: {"value": plain(f), "remark": f.remark, "from_class": f.from_class} for f in self.figures
-            },
-            "reported": reported,
-        }
+        """Return the fit as plain data."""
+        plain = {f.field: {"value": f.fitted, "remark": f.remark} for f in self.figures}
+        return {"source": self.source, "figures": plain}
 
 
-def fit_files(log: Path | None, series: Path | None, asked: LogReading) -> Fitted:
-    """Return a workload with level, growth and profile from an hourly series, if any, and the rest from a log.
+def fitted_workload(name: str, traffic: Traffic, stated: Stated, model: Figure, start: datetime.date) -> Fitted:
+    """Return a workload with all that its files show; the rest is stated, or the preset's and marked as assumed.
 
-    Without either it has the rate that is stated, and all else of its class.
+    A level at the end of a series grows until the scenario's first day, where growth is fitted or stated.
     """
-    defaults = class_figures(asked.workload_preset)
-    fit = shape = end_s = None
-    figures: list[Figure] = []
-    if log is not None:
-        read = read_request_log(log, parse_columns(asked.columns), asked.time_unit)
-        if not read.one_clock and series is None and asked.requests_per_s is None:
-            message = "every client's times start at its own zero, so the log shows no rate"
-            raise ScenarioError(Problem(file=str(log), message=message, hint="state it with --requests-per-s"))
-        fit = fit_traffic(read)
-        figures, shape = log_figures(fit, defaults, asked.requests_per_s), fit.shape
-    if series is not None:
-        hourly = read_hourly_rates(series, asked.rate_column)
-        hours, end_s, trend = hourly.rates.size, hourly.end_s, fit_trend(hourly.rates)
-        shape = fit_hourly_shape(hourly.rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week)
-        rate, remark = asked.requests_per_s, "as given"
-        if rate is None:
-            words = f"{series.name} {hourly.column}".lower()
-            known = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
-            if not known:
-                message = "the unit of the series is in neither its name nor the file's"
-                raise ScenarioError(Problem(file=str(series), message=message, hint="state --requests-per-s"))
-            rate, remark = float(hourly.rates.mean()) / known[0], f"mean of {hours} hours of {hourly.column}"
-            if trend is not None:
-                remark = f"level at the end; the {remark} is {_number(rate)}"
-                rate *= trend.end_to_mean
-        seen = [Figure(field="requests_per_s", fitted=rate, remark=remark)]
+    preset = stated.workload_preset or "chat"
+    defaults = class_figures(preset)
+
+    def figure(path: str, key: str, why: str, seen: tuple[float, str] | None = None) -> Figure:
+        """Return what was seen of a figure, else the preset's own, with why nothing was."""
+        fitted, remark = seen or (float(defaults[key]), f"assumed: preset {preset}, {why}")
+        return Figure(field=path, fitted=fitted, remark=remark)
+
+    said = "as given" if stated.workload_preset else "assumed: for what no file shows"
+    figures = [model, Figure(field="preset", fitted=preset, remark=said)]
+    shape, growth, season, level, hourly = None, None, list[Figure](), traffic.level, traffic.rates
+    why = f"not visible in {traffic.source}" if traffic.source else "no file of traffic"
+    if hourly is not None:
+        silent = silent_hours(hourly.rates)
+        rates = np.where(silent, np.nan, hourly.rates)
+        hours, trend = rates.size, fit_trend(rates, hourly.end_s)
+        shape = fit_hourly_shape(rates / (1.0 if trend is None else trend.factors), hourly.first_hour_of_week)
+        mean, remark, why = float(np.nanmean(rates)), f"mean of {hours} hours of {hourly.column}", f"only {hours} h"
+        if shape is not None and shape.noise is not None:
+            error = shape.noise[0] * np.sqrt((1.0 + 2.0 * shape.noise[1]) / hours)
+            remark = f"±{error:.1%} standard error, {remark}"
+        remark += _hours_named(silent, hourly, "without a request", "left out: an outage, or a gap in the records")
+        remark += _hours_named(np.isnan(hourly.rates), hourly, "without a record", "left out")
+        remark += _hours_named((hourly.rates == 0.0) & ~silent, hourly, "without a request", "counted")
+        level = mean, remark
         if trend is not None:
+            at_end = mean / float(trend.factors[np.isfinite(rates)].mean())
+            level = at_end, f"level at the end, where the mean is {_number(mean)}; {remark}"
             weeks = hours // HOURS_PER_WEEK
-            remark = f"±{trend.per_year_error:.2g} standard error over {weeks} weeks"
-            remark += "; under two years cannot tell growth from season" if weeks < 104 else ""
-            seen.append(Figure(field=GROWTH, fitted=trend.per_year, remark=remark))
-        seen += shape_figures(shape, defaults, f"not visible in {hours} h")
-        if log is None:
-            figures = seen + class_length_figures(defaults, "a series of rates shows no lengths")
-        else:  # level, growth, day, week and noise stand in place of the log's
-            shown = {figure.field: figure for figure in seen if not figure.from_class}
-            level, *rest = [shown.pop(figure.field, figure) for figure in figures]
-            figures = [level, *shown.values(), *rest]
-    if log is None and series is None:
-        rate, remark = asked.requests_per_s, "mean on the first day, as given"
-        if rate is None:
-            rate, remark = _ASSUMED_REQUESTS_PER_S, "ASSUMPTION: mean on the first day; state yours"
-        figures = [Figure(field="requests_per_s", fitted=rate, remark=remark)]
-        figures += [*shape_figures(None, defaults, "no file of rates"), *class_length_figures(defaults, "no log")]
-    source = " and ".join(path.name for path in (log, series) if path is not None)
-    return Fitted(asked=asked, source=source, figures=figures, shape=shape, log=fit, end_s=end_s)
+            said = f"±{trend.per_year_error:.2g} standard error over {weeks} weeks"
+            said += "" if trend.season else "; under two years cannot tell growth from season"
+            growth = Figure(field=GROWTH, fitted=trend.per_year, remark=said)
+            if trend.season is not None:
+                amplitude, error, peak_day = trend.season
+                path, said = "load_profile.season", f"±{error:.2g} standard error over {weeks} weeks"
+                season = [Figure(field=f"{path}.amplitude_fraction", fitted=min(amplitude, 1.0), remark=said)]
+                season.append(Figure(field=f"{path}.peak_day", fitted=round(peak_day), remark="day of the year"))
+    level = level or (_ASSUMED_REQUESTS_PER_S, "assumed: mean on the first day; state yours")
+    if stated.growth_per_year is not None:
+        growth = Figure(field=GROWTH, fitted=stated.growth_per_year, remark="as given")
+    if growth is not None and hourly is not None and hourly.end_s is not None:
+        begin = datetime.datetime.combine(start, datetime.time(), tzinfo=datetime.UTC).timestamp()
+        years = (begin - hourly.end_s) / SECONDS_PER_HOUR / HOURS_PER_YEAR
+        remark = f"on the first day, {years * MONTHS_PER_YEAR:.1f} months after the series; {level[1]}"
+        level = level[0] * (1.0 + growth.number) ** years, remark
+    level = level if stated.requests_per_s is None else (stated.requests_per_s, "mean on the first day, as given")
+    assumed = "assumed: growth does not show in less than half a year; state yours"
+    growth = growth or Figure(field=GROWTH, fitted=_ASSUMED_GROWTH, remark=assumed)
+    figures += [Figure(field="requests_per_s", fitted=level[0], remark=level[1]), growth]
 
-
-def log_figures(fit: TrafficFit, defaults: Mapping[str, Any], requests_per_s: float | None) -> list[Figure]:
-    """Return every figure of a workload fitted to a request log, in scenario order."""
-    rate, remark = requests_per_s, "as given"
-    if rate is None:
-        error = f"±{fit.requests_per_s_error_fraction or 0.0:.1%} standard error, {fit.requests:,} requests"
-        rate, remark = fit.requests_per_s, f"{error} in {fit.duration_h:.3g} h: the level of those hours, not of a week"
-    figures = [Figure(field="requests_per_s", fitted=rate, remark=remark)]
-    figures += shape_figures(fit.shape, defaults, f"not visible in {fit.duration_h:.3g} h")
-    for side, lengths in (("input", fit.input), ("output", fit.output)):
-        # Quantiles alone: any mean or p95 that the class might lay beneath is left out with them.
-        errors = f"mean {lengths.mean_tokens:,.0f} in the log, {lengths.mean_error_fraction:+.1%} in the fit"
-        remark = f"{errors}; largest gap in the distribution {lengths.largest_distribution_error:.2f}"
-        figures.append(Figure(field=f"lengths.{side}.quantiles", fitted=lengths.quantiles, remark=remark))
-    hit, index = fit.prefix_cache_hit_fraction, fit.index_of_dispersion
-    cached = None if hit is None else (min(hit, 0.999), "counted in the log")
-    error = f"±{fit.index_of_dispersion_error or 0.0:.2g} standard error; Poisson is 1"
-    bursts = None if index is None else (max(index, 1.0), error)
-    return [
-        *figures,
-        _figure("prefix_cache_hit_fraction", defaults, "no cached tokens or block hashes in the log", seen=cached),
-        _figure("burst_index_of_dispersion", defaults, "no ten minutes on one clock in the log", seen=bursts),
-    ]
-
-
-def shape_figures(shape: ShapeFit | None, defaults: Mapping[str, Any], why: str) -> list[Figure]:
-    """Return the figures of day, week and noise; the preset's where the files do not show them."""
     peak = weekend = sigma = memory = None
     why_no_week = why
     if shape is not None and shape.weekend_fraction is not None:
-        peak = shape.peak_to_mean, "busiest hour of the week ÷ mean"
+        spread = 0.0 if shape.noise is None else shape.noise[0] / np.sqrt(hours / HOURS_PER_WEEK)
+        error = f"; ±{spread:.1%} standard error" if shape.noise is not None else ""
+        peak = shape.peak_to_mean, f"busiest hour of the week ÷ mean{error}"
         weekend = shape.weekend_fraction, "weekend hour ÷ weekday hour"
     elif shape is not None:
         # A mean day's peak is raised to the week's by the weekday level that the class implies.
         usual, why_no_week = float(defaults["weekend_fraction"]), "less than a week, or no dates"
-        level = max(1.0, usual) * 7.0 / (5.0 + 2.0 * usual)
-        remark = f"mean day's peak {shape.peak_to_mean:.4g} × {level:.4g}, the busier days' level"
-        peak = shape.peak_to_mean * level, remark
-    if shape is not None and shape.noise_sigma is not None and shape.noise_correlation_h is not None:
-        sigma = min(shape.noise_sigma, 2.0), "ln(hour ÷ mean week)"
-        memory = shape.noise_correlation_h, "from the correlation of neighbouring hours"
-    return [
-        _figure("peak_to_mean", defaults, why, "load_profile.peak_to_mean", peak),
-        _figure("weekend_fraction", defaults, why_no_week, "load_profile.weekend_fraction", weekend),
-        _figure("noise_sigma", defaults, "needs two weeks", "noise.sigma", sigma),
-        _figure("noise_correlation_h", defaults, "needs two weeks", "noise.correlation_h", memory),
+        raised = max(1.0, usual) * 7.0 / (5.0 + 2.0 * usual)
+        remark = f"mean day's peak {shape.peak_to_mean:.4g} × {raised:.4g}, the busier days' level"
+        peak = shape.peak_to_mean * raised, remark
+    if shape is not None and shape.noise is not None:
+        sigma = min(shape.noise[0], 2.0), "ln(hour ÷ mean week)"
+        memory = shape.noise[1], "from the correlation of neighbouring hours"
+    figures += [
+        figure("load_profile.peak_to_mean", "peak_to_mean", why, peak),
+        figure("load_profile.weekend_fraction", "weekend_fraction", why_no_week, weekend),
+        *season,
+        figure("noise.sigma", "noise_sigma", "needs two weeks", sigma),
+        figure("noise.correlation_h", "noise_correlation_h", "needs two weeks", memory),
     ]
+    for side in ("input", "output"):
+        if (lengths := traffic.lengths.get(side)) is not None:  # without any mean or p95 of the preset
+            path = f"lengths.{side}.quantiles"
+            figures.append(Figure(field=path, fitted=lengths.quantiles, remark=lengths.remark))
+            continue
+        for what in ("mean", "p95"):
+            figures.append(figure(f"lengths.{side}.{what}", f"{side}_{what}_tokens", "no file shows lengths"))
+    hit = traffic.prefix_cache_hit_fraction
+    cached = None if hit is None else (min(hit, 0.999), "cached ÷ all prompt tokens, counted")
+    key, burst = "prefix_cache_hit_fraction", "burst_index_of_dispersion"
+    figures.append(figure(key, key, "no cached tokens or block hashes seen", cached))
+    figures.append(figure(burst, burst, "no ten minutes of requests one by one", traffic.bursts))
+    for objective in ("ttft_s", "tpot_s"):
+        why = "your SLO is in no file"
+        if (measured := traffic.latencies.get(objective)) is not None:
+            why += f"; {measured.share_within(float(defaults[objective])):.2%} of those measured lie within it"
+        figures.append(figure(f"slo.{objective}", objective, why))
+    return Fitted(name=name, source=traffic.source, figures=figures, timezone=stated.timezone, shape=shape)
 
 
-def class_length_figures(defaults: Mapping[str, Any], why: str) -> list[Figure]:
-    """Return the preset's lengths, for use without a log."""
-    sides = [(side, what) for side in ("input", "output") for what in ("mean", "p95")]
-    return [_figure(f"{side}_{what}_tokens", defaults, why, f"lengths.{side}.{what}") for side, what in sides]
-
-
-def figure_rows(figures: list[Figure]) -> list[tuple[str, str, str]]:
-    """Return (field, figure, error or origin) as text, for a table."""
-    return [(f.field, _written(f.fitted, SHOWN_QUANTILES), f.remark) for f in figures]
-
-
-def reported_rows(fit: TrafficFit) -> list[tuple[str, str, str]]:
-    """Return table rows for figures of a log that have no scenario field."""
-    shown = f"{fit.input_output_correlation:.3f}"
-    rows = [("input–output correlation", shown, "the planner takes them as independent")]
-    if fit.interarrival_cv is not None:
-        rows.append(("inter-arrival CV", f"{fit.interarrival_cv:.2f}", "Poisson is 1"))
-    if fit.largest_client_fraction is not None:
-        remark = f"of {fit.clients:,} clients; write a large one under tenants"
-        rows.append(("largest client's share", f"{fit.largest_client_fraction:.1%}", remark))
-    return rows
-
-
-def _figure(
-    name: str, defaults: Mapping[str, Any], why: str, field: str | None = None, seen: tuple[float, str] | None = None
-) -> Figure:
-    """Return what was seen of a figure, with its remark; else the class's own, with why nothing was."""
-    fitted, remark = seen or (float(defaults[name]), f"class default: {why}")
-    return Figure(field=field or name, fitted=fitted, remark=remark, from_class=seen is None)
+def _hours_named(hours: Bools, rates: HourlyRates, what: str, treated: str) -> str:
+    """Return how many hours there are of a kind, where the first stretch of them is, and how they are treated."""
+    if not (count := int(hours.sum())):
+        return ""
+    first = int(np.argmax(hours))
+    stretch = int(np.argmin(np.append(hours[first:], False)))
+    begin = f"hour {first}"
+    if rates.end_s is not None:
+        begin_s = rates.end_s - (hours.size - first) * SECONDS_PER_HOUR
+        begin = f"{datetime.datetime.fromtimestamp(begin_s, tz=datetime.UTC):%Y-%m-%d %H:%M} UTC"
+    return f"; {count} hours {what} ({stretch} from {begin} on) {treated}"
 
 
 def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:
@@ -512,18 +569,23 @@ def _branch_lines(tree: Mapping[str, Any], indent: int) -> list[str]:
         if isinstance(node, dict):
             lines += [f"{pad}{key}:", *_branch_lines(node, indent + 2)]
         elif isinstance(node, Figure):
-            lines.append(f"{pad}{key}: {_written(node.fitted)}  # {node.remark}")
+            lines.append(f"{pad}{key}: {_written(node.fitted)}  # {_line(node.remark)}")
         else:
             lines.append(f"{pad}{key}: {node}")
     return lines
 
 
-def _written(fitted: float | Mapping[float, float] | None, shown: Collection[float] = ()) -> str:
+def _line(text: str) -> str:
+    """Return what a file or its columns are called as one line of a comment."""
+    return printable(" ".join(text.split()))
+
+
+def _written(fitted: float | str | Mapping[float, float], shown: Collection[float] = ()) -> str:
     """Return a figure as YAML, with the displayed quantiles or all."""
     if isinstance(fitted, Mapping):
-        kept = {share: tokens for share, tokens in fitted.items() if not shown or share in shown}
+        kept = {share: LengthDistribution.from_quantiles(fitted).quantile(share) for share in shown} or fitted
         return "{" + ", ".join(f"{share:g}: {_number(tokens)}" for share, tokens in kept.items()) + "}"
-    return "" if fitted is None else _number(fitted)
+    return fitted if isinstance(fitted, str) else _number(fitted)
 
 
 def _number(number: float) -> str:

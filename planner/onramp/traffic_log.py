@@ -1,4 +1,4 @@
-"""Reading request logs: CSV or JSON lines, plain or gzipped, under the column names of public traces."""
+"""Reading request logs and hourly rates: CSV or JSON lines, plain or gzipped, under the names of public traces."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from planner.data_files import data_rows
 from planner.demand.tokens import RequestLog
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
+from planner.validation import nearest
 
 COLUMNS = data_rows(__file__, "columns.csv")
 """Columns of the files that a scenario is built from, and what each says."""
@@ -44,6 +45,7 @@ _EXCEL_1970, _EXCEL_2000, _EXCEL_2100 = 25_569.0, 36_526.0, 73_051.0
 _LONGEST_UNDATED_S = 7.0 * SECONDS_PER_DAY  # an hour in milliseconds is longer than a week in seconds
 _FIRST_DATED_S = 631_152_000.0  # 1990-01-01: numbers above it are taken as epoch times, below as a clock from zero
 _SHOWN_ROWS = 10
+_UNITS_IN_NAMES = {"per_min": 60.0, "rps": 1.0, "per_s": 1.0, "req_per_s": 1.0, "per_hour": 3600.0}
 SECONDS_PER_YEAR = HOURS_PER_YEAR * SECONDS_PER_HOUR
 
 
@@ -54,8 +56,8 @@ class HourlyRates:
     column: str
     """Its name in the file."""
     rates: Floats
-    """Shape (hours,), in the file's own unit."""
-    first_hour_of_week: int | None
+    """Requests per second, shape (hours,); NaN where there is no record."""
+    first_hour_of_week: int | None = None
     """0 is Monday 00:00 UTC; None where the file has no dates."""
     end_s: float | None = None
     """End of the last hour, seconds since 1970 UTC; None where the file has no dates."""
@@ -70,8 +72,7 @@ def parse_columns(text: str | None) -> dict[str, str]:
         if not part.strip():
             continue
         if role not in ROLES or not equals or not column:
-            near = difflib.get_close_matches(role, ROLES, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"roles are {', '.join(ROLES)}"
+            hint = nearest(role, ROLES) or f"roles are {', '.join(ROLES)}"
             problems.append(Problem(path="--columns", message=f"{part.strip()!r} is not ROLE=COLUMN", hint=hint))
         chosen[role] = column
     raise_all(problems)
@@ -144,6 +145,7 @@ def read_request_log(
             cached[place] = min(known * HASH_BLOCK_TOKENS, tokens["input"][index])
             seen.update(blocks[index])
     return RequestLog(
+        models=table[names["model"]].astype(str).to_numpy()[order] if "model" in names else None,
         times_s=times_s[order],
         input_tokens=tokens["input"][order],
         output_tokens=tokens["output"][order],
@@ -154,8 +156,11 @@ def read_request_log(
     )
 
 
-def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
-    """Return one column of an hourly series: a plain number per hour, with or without dates."""
+def read_hourly_rates(path: Path, column: str | None = None, requests_per_s: float | None = None) -> HourlyRates:
+    """Return one column of an hourly series: a plain number per hour, with or without dates.
+
+    Its unit is in its name or the file's; else the mean is the rate that is stated.
+    """
     table = read_table(path)
     numeric = [str(name) for name in table.columns if pd.api.types.is_numeric_dtype(table[name])]
     series = [name for name in numeric if not name.lower().startswith("hour")]
@@ -165,8 +170,7 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
         )
     chosen = column or series[0]
     if chosen not in series:
-        near = difflib.get_close_matches(chosen, series, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(series)}"
+        hint = nearest(chosen, series) or f"choose from {', '.join(series)}"
         raise ScenarioError(Problem(file=str(path), message=f"no rate column {chosen!r}", hint=hint))
     rates = _numbers(table[chosen])
     while rates.size and np.isnan(rates[-1]):
@@ -175,6 +179,12 @@ def read_hourly_rates(path: Path, column: str | None = None) -> HourlyRates:
     if not rates.size:
         problems = [Problem(file=str(path), path=chosen, message="holds no numbers")]
     raise_all(problems)
+    words = f"{path.name} {chosen}".lower()
+    scales = [seconds for unit, seconds in _UNITS_IN_NAMES.items() if unit in words]
+    if not scales and requests_per_s is None:
+        message = "the unit of the series is in neither its name nor the file's"
+        raise ScenarioError(Problem(file=str(path), message=message, hint="state --requests-per-s"))
+    rates = rates / (scales[0] if scales else rates.mean() / (requests_per_s or 1.0) or 1.0)
     first_hour = end_s = None
     dated = [str(name) for name in table.columns if str(name).lower() in {f"ts_{chosen}".lower(), *ROLES["timestamp"]}]
     if dated:

@@ -1,4 +1,4 @@
-"""What a reader is shown, as data: sentences, grids with bars, charts, and the sections that they stand in.
+"""What a reader is shown, as data: sentences, grids, charts, and the sections that they stand in.
 
 The room that knows a fact makes these once; the renderers (terminal, HTML, SVG, workbook) turn any of them into a file,
 and know nothing of what the answer is about. In text, words between backticks are something to type.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from planner.output.scales import Points, Scale
@@ -31,83 +30,18 @@ def sentences(lines: Sequence[str], tone: Tone = "") -> list[Sentence]:
     return [Sentence(text=line, tone=tone) for line in lines]
 
 
-class BarPart(NamedTuple):
-    """One part of a bar."""
-
-    name: str
-    """What it is."""
-    share: float
-    """Of the longest bar, 0 to 1."""
-    colour: int
-    """Index into the palette."""
-    shown: str = ""
-    """Its size in words."""
-
-
-class Bar(NamedTuple):
-    """A bar of parts in the cell of a grid; the numbers stand beside it, so a screen reader passes over it."""
-
-    parts: Sequence[BarPart]
-    lead: float = 0.0
-    """Share of the longest bar at which it begins: a step of a waterfall."""
-    is_group: bool = False
-    """Parts below one another, for what is compared and does not add up."""
-
-
-class Span(NamedTuple):
-    """Bars about a middle, as shares of the cell's width: a tornado's swing, or percentiles about their median."""
-
-    pieces: Sequence[tuple[str, float, float]]
-    """Style, beginning and length of each."""
-    middle: float
-
-
-class Shade(NamedTuple):
-    """A number on a tint, or struck out, with a hint for the pointer."""
-
-    text: str
-    depth: int | None
-    """Of the tint, 0 to 4; None where the number is struck out."""
-    hint: str = ""
-
-
-class Path(NamedTuple):
-    """A dotted path that a narrow column may break behind its dots and underscores."""
-
-    text: str
-
-
-Cell = str | Bar | Span | Shade | Path
-
-
 class Grid(NamedTuple):
     """A table as a reader meets it; its first column names the rows."""
 
     caption: str
-    header: Sequence[Cell]
-    rows: Sequence[Sequence[Cell]]
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
     numeric: Sequence[int] = ()
     """Columns aligned right."""
     unbroken: Sequence[int] = ()
     """Columns that keep to a line."""
-    legend: Mapping[str, int] = MappingProxyType({})
-    """Names and colours of what its bars are made of, shown above it."""
-    swatches: Mapping[int, int] = MappingProxyType({})
-    """Colours that stand before headings, by column."""
-
-
-def bar_grid(
-    header: Sequence[str],
-    rows: Sequence[tuple[str, Sequence[str], Cell | Sequence[BarPart]]],
-    caption: str,
-    legend: Mapping[str, int] | None = None,
-) -> Grid:
-    """Return a grid of (name, numbers, bar or its parts): the bar has the last column."""
-    cells = [
-        (name, *numbers, drawn if isinstance(drawn, str | Bar | Span | Shade | Path) else Bar(parts=drawn))
-        for name, numbers, drawn in rows
-    ]
-    return Grid(caption=caption, header=header, rows=cells, numeric=range(1, len(header) - 1), legend=legend or {})
+    drawn: int | None = None
+    """Column of numbers behind which a page draws bars."""
 
 
 class Fact(NamedTuple):
@@ -123,12 +57,6 @@ class Facts(NamedTuple):
     """Headline figures side by side."""
 
     facts: Sequence[Fact]
-
-
-class Bullets(NamedTuple):
-    """A list of lines."""
-
-    lines: Sequence[str]
 
 
 class Command(NamedTuple):
@@ -149,8 +77,7 @@ class Folded(NamedTuple):
     title: str
     blocks: Sequence[Block]
     is_open: bool = False
-    css: Literal["", "dump", "plan", "roomy"] = ""
-    """``dump`` is every row of a file that lies beside the report: print leaves it folded."""
+    css: Literal["", "plan", "roomy"] = ""
 
 
 class Series(NamedTuple):
@@ -288,7 +215,7 @@ class Picture:
 
 
 Figure = TimeChart | Picture
-Block = Sentence | Grid | Facts | Bullets | Command | Links | Folded | TimeChart | Picture
+Block = Sentence | Grid | Facts | Command | Links | Folded | TimeChart | Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

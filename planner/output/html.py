@@ -1,7 +1,7 @@
 """Blocks as HTML: one self-contained page whose policy lets it load nothing.
 
 Whatever is not markup already is text, and text is escaped; control characters and marks that turn the reading
-direction are shown, not obeyed. Tables have bars as cells: they read as numbers first, need no script, and print.
+direction are shown, not obeyed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from planner.errors import printable
-from planner.output.blocks import Bar, Block, Folded, Grid, Marker, Picture, Section, Sentence, Span, TimeChart
-from planner.output.scales import colour_class, shortened
-from planner.output.svg import FULL, month_labels, paths_of, scale_of, svg_of
+from planner.output.blocks import Block, Folded, Grid, Marker, Picture, Section, Sentence, TimeChart
+from planner.output.scales import COLOURS, INK, colour_class, shortened
+from planner.output.svg import FULL, PAPER, RULE, SOFT, month_labels, paths_of, scale_of, svg_of
 from planner.output.words import axis_label
 
 _FOLDER = Path(__file__).parent / "templates"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 260, 62, 10, 10, 26
 LANE_HEIGHT = 16
+_NOTEBOOK_ROWS = 12
+_VERDICT = re.compile(r"(?:SLO )?\b(MET|MISSED|INCONCLUSIVE)\b")
+_THEMED = {colour: f"var(--c{index})" for index, colour in enumerate(COLOURS)}
+_THEMED |= {INK: "var(--ink)", PAPER: "var(--paper)", SOFT: "var(--soft)", RULE: "var(--rule)"}
+"""Colours of a picture by what the page calls them, so that they follow its light or dark."""
 
 
 def escaped(content: object) -> Markup:
@@ -40,15 +45,23 @@ def _escaped(content: str) -> Markup:
     return Markup(escape(printable(content)))
 
 
+def badged(content: object) -> Markup:
+    """Return text as HTML with its verdicts on badges, which say by word and by colour how a plan stands."""
+    return Markup(_VERDICT.sub(_badge, str(escaped(content))))
+
+
+def _badge(match: re.Match[str]) -> str:
+    return f'<span class="badge {match[1].lower()}">{match[0]}</span>'
+
+
 @functools.cache
 def environment(folder: Path = _FOLDER) -> Environment:
     """Return what fills in templates of a folder."""
     made = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, finalize=escaped, autoescape=True)
     made.trim_blocks = made.lstrip_blocks = True
     made.filters |= {
+        "badged": badged,
         "colour_class": colour_class,
-        "width": lambda share: f"{max(0.0, min(share, 1.0)) * 100:.3f}%",
-        "breakable": lambda name: Markup(re.sub("[._]", r"\g<0><wbr>", str(escaped(name)))),
         "column_classes": _column_classes,
         "body_rows": _body_rows,
         "drawing": _drawing,
@@ -94,6 +107,14 @@ def memo_page(title: str, sections: Sequence[Section]) -> bytes:
     return f"{filled.render(title=title, memo=sections, m=macros(), style=Markup(asset('memo.css')))}\n".encode()
 
 
+def answer_html(title: str, verdicts: Mapping[str, str], blocks: Sequence[Block], svg: str, folder: str) -> str:
+    """Return an answer as part of a notebook: a badge for each verdict, blocks with the first rows of grids, chart."""
+    shown = [block._replace(rows=block.rows[:_NOTEBOOK_ROWS]) if isinstance(block, Grid) else block for block in blocks]
+    marked = {"svg": Markup(svg), "style": Markup(asset("notebook.css")), "m": macros()}
+    filled = environment().get_template("notebook.html")
+    return filled.render(title=title, verdicts=verdicts, blocks=shown, folder=folder, **marked)
+
+
 def section_html(section: Section) -> Markup:
     """Return a section under its question."""
     return Markup(macros().section(section))
@@ -127,29 +148,29 @@ def _markdown_text(text: str) -> str:
 
 
 def _column_classes(grid: Grid) -> list[str]:
-    """Return the style of each column: numbers to the right, bars wide, names that keep to a line."""
+    """Return the style of each column: numbers to the right, names that keep to a line."""
     styles = dict.fromkeys(grid.unbroken, "unbroken") | dict.fromkeys(grid.numeric, "number")
     return [styles.get(place, "") for place in range(len(grid.header))]
 
 
-def _body_rows(grid: Grid, cell: Callable[[object], Markup]) -> Markup:
-    """Return the rows of a grid; those of plain text without a macro's care: reports have tens of thousands of them."""
+def _body_rows(grid: Grid) -> Markup:
+    """Return the rows of a grid without a macro's care: reports have tens of thousands of them."""
     marked = [f' class="{name}"' if name else "" for name in _column_classes(grid)]
     lines = []
     for row in grid.rows:
-        parts = []
-        for place, content in enumerate(row):
-            shown = escaped(content) if isinstance(content, str) else cell(content)
-            bars = ' class="barcell"' if isinstance(content, Bar | Span) else marked[place]
-            parts.append(f"<td{bars}>{shown}</td>" if place else f'<th{marked[0]} scope="row">{shown}</th>')
-        lines.append(f"<tr>{''.join(parts)}</tr>\n")
+        first, *cells = map(badged, row)
+        others = (f"<td{css}>{shown}</td>" for css, shown in zip(marked[1:], cells, strict=True))
+        lines.append(f'<tr><th{marked[0]} scope="row">{first}</th>{"".join(others)}</tr>\n')
     return Markup("".join(lines))
 
 
-def _inline_svg(picture: Picture) -> Markup:
-    """Return a picture as part of a page, on which no two have the same identifiers."""
-    place = zlib.crc32(picture.title.encode())
-    return Markup(svg_of(picture).partition("?>")[2].strip().replace("panel-", f"panel-{place:x}-"))
+def _inline_svg(picture: Picture, *, is_print: bool = False) -> Markup:
+    """Return a picture as part of a page, on which no two have the same identifiers; for print in its own colours."""
+    place = zlib.crc32(f"{picture.title}{is_print}".encode())
+    drawn = svg_of(picture).partition("?>")[2].strip().replace("panel-", f"panel-{place:x}-")
+    return Markup(
+        drawn if is_print else re.sub(r'(?<=")#\w{6}(?=")', lambda match: _THEMED.get(match[0], match[0]), drawn)
+    )
 
 
 def _drawing(chart: TimeChart) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""What a terminal shows: tables, aligned and no wider than they need be, and lines that show how a figure goes."""
+"""What a terminal shows: tables, aligned and no wider than they need be."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import textwrap
 from collections.abc import Sequence
 
@@ -11,11 +10,6 @@ from planner.errors import printable
 
 _TERMINAL = 80
 _NARROWEST = 24  # a last column narrower than this is better left to run over
-
-BLOCKS = "▁▂▃▄▅▆▇█"
-ASCII = ".:-=+*#@"
-WIDTH = 36
-"""Characters of a line: with name, range and the gaps between, the widest row stays within 80."""
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -69,25 +63,3 @@ def cell(value: float | None, pattern: str, scale: float = 1.0) -> str:
 def _is_number(cell: str) -> bool:
     text = cell.strip().rstrip("%").replace(",", "").removeprefix("-").removeprefix("+").removeprefix("$")
     return not text or text.replace(".", "", 1).isdigit()
-
-
-def sparkline(values: Sequence[float | None], width: int = WIDTH, levels: str = BLOCKS) -> str:
-    """Return one character a value, low to high from its lowest to its highest; longer series are averaged down.
-
-    A value that is not there leaves a gap; a series without change is drawn at mid-height.
-    """
-    shrunk = [math.nan if v is None else float(v) for v in values]
-    if len(shrunk) > width:
-        edges = [round(i * len(shrunk) / width) for i in range(width + 1)]
-        groups = [[v for v in shrunk[a:b] if math.isfinite(v)] for a, b in itertools.pairwise(edges)]
-        shrunk = [sum(group) / len(group) if group else math.nan for group in groups]
-    known = [v for v in shrunk if math.isfinite(v)] or [0.0]
-    low, span = min(known), max(known) - min(known)
-
-    def mark(value: float) -> str:
-        if not math.isfinite(value):
-            return " "
-        share = (value - low) / span if span > 0 else 0.5
-        return levels[min(len(levels) - 1, int(share * len(levels)))]
-
-    return "".join(mark(value) for value in shrunk)

@@ -32,12 +32,12 @@ def dollars(amount_usd: float | None) -> str:
     return f"{sign}${_scaled(size, _SCALES, ',.1f') or f'{size:,.0f}'}"
 
 
-def short_dollars(amount_usd: float | None) -> str:
+def short_dollars(amount_usd: float | None, pattern: str = ",.1f") -> str:
     """Return $95.6M for 95,590,127, for a line that has several."""
     if amount_usd is None or not math.isfinite(amount_usd):
         return NOTHING
     sign, size = "−" if amount_usd < 0 else "", abs(amount_usd)
-    said = _scaled(size, ((1e9, "B"), (1e6, "M"), (1e3, "k")), ",.1f") or f"{size:,.0f}"
+    said = _scaled(size, ((1e9, "B"), (1e6, "M"), (1e3, "k")), pattern) or f"{size:,.0f}"
     return f"{sign}${said.replace(' ', '')}"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from typing import Any
 
 import numpy as np
 
 from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
-from planner.physics.power import HOST_IDLE_W, BoardRating, NodeRating, ServingMix, build_node_power
+from planner.physics.power import HOST_IDLE_W, BoardRating, NodePower, NodeRating, ServingMix, build_node_power
 from planner.plan import parts
 from planner.plan.capacity import Service, Services
 from planner.plan.money import api_plan, last_day, lease_terms, rent_plan
@@ -22,6 +23,11 @@ from planner.scenario.fields import PerThousand, Spread
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import dated_quotes, standing_price
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR, MONTHS_PER_YEAR
+
+
+@functools.lru_cache(maxsize=64)  # 70 kB each, and others in every replication of a study: more would fill its memory
+def _node_power(rating: NodeRating, mix: ServingMix) -> NodePower:
+    return build_node_power(rating, mix)
 
 
 def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse) -> ClusterPlan:
@@ -67,7 +73,7 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, reuse: Reuse
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=(retire - scenario.start).days * HOURS_PER_DAY if retire else np.inf,
         failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
-        node_power=reuse.once(("power", rating, mix), lambda: build_node_power(rating, mix)),
+        node_power=_node_power(rating, mix),
         nameplate_kw=entry.node_max_kw.value,
         prices_usd=tuple(price * booked for price in new),
         owned=_owned(scenario, name, cluster.owned, cluster.nodes, new) if cluster.owned else None,

@@ -83,7 +83,7 @@ def money_plan(
 
 
 def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
-    finance, building, loan = scenario.finance, scenario.site.building, scenario.finance.loan
+    finance, loan = scenario.finance, scenario.finance.loan
     common = None if finance.residual_basis == "vendor-prior" else finance.residual_fraction
     books, resale = [], []
     components: dict[int, tuple[tuple[int, float | None], ...]] = {}
@@ -129,8 +129,6 @@ def _capital(scenario: Scenario, catalog: Catalog) -> parts.CapitalPlan:
             share_fraction=loan.share_of_purchases_fraction,
             amortisation=financing.Amortisation(loan.amortisation),
         ),
-        building=building
-        and as_stated(parts.BuildingPlan, building, opened_h=(building.opened - scenario.start).days * HOURS_PER_DAY),
     )
 
 

@@ -32,20 +32,6 @@ def as_stated(compiled: type[Compiled], stated: object, **others: Any) -> Compil
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildingPlan:
-    """A building that the site owns."""
-
-    cost_usd: float
-    land_usd: float
-    """Never written off."""
-    opened_h: float
-    """When it is paid and in service; below zero for one owned before the start."""
-    life_months: int
-    upkeep_fraction_per_year: float
-    property_tax_fraction_per_year: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CapitalPlan:
     """Depreciation, residual values and resale of purchases."""
 
@@ -75,7 +61,6 @@ class CapitalPlan:
     payable_days: float
     property_tax_fraction_per_year: float
     loan: LoanTerms | None
-    building: BuildingPlan | None
 
     def books_of(self, cluster: int, component: int) -> tuple[int, float | None]:
         """Return book life and residual of one component of a cluster, or of all its components (−1)."""
@@ -563,8 +548,6 @@ class SitePlan:
     """IT power that fits under the cap in the hottest hour of a year; infinity without a cap."""
     rated_kw: float
     """IT power for which the cooling is built: nodes that are there together at full load, or what the cap allows."""
-    throttle_order: tuple[int, ...]
-    """Clusters to spare at the cap where as much is served without them, the first before the next."""
     block_h: Floats
     """When each power block is energised, shape (blocks,)."""
     block_kw: Floats

@@ -79,7 +79,6 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
     peak = np.maximum.reduceat(forecast, starts, axis=1)
     mean = np.add.reduceat(forecast, starts, axis=1) / np.diff(plan.month_edges_h)
     waits = np.array([workload.deadline_h > 0 for workload in plan.workloads])
-    spared = tuple(pool for c in plan.site.throttle_order for pool, at in enumerate(pool_cluster) if at == c)
     placement = Placement(
         deployments=tuple(deployments),
         placed=tuple(placed),
@@ -88,7 +87,6 @@ def with_placement(plan: Plan, deployments: Sequence[Deployment]) -> Plan:
             plan,
             clusters=tuple(plan.clusters[c] for c in pool_cluster),
             workloads=tuple(in_pools(w, workload) for w, workload in enumerate(plan.workloads)),
-            site=dataclasses.replace(plan.site, throttle_order=spared),
             **figures_in_pools(plan, pool_cluster, speed),
         ),
         pool_cluster=tuple(pool_cluster),

@@ -162,6 +162,11 @@ class ClusterPlan:
         """Return a node's prices when new, as the base of upkeep cost, also for leased machines."""
         return self.prices_usd if self.leased_prices_usd is None else self.leased_prices_usd
 
+    @property
+    def first_prices_usd(self) -> Prices:
+        """Return a node's prices in the purchase that the plan itself states."""
+        return self.prices_usd if self.owned is None or self.order is not None else self.owned.prices_usd
+
     def order_prices_usd(self, order_h: float, nodes: int, list_factor: float) -> Prices:
         """Return a node's prices in a later order: list prices times the factor, quotes while valid."""
         prices = tuple(price * list_factor for price in self.prices_usd)

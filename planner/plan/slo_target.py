@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -44,6 +45,8 @@ class SloResult:
     """Where the share in time falls shortest of its target; None where no request was settled."""
     first_missed: Moment | None
     """Where the SLO target is first missed, the month in which the plan runs out; None where it is kept."""
+    missed_months: tuple[int, ...] = ()
+    """Every month that misses the SLO target."""
 
     @property
     def is_met(self) -> bool:
@@ -147,9 +150,19 @@ def judge(missed: Floats, settled: Floats, slo_target: SloTarget, attainments: F
     if shortfall < LEAST_SHORTFALL:
         return SloResult(shortfall_fraction=0.0, worst=worst, first_missed=None)
     broken = short >= LEAST_SHORTFALL  # a comparison with NaN is false: nothing to serve
-    first = int(np.argmax(broken.any(axis=1)))
-    missed_first = moment(first, int(np.nanargmax(short[first])))
-    return SloResult(shortfall_fraction=shortfall, worst=worst, first_missed=missed_first)
+    months = tuple(np.flatnonzero(broken.any(axis=1)).tolist())
+    missed_first = moment(months[0], int(np.nanargmax(short[months[0]])))
+    return SloResult(shortfall_fraction=shortfall, worst=worst, first_missed=missed_first, missed_months=months)
+
+
+def run_out(met_months: Floats, labels: Sequence[str]) -> dict[str, float]:
+    """Return the share of replications that first miss their SLO target in a month, by month, where any does.
+
+    ``met_months`` are the months before the first that is missed; NaN for a replication that could not be run.
+    """
+    known = met_months[np.isfinite(met_months)].astype(np.intp)
+    counts = np.bincount(known, minlength=len(labels))
+    return {label: int(number) / known.size for label, number in zip(labels, counts, strict=False) if number}
 
 
 def past_mending(ceilings: Floats, attainment: float) -> dict[str, int]:

@@ -18,8 +18,7 @@ from planner.demand import shape as shapes
 from planner.demand.plan import WorkloadDemand
 from planner.demand.shape import Horizon
 from planner.errors import Problem, ScenarioError
-from planner.physics.model_on_part import smallest_fit
-from planner.plan.capacity import Services, as_first_bought
+from planner.plan.capacity import Services
 from planner.plan.parts import as_stated
 from planner.plan.plan import ClusterPlan, Plan, WorkloadPlan
 from planner.plan.reuse import Reuse
@@ -32,8 +31,6 @@ _SAME_POWER = 0.02  # difference in power at which machines are the same to a ro
 _PRIORITY = {"interactive": 0, "standard": 1, "deferrable": 2}
 _DEFAULT_DEADLINE_H = 24.0
 _SHOWN_PROBLEMS = 20
-LONG_CONTEXT_TOKENS = 8000
-"""Prompts from here on count as long for routing: beyond it a 70B model's cache outweighs its batch's weights."""
 
 
 def demand_of(scenario: Scenario, name: str, workload: Workload, horizon: Horizon, reuse: Reuse) -> WorkloadDemand:
@@ -122,7 +119,7 @@ def read_growth_table(path: Path, content: bytes, horizon: Horizon) -> demands.T
 
 
 def workload_plan(
-    scenario: Scenario, reuse: Reuse, name: str, clusters: Sequence[ClusterPlan], services: Services, years: Floats
+    scenario: Scenario, name: str, clusters: Sequence[ClusterPlan], services: Services, years: Floats
 ) -> WorkloadPlan:
     """Compile one workload for routing and accounting; ``years`` are times to the middle of each month.
 
@@ -142,7 +139,7 @@ def workload_plan(
         return rank[index], service.spec, service.speed, _rent_usd_per_h(clusters[index])
 
     tiers: list[list[int]] = []
-    for index in _order(scenario, reuse, name, clusters, services, rank):
+    for index in _order(scenario, name, clusters, services, rank):
         kw = clusters[index].node_power.full_kw
         for tier in tiers:
             is_as_strong = math.isclose(clusters[tier[0]].node_power.full_kw, kw, rel_tol=_SAME_POWER)
@@ -171,18 +168,14 @@ _MOST_IDLE_LATE = 0.5
 
 
 def _order(
-    scenario: Scenario, reuse: Reuse, name: str, clusters: Sequence[ClusterPlan], services: Services, rank: list[int]
+    scenario: Scenario, name: str, clusters: Sequence[ClusterPlan], services: Services, rank: list[int]
 ) -> list[int]:
     """Return the clusters that can serve a workload, in the order set by the routing policy.
 
     What another request costs decides: rent where only hours at work are paid, and energy among what is paid anyway.
     Clusters on which much of what the target allows is late even when they are idle come after others paid alike.
-    Which part has most memory, and which models it is kept for, is a matter of the clusters that have nodes: an offer
-    that nobody takes up changes nothing.
     """
     able = [index for index, cluster in enumerate(clusters) if (cluster.name, name) in services]
-    there = {name for name in scenario.machines if as_first_bought(scenario, name).nodes} or set(scenario.machines)
-    services_there = {pair: service for pair, service in services.items() if pair[0] in there}
 
     def rent(index: int) -> float:
         cluster = clusters[index]
@@ -195,35 +188,13 @@ def _order(
         is_slow = service.lateness.late_fractions[0] > _MOST_IDLE_LATE * allowed
         return rent(index), is_slow, cluster.node_power.full_kw / service.requests_per_s, cluster.name
 
-    cheapest = sorted(able, key=another)
-    if scenario.routing == "preference":
-        return sorted(cheapest, key=lambda index: rank[index])
-    if scenario.routing != "workload-aware":
-        return cheapest
-    memory = {index: reuse.catalog.accelerator(clusters[index].accelerator).hbm_gb.value for index in able}
-    if _is_memory_bound(scenario, name, services_there):
-        return sorted(cheapest, key=lambda index: (rent(index) > 0.0, -memory[index]))
-    reserve = any(_is_memory_bound(scenario, other, services_there) for other in scenario.workloads)
-    richest = max((memory[index] for index in able if clusters[index].name in there), default=0.0)
-    return sorted(cheapest, key=lambda index: (rent(index) > 0.0, reserve and memory[index] == richest))
+    is_ranked = scenario.routing == "preference"
+    return sorted(able, key=lambda index: (rank[index] if is_ranked else 0, *another(index)))
 
 
 def _rent_usd_per_h(cluster: ClusterPlan) -> float:
     """Return the rent of an accelerator's busy hour at the start; 0 where idle hours are paid as well."""
     return float(cluster.rent.usd_per_accelerator_h[0]) if cluster.rent and cluster.is_paid_by_the_hour else 0.0
-
-
-def _is_memory_bound(scenario: Scenario, name: str, services: Services) -> bool:
-    """Say whether a workload belongs on memory-rich clusters: long prompts, or a model others must shard.
-
-    Must: what fits in fewer is often laid out over more for speed, and then there are other machines for it as well.
-    """
-    tokens = scenario.workloads[name].lengths
-    if tokens.input.mean >= LONG_CONTEXT_TOKENS:
-        return True
-    specs = [service.spec for (_, workload), service in services.items() if workload == name]
-    length = tokens.input.mean + tokens.output.mean
-    return len({smallest_fit(spec.part, spec.shape, spec.precision, length).accelerators for spec in specs}) > 1
 
 
 def queue_outgrown(scenario: Scenario, plan: Plan) -> Plan:

@@ -23,7 +23,7 @@ from planner.plan.parts import Headcount
 from planner.plan.plan import Plan
 from planner.plan.quantities import missed_requests, settled_requests, shares, shed_requests
 from planner.run import cohorts as purchases
-from planner.run.cohorts import BuildingBooks, Cohort, OrderPayments
+from planner.run.cohorts import Cohort, OrderPayments
 from planner.run.monthly import Monthly, check_books, shares_of_power
 from planner.units import MILLION, MONTHS_PER_YEAR
 
@@ -130,7 +130,7 @@ class _Books:
 
 def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented) -> Ledger:
     """Post every account of a run."""
-    books, building = _Books(plan, cohorts), purchases.building_of(plan)
+    books = _Books(plan, cohorts)
     if cohorts:
         schedule = depreciation.depreciate(purchases.assets_of(plan, cohorts), plan.months.edge_coordinates)
         books.opening_book_cents = schedule.opening_book_cents
@@ -139,8 +139,6 @@ def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, 
         if plan.money.capital.loan is not None:
             _post_loan(books, schedule, plan.money.capital.loan)
     _post_orders(books, purchases.order_payments(plan, run.log))
-    if building is not None:
-        _post_building(books, building, purchases.provisioned_kw(plan, monthly.present_node_h))
     sold, bought = np.zeros((2, books.months.size, len(plan.clusters) + 1), dtype=np.int64)
     for account, amount_usd in running_usd(plan, run, monthly, cohorts, rented):
         posted = series_cents(amount_usd)
@@ -157,7 +155,7 @@ def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, 
             bought[:, -1 if posted.ndim == 1 else slice(-1)] += posted
     _post_open(books, sold, bought)
     if plan.money.market.tax is not None:
-        _post_tax(books, plan.money.market.tax, building)
+        _post_tax(books, plan.money.market.tax)
     written = books.builder.build()
     written.check(books.opening_book_cents)
     check_books(plan, run, monthly, cohorts, written)
@@ -299,29 +297,6 @@ def _post_orders(books: _Books, orders: OrderPayments) -> None:
     books.hold(Position.DEPOSITS, balance[1:])
 
 
-def _post_building(books: _Books, building: BuildingBooks, kw: Floats) -> None:
-    """Post an owned building to the site, and its allocation to clusters by provisioned power."""
-    builder, months, schedule = books.builder, books.months, building.schedule
-    for account, amount in (
-        (Account.CAPEX_BUILDING, schedule.acquired_cents[0]),
-        (Account.BUILDING_DEPRECIATION, schedule.depreciation_cents[0]),
-        (Account.OTHER_CAPITAL, building.charge_cents),
-        (Account.PROPERTY_TAX, building.property_tax_cents),
-        (Account.MAINTENANCE, building.upkeep_cents),
-    ):
-        builder.post(account, amount, month=months)
-    books.written_off_cents += schedule.depreciation_cents[0]
-    books.running_cents += building.property_tax_cents + building.upkeep_cents
-    builder.post(Account.RESIDUAL_VALUE, -building.value_cents[-1], month=months[-1])
-    builder.post(Account.OPENING_VALUE, building.after_tax_cents(books.plan.money.market.tax), month=0)
-    used = kw.sum(axis=1) > 0  # an empty building is nobody's but the site's
-    charged = np.zeros(kw.shape, dtype=np.int64)
-    charged[used] = split_cents(building.cost_cents[used], kw[used] / kw[used].sum(axis=1, keepdims=True))
-    builder.post_clusters(Account.SPACE, charged)
-    builder.post(Account.SPACE, -charged.sum(axis=1), month=months)
-    books.held[Position.BUILDING] = np.pad(schedule.closing_book_cents.T, ((0, 0), (kw.shape[1], 0)))
-
-
 def running_usd(
     plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented
 ) -> Iterator[tuple[Account, Floats]]:
@@ -459,7 +434,7 @@ def _upkeep_usd(
         yield Account.RMA, rma_usd(plan, run) * plan.on_site
 
 
-def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) -> None:
+def _post_tax(books: _Books, rules: TaxRules) -> None:
     """Post income tax: expense on book income, cash on taxable income, the difference deferred."""
     plan, months = books.plan, books.months
     before = -usd(books.running_cents)
@@ -468,9 +443,6 @@ def _post_tax(books: _Books, rules: TaxRules, building: BuildingBooks | None) ->
         income, end_gain = purchases.tax_base(plan, books.cohorts, rules)
         taxable += usd(income.sum(axis=0))
         gain = float(usd(end_gain[:, -1].sum()))
-    if building is not None:
-        taxable -= usd(building.deduction_cents)
-        gain += float(usd(building.value_cents[-1] - building.basis_cents[-1]))
     income_usd = taxable, before - usd(books.written_off_cents), usd(books.lent_cents)
     begun = purchases.opening_deferred_cents(plan, books.cohorts, rules, int(books.opening_book_cents.sum()))
     charge = depreciation.income_tax(income_usd, plan.months, rules, gain, begun)

@@ -1,13 +1,8 @@
-"""Assets: purchase cohorts, their leases and values, rent for a term as a lease, deposits on orders, a building.
+"""Assets: purchase cohorts, their leases and values, rent for a term as a lease, deposits on orders.
 
 **Orders.** A delivery is in the books at cost on its day. What was paid ahead of it until then is a claim on the
 vendor, what is paid after it a debt: one balance, paid − settled, above or below zero. It is worth its amount on the
 first and the last day.
-
-**Building.** It has a life of its own, belongs to the site as a whole, and is charged to the clusters that stand in it.
-Each month clusters are charged what it costs (depreciation, the charge for capital, property tax, upkeep) by their
-nameplate on site, and the site receives it, so that a cluster's cost has its space in it and the fleet's has it once.
-It counts at book value on the first and the last day.
 """
 
 from __future__ import annotations
@@ -24,14 +19,13 @@ from numpy.typing import NDArray
 from planner.arrays import Bools, Cents, Floats, Ints
 from planner.engine.log import ChangeLog, Purchase
 from planner.finance import depreciation
-from planner.finance.depreciation import Cohorts, DepreciationSchedule, TaxRules, depreciate
+from planner.finance.depreciation import Cohorts, TaxRules, depreciate
 from planner.finance.financing import (
     LeaseSchedule,
     LeaseTerms,
     RightOfUse,
     lease_schedule,
     right_of_use,
-    yearly_cost_usd,
 )
 from planner.finance.ledger import Position, cents, series_cents, split_cents, usd, whole_cents
 from planner.finance.statements import Opening
@@ -42,8 +36,6 @@ COMPONENTS = ("accelerators", "hosts", "network", "storage")
 """The kinds of parts of a node, in the order of its prices."""
 SERVER_PARTS = 2
 """Of a node's four prices, the accelerators and the host are the server that can be sold."""
-TAX_LIFE_MONTHS = 468
-"""Nonresidential real property: 39 years, straight line, mid-month convention (IRS Publication 946, Table A-7a)."""
 
 
 class OrderPayments(NamedTuple):
@@ -127,66 +119,6 @@ def order_payments(plan: Plan, log: ChangeLog) -> OrderPayments:
         paid_months=plan.months.coordinate_of_hour(np.array(paid, dtype=np.float64)),
         settled_months=plan.months.coordinate_of_hour(np.array(settled, dtype=np.float64)),
         is_lost=np.array(lost, dtype=np.bool_),
-    )
-
-
-class BuildingBooks(NamedTuple):
-    """Book and tax figures of an owned building in cents, shape (periods,) where not stated."""
-
-    opened_months: float
-    """Month coordinate of the day it is paid and in service."""
-    schedule: DepreciationSchedule
-    """Of one cohort."""
-    charge_cents: Cents
-    """Cost of capital."""
-    property_tax_cents: Cents
-    upkeep_cents: Cents
-    deduction_cents: Cents
-    """Tax depreciation."""
-    basis_cents: Cents
-    """Tax basis as each period begins, and at the end, shape (periods + 1,)."""
-    value_cents: Cents
-    """What it counts at as each period begins, and at the end, shape (periods + 1,)."""
-
-    @property
-    def cost_cents(self) -> Cents:
-        """The building's cost that clusters are charged."""
-        running = self.charge_cents + self.property_tax_cents + self.upkeep_cents
-        return np.asarray(self.schedule.depreciation_cents[0] + running, dtype=np.int64)
-
-    def after_tax_cents(self, rules: TaxRules | None) -> int:
-        """Return the building's opening value after tax on its sale."""
-        gain = usd(self.value_cents[0] - self.basis_cents[0]) * (rules.rate_fraction if rules else 0.0)
-        return int(self.value_cents[0] - cents(gain))
-
-
-def building_of(plan: Plan) -> BuildingBooks | None:
-    """Return the book and tax figures of the site's building, or None."""
-    building, grid, capital = plan.money.capital.building, plan.months, plan.money.capital
-    if building is None:
-        return None
-    edges = grid.edge_coordinates
-    opened = float(grid.coordinate_of_hour(np.array([building.opened_h]))[0])
-    asset = depreciation.make_cohorts(
-        building.cost_usd + building.land_usd, opened, residual_usd=building.land_usd, life_months=building.life_months
-    )
-    schedule = depreciate(asset, edges)
-    owned = opened < edges
-    written_off = np.clip(edges - np.floor(opened) - 0.5, 0.0, TAX_LIFE_MONTHS) / TAX_LIFE_MONTHS
-    deducted = np.where(owned, cents(building.cost_usd * written_off), 0)
-    closing = np.append(schedule.opening_book_cents, schedule.closing_book_cents[0])
-    held = schedule.held_months[0] / grid.month_fractions
-    upkeep = yearly_cost_usd(np.array(building.cost_usd * held)[:, None], building.upkeep_fraction_per_year, grid)
-    taxed = depreciation.property_tax_usd(schedule, building.property_tax_fraction_per_year)
-    return BuildingBooks(
-        opened_months=opened,
-        schedule=schedule,
-        charge_cents=series_cents(depreciation.capital_charge_usd(schedule, capital.discount_rate_per_year)[0]),
-        property_tax_cents=series_cents(taxed[0]),
-        upkeep_cents=series_cents(upkeep[:, 0]),
-        deduction_cents=np.diff(deducted),
-        basis_cents=np.where(owned, cents(building.cost_usd + building.land_usd) - deducted, 0),
-        value_cents=closing * (capital.end_value != "none"),
     )
 
 
@@ -511,34 +443,26 @@ def _opening_basis_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRule
 
 def opening_of(plan: Plan, cohorts: tuple[Cohort, ...], log: ChangeLog) -> Opening:
     """Return the opening balance: cash, hardware at book value, deferred tax on it as recognised, deposits."""
-    book, deferred, space = (np.zeros(len(plan.clusters) + 1, dtype=np.int64) for _ in range(3))
-    rules, building = plan.money.market.tax, building_of(plan)
+    book, deferred = np.zeros((2, len(plan.clusters) + 1), dtype=np.int64)
+    rules = plan.money.market.tax
     if is_opening(cohorts).any():
         held = depreciate(assets_of(plan, cohorts), plan.months.edge_coordinates).opening_book_cents
         np.add.at(book, [cohort.cluster for cohort in cohorts], held)
-    if building is not None:
-        space[-1] = building.schedule.opening_book_cents[0]
     if rules is not None:
         deferred[-1] = depreciation.recognised(opening_deferred_cents(plan, cohorts, rules, int(book.sum())), rules)
     positions = {
         Position.HARDWARE: book,
         Position.DEFERRED_TAX: deferred,
         Position.DEPOSITS: np.append(order_payments(plan, log).balance_cents(plan)[0], 0),
-        Position.BUILDING: space,
     }
     return Opening(cash_cents=int(cents(plan.money.capital.opening_cash_usd)), position_cents=positions)
 
 
 def opening_deferred_cents(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules, book_cents: int) -> int:
-    """Return deferred tax on the first day, t·(book value − tax basis), of hardware and building; the site's."""
-    building, deferred = building_of(plan), 0
-    if is_opening(cohorts).any():
-        gap = usd(book_cents - _opening_basis_cents(plan, cohorts, rules).sum())
-        deferred = int(cents(gap * rules.rate_fraction))
-    if building is not None:
-        gap = usd(building.schedule.opening_book_cents[0] - building.basis_cents[0])
-        deferred += int(cents(gap * rules.rate_fraction))
-    return deferred
+    """Return deferred tax on the first day, t·(book value − tax basis), of hardware; the site's."""
+    if not is_opening(cohorts).any():
+        return 0
+    return int(cents(usd(book_cents - _opening_basis_cents(plan, cohorts, rules).sum()) * rules.rate_fraction))
 
 
 def tax_base(plan: Plan, cohorts: tuple[Cohort, ...], rules: TaxRules) -> tuple[Cents, Cents]:

@@ -49,7 +49,7 @@ Figures = dict[str, float | None]
 def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
     """Return the ledger rows that have their own date, and the months from the start to it."""
     ledger, plan = result.ledger, result.plan
-    (start, *_, end), building = plan.months.edge_coordinates, cohorts.building_of(plan)
+    start, *_, end = plan.months.edge_coordinates
     orders = cohorts.order_payments(plan, result.run.log)
     days = np.zeros(ledger.row_count)
     places = []
@@ -74,7 +74,6 @@ def dated_rows(result: RunResult) -> tuple[Ints, Floats]:
     dated(books.LEASE_PAYMENTS, np.divide(weighted, paid, out=np.zeros_like(paid), where=paid > 0), by_month)
     dated((Account.ORDER_PAID,), orders.mean_months(plan, orders.paid_months), by_month)
     dated((Account.ORDER_SETTLED,), orders.mean_months(plan, orders.settled_months), by_month)
-    dated((Account.CAPEX_BUILDING,), building.opened_months if building else 0.0)
     rows = np.concatenate(places)
     return rows, days[rows] - start
 
@@ -231,12 +230,6 @@ def ownership(result: RunResult) -> Ownership:
         if rules is not None:
             for table, added in zip((income, gain), cohorts.tax_base(plan, result.cohorts, rules), strict=True):
                 np.add.at(table.T, owner, usd(added))
-    building = cohorts.building_of(plan)
-    if building is not None:
-        owned[:, -1] += usd(building.value_cents[1:]) * ends
-        if rules is not None:
-            income[:, -1] -= usd(building.deduction_cents)
-            gain[:, -1] += usd(building.value_cents[1:] - building.basis_cents[1:])
     owned[:, :-1] += usd(cohorts.order_payments(plan, result.run.log).balance_cents(plan)[1:]) * ends[:, None]
     payables = ledger.totals_cents(Dimension.MONTH, Dimension.CLUSTER, Dimension.ACCOUNT)
     owned += usd(np.cumsum(payables[:, :, ACCOUNT_CODES[Account.PAYABLES]], axis=0)) * ends[:, None]

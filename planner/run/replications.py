@@ -40,6 +40,8 @@ class Replications:
     """How the plan served and its measures, draw by draw; the first is the run itself."""
     monthly: Mapping[str, Floats] = field(default_factory=dict)
     """Cost, tokens and, where they are sold, revenue by month, shape (replications, months) each."""
+    missed_months: Sequence[Sequence[int]] = ()
+    """Months that miss the SLO target, draw by draw."""
 
     @property
     def number(self) -> int:
@@ -106,44 +108,50 @@ def months_of(result: RunResult) -> dict[str, Floats]:
     return months
 
 
+IsEnough = Callable[[Sequence[Figures]], bool]
+"""Says after each replication, in order, whether those so far are enough."""
+
+
 @contextlib.contextmanager
 def drawing(
     draw: Callable[[int], RunResult], further: Iterable[int], workers: int | None = None
-) -> Iterator[Callable[[RunResult], Replications]]:
+) -> Iterator[Callable[[RunResult, IsEnough], Replications]]:
     """Start further replications of a plan in forks; the yielded function waits for their results.
 
-    It takes the run itself, which is the first draw. Forks of this process share the work, ``workers`` with it, where
-    there are cores for them: what is done here before that function is called, is done while they draw.
+    It takes the run itself, which is the first draw, and when to stop. Forks of this process share the work,
+    ``workers`` with it, where there are cores for them: what is done here before that function is called, is done while
+    they draw. Results are looked at in the order of the replications, so who is first to finish changes nothing.
     """
 
-    def drawn(replication: int) -> tuple[Figures, dict[str, Floats]]:
-        again = draw(replication)
-        return figures_of(again), months_of(again)
+    def drawn(result: RunResult) -> tuple[Figures, dict[str, Floats], Sequence[int]]:
+        return figures_of(result), months_of(result), result.slo_result().missed_months
 
-    with Begun([functools.partial(drawn, replication) for replication in further], workers) as others:
+    def again(replication: int) -> tuple[Figures, dict[str, Floats], Sequence[int]]:
+        return drawn(draw(replication))
 
-        def together(result: RunResult) -> Replications:
-            figures, months = zip((figures_of(result), months_of(result)), *others.results(), strict=True)
+    with Begun([functools.partial(again, replication) for replication in further], workers, ahead=DRAWS) as others:
+
+        def together(result: RunResult, is_enough: IsEnough) -> Replications:
+            made = [drawn(result)]
+            for one in others.results():
+                made.append(one)
+                if is_enough([figures for figures, *_ in made]):
+                    break
+            figures, months, missed = zip(*made, strict=True)
             monthly = {name: np.stack([by[name] for by in months]) for name in months[0]}
-            return Replications(figures=figures, monthly=monthly)
+            return Replications(figures=figures, monthly=monthly, missed_months=missed)
 
         yield together
 
 
 def draw_again(
-    result: RunResult, replications: int = DRAWS, progress: Callable[[], None] | None = None, workers: int | None = None
+    result: RunResult, replications: int = DRAWS, is_enough: IsEnough = lambda _: False, workers: int | None = None
 ) -> Replications:
-    """Run further replications of a result's plan, up to ``replications``; ``progress`` is called after each.
+    """Run further replications of a result's plan, up to ``replications`` or until there are enough.
 
     A process of the user's own may count or print, so that is run here, one after another.
     """
-
-    def again(replication: int) -> RunResult:
-        drawn = simulate_plan(result.scenario, result.plan, result.seed, replication, result.processes)
-        if progress is not None:
-            progress()
-        return drawn
-
+    draw = functools.partial(simulate_plan, result.scenario, result.plan, result.seed, processes=result.processes)
     further = range(result.replication + 1, result.replication + replications)
-    with drawing(again, further, 1 if result.processes else workers) as together:
-        return together(result)
+    with drawing(draw, further, 1 if result.processes else workers) as together:
+        return together(result, is_enough)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import html
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from planner.finance.statements import Frequency, cover_ratio, monthly_statement
 from planner.plan import quantities
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
-from planner.plan.plan import Plan
+from planner.plan.plan import Plan, facility_kw
 from planner.plan.slo_target import SloResult, judge
 from planner.run.accounting import overloaded, write_ledger
 from planner.run.cohorts import Cohort, cohorts_of, opening_of
@@ -151,11 +150,6 @@ class RunResult:
         parts = (f"{self.scenario!r}", f"seed {self.seed}", f"replication {self.replication}")
         return f"<RunResult of {', '.join(parts)}>"
 
-    def _repr_html_(self) -> str:
-        """Return the fleet's monthly timeline as HTML for a notebook."""
-        fleet = self.timeline_monthly().drop(columns="scenario").set_index("month")
-        return f"<p>{html.escape(repr(self))}</p>{fleet.to_html(float_format='{:,.4g}'.format)}"
-
     def timeline_monthly(self, *, clusters: bool = False) -> pd.DataFrame:
         """One row per month of the fleet, or per month and cluster."""
         return self._frame("timeline_monthly", clusters=clusters)
@@ -229,21 +223,8 @@ def simulate(
 ) -> RunResult:
     """Run a scenario once and return its checked result; ``seed`` overrides the scenario's own."""
     check_whole(seed=0 if seed is None else seed, replication=replication)
-    plan = plan_of(scenario)
-    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
-
-
-_last_plan: list[tuple[Scenario, Plan]] = []
-
-
-def plan_of(scenario: Scenario) -> Plan:
-    """Return a scenario's plan; the last one is cached for repeated runs in a notebook."""
-    for known, plan in tuple(_last_plan):  # a copy: another thread may put its own there
-        if known is scenario:
-            return plan
     plan = build_plan(scenario)
-    _last_plan[:] = [(scenario, plan)]
-    return plan
+    return simulate_plan(scenario, plan, plan.seed if seed is None else seed, replication, processes)
 
 
 def check_whole(**stated: object) -> None:
@@ -272,6 +253,28 @@ def simulate_plan(
         rented=rented,
         ledger=write_ledger(plan, run, monthly, cohorts, rented),
     )
+
+
+def counted_anew(result: RunResult, scenario: Scenario, plan: Plan) -> RunResult:
+    """Return a run with its money counted by another plan whose machines are the same, without simulating again."""
+    run, log = result.run, result.run.log
+    if not (plan.expansion.rules or plan.processes):  # whose orders go by their prices, which are then the same
+        lists = (log.purchases, log.undelivered)
+        both = ([one._replace(prices_usd=plan.clusters[one.cluster].first_prices_usd) for one in of] for of in lists)
+        log = replace(log, purchases=next(both), undelivered=next(both))
+    drawn_kw = (
+        facility_kw(plan, one.it_kw.sum(axis=0), of.hours) for of, one in zip(run.inputs, run.windows, strict=True)
+    )
+    windows = tuple(map(lambda window, kw: replace(window, facility_kw=kw), run.windows, drawn_kw))
+    run = replace(run, log=log, windows=windows)
+    return booked_anew(replace(result, scenario=scenario, plan=plan, run=run, monthly=sum_months(plan, run)))
+
+
+def booked_anew(result: RunResult) -> RunResult:
+    """Return a run with its books written again, from its own plan and purchases."""
+    cohorts = cohorts_of(result.plan, result.run.log)
+    ledger = write_ledger(result.plan, result.run, result.monthly, cohorts, result.rented)
+    return replace(result, cohorts=cohorts, ledger=ledger)
 
 
 def run_engine(

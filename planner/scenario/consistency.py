@@ -16,7 +16,7 @@ from planner.catalog.load import Catalog
 from planner.data_files import data_rows
 from planner.demand.shape import is_zone, zone_names
 from planner.errors import Problem, ScenarioError, raise_all
-from planner.finance.months import MAXIMUM_HORIZON_MONTHS, add_months
+from planner.finance.months import add_months
 from planner.scenario.cluster import ON_SITE, OnDemand, Spot
 from planner.scenario.fields import Plausible
 from planner.scenario.scenario import Scenario, Sizing
@@ -46,11 +46,6 @@ def check_scenario(scenario: Scenario) -> None:
     _reported(scenario.load_calibration, ("calibration",), report, as_one=True)
     _check_workloads(scenario, catalog, report)
     _check_clusters(scenario, catalog, end, report)
-    if site.building is not None and site.building.opened >= end:
-        report(("site", "building", "opened"), f"{site.building.opened} is after the end of the horizon, {end}")
-    elif site.building is not None and site.building.opened < add_months(scenario.start, -MAXIMUM_HORIZON_MONTHS):
-        years = MAXIMUM_HORIZON_MONTHS // MONTHS_PER_YEAR
-        report(("site", "building", "opened"), f"{site.building.opened} is more than {years} years before the start")
     _check_references(scenario, report)
     for name in scenario.slo_target.workloads:
         if not scenario.slo_target.is_per_workload:
@@ -223,8 +218,6 @@ def _check_references(scenario: Scenario, report: Report) -> None:
         if name not in known:
             report(path, f"no cluster is called {name!r}", nearest(name, known) or f"there are {choices(known)}")
 
-    for index, name in enumerate(scenario.site.throttle_order):
-        named(("site", "throttle_order", index), name)
     for workload_name, workload in scenario.workloads.items():
         for index, name in enumerate(workload.cluster_preference):
             named(("workloads", workload_name, "cluster_preference", index), name)

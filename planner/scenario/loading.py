@@ -216,7 +216,7 @@ def _related(document: Document, path: KeyPath, value: Document) -> Document:
     if not (times or later):
         return value
     stated = _walk(document.content, path)
-    if stated is None:  # left to its default
+    if stated is None or (times and isinstance(stated, int)):  # a default, or a rate such as 5
         copied = document.copy()
         lay_presets_under(copied)
         scenario = validate(Scenario, copied)

@@ -473,7 +473,7 @@ class Scenario(Strict):
     """Failures and repairs. Default: the best published fleet."""
     software: Software = Software()
     """Releases, incidents, engineers. Default: the catalogue's rates under a staged upgrade policy."""
-    routing: Literal["workload-aware", "cheapest-marginal", "preference", "proportional"] = "cheapest-marginal"
+    routing: Literal["cheapest-marginal", "preference", "proportional"] = "cheapest-marginal"
     """How work is spread over clusters while there is room for all of it; beyond that, the most tokens are served,
     priority by priority, whatever the policy. Default cheapest-marginal: where another request costs least, so
     machines that are paid anyway before those paid by the hour, the former by the energy that a request takes."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from planner.catalog.entries import Tariff as CatalogTariff
 from planner.finance.financing import DiscountTier, Quote
 from planner.finance.tariffs import EnergyTariff, TariffWindow
 from planner.scenario.cluster import Cluster, VolumeDiscount
 from planner.scenario.fields import (
-    EntryName,
     Fraction,
     NonNegative,
     Plausible,
@@ -92,23 +91,6 @@ class Curtailment(Strict):
     """Share of the site's power cap, or of its provisioned power, that must not be drawn."""
 
 
-class Building(Strict):
-    """A building that the site owns, instead of rent for space."""
-
-    cost_usd: Annotated[Positive, Plausible(1e5, 5e10, "assumption: a room to the largest campuses")]
-    """What it cost, shell, power and cooling; land apart."""
-    land_usd: Annotated[NonNegative, Plausible(1e4, 5e9, "assumption")] = 0.0
-    """What its land cost, which is never written off. Default 0: leased, or none of this plan's (assumption)."""
-    opened: datetime.date
-    """Day it was, or is, paid and in service."""
-    life_months: Annotated[int, Field(ge=1, le=720), Plausible(120, 600, "assumption: ten to fifty years")] = 360
-    """Book life. Default 360: thirty years (assumption; US tax takes 39)."""
-    upkeep_fraction_per_year: Annotated[NonNegative, Plausible(0, 0.1, "assumption")] = 0.02
-    """Upkeep a year, as a share of its cost. Default 0.02: assumption."""
-    property_tax_fraction_per_year: Annotated[NonNegative, Plausible(0, 0.05, "assumption")] = 0.0
-    """Property tax a year, as a share of its book value. Default 0: exempt, as finance has it for hardware."""
-
-
 class Site(Strict):
     """The site of the machines: power, cooling, space and commissioning."""
 
@@ -137,9 +119,6 @@ class Site(Strict):
     facility_power_cap_kw: SitePower | None = None
     """Most facility power the site may draw. At the cap, nodes are parked or clocked down, whichever serves more, and
     lower priorities give way. Default: no cap."""
-    throttle_order: tuple[EntryName, ...] = ()
-    """Clusters left idle first at the cap, where as much is served without them. Default: those that take most power
-    for the work."""
     power_blocks: Annotated[tuple[PowerBlock, ...], Field(max_length=100)] = ()
     """IT power energised on dates; nodes, paid on delivery, wait for it. Default: all the power from the start."""
     curtailments: Annotated[tuple[Curtailment, ...], Field(max_length=1000)] = ()
@@ -163,22 +142,10 @@ class Site(Strict):
     colocation_term_months: Annotated[int, Field(ge=1, le=240), Plausible(1, 180, "month to month to 15 years")] = 1
     """Months for which space is contracted when machines take it; it is paid to their end, used or not, and then from
     month to month. Default 1: as long as machines are there."""
-    building: Building | None = None
-    """A building of one's own, charged to clusters by their nameplate; colocation_usd_per_kw_month is 0 then.
-    Default: space is rented."""
     commissioning_crews: Annotated[int, Field(ge=1, le=10_000), Plausible(1, 200, "assumption")] = 4
     """Crews that install and accept ordered nodes. Default 4: assumption."""
     commissioning_h_per_node: Annotated[NonNegative, Plausible(0.25, 200, "assumption")] = 6.0
     """Crew hours to install and accept one node. Default 6: assumption."""
-
-    @model_validator(mode="after")
-    def _space_is_paid_once(self) -> Site:
-        if self.building is not None and self.colocation_usd_per_kw_month > 0:
-            raise ValueError(
-                "a building of one's own and rent for space would be paid both: state colocation_usd_per_kw_month: 0, "
-                "or leave building out"
-            )
-        return self
 
 
 def _tiers(of: tuple[VolumeDiscount, ...]) -> tuple[DiscountTier, ...]:

@@ -25,7 +25,7 @@ from planner.yaml_io import Document, KeyPath, Location, read_document
 Number = Annotated[float, Field(ge=-1e15, le=1e15)]
 MOST_VALUES = 100_000
 """Values of a discrete or empirical distribution: eleven years of hours."""
-Sampling = Literal["sobol", "lhs", "plain"]
+Sampling = Literal["sobol", "plain"]
 
 
 class _Draw(Strict):
@@ -222,7 +222,7 @@ class Study(Strict):
     """Whether the throughput model's own error is drawn, by accelerator, engine and model, as cross-validation has it
     at that pair's distance from the measurements. Default true: the model is calibrated, not exact."""
     sampling: Sampling = "sobol"
-    """How inputs are drawn: scrambled Sobol points, Latin hypercube or plain. Default sobol: least error per run."""
+    """How inputs are drawn: scrambled Sobol points, or plain. Default sobol: least error per run."""
     scramblings: Annotated[int, Field(ge=4, le=64)] = 8
     """Independent randomisations, from whose spread the intervals come. Default 8: a t-interval needs some."""
     detailed_replications: Annotated[int, Field(ge=16, le=1_000_000_000)] = 65_536

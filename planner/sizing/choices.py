@@ -487,11 +487,7 @@ def _named(content: dict[str, Any], names: dict[str, list[str]]) -> dict[str, An
     def spread(listed: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(part for name in listed for part in names.get(name, ())))
 
-    content = dict(content)
-    site = content.get("site")
-    if isinstance(site, dict) and site.get("throttle_order"):
-        content["site"] = {**site, "throttle_order": spread(site["throttle_order"])}
-    content["workloads"] = dict(content["workloads"])
+    content = {**content, "workloads": dict(content["workloads"])}
     for name, load in content["workloads"].items():
         if load.get("cluster_preference"):
             content["workloads"][name] = {**load, "cluster_preference": spread(load["cluster_preference"])}

@@ -8,6 +8,7 @@ choice is judged.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -101,6 +102,7 @@ class Evaluator:
         self._reuse = Reuse(trial.choices.scenario)
         build_plan(trial.choices.scenario, self._reuse)
         self._plans: dict[Counts, tuple[Any, Plan]] = {}
+        gc.freeze()
 
     def simulate(self, counts: Counts, replication: int) -> RunResult:
         """Run a policy once; without uncertain inputs its plan is the same in every replication."""
@@ -119,6 +121,7 @@ class Evaluator:
     ) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
+        gc.collect()  # runs that hold themselves would fill hundreds of MB; what there was before is frozen
         base = trial.choices.stated(counts)
         clusters = dict(base.content["clusters"])
         for (name, field), value in changes.items():

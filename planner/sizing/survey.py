@@ -29,7 +29,7 @@ from planner.units import HOURS_PER_YEAR
 
 WITH_LOAD = (
     Account.ENERGY, Account.COOLING, Account.DEMAND_CHARGE, Account.CARBON, Account.SPARES, Account.RMA,
-    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.API, Account.SPACE,
+    Account.SLA_CREDITS, Account.BURST_RENTAL, Account.API,
 )  # fmt: skip
 """Accounts that depend on load, chance or the other nodes, so that they are no figure of a node."""
 WITH_HOURS = (Account.RENT, Account.SUPPORT_CONTRACTS, Account.LICENCES)

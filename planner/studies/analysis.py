@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.arrays import Bools, Floats
+from planner.arrays import Bools, Floats, Ints
 from planner.finance.months import MonthGrid
 from planner.plan.slo_target import CEILINGS, past_mending
 from planner.run.measure_names import FLEET
 from planner.studies import decision
 from planner.studies.decision import PERCENTILES, IntervalEstimate, PairwiseDecision, SloStanding
-from planner.studies.designs import Design, MonteCarlo
+from planner.studies.designs import Design, Integers, MonteCarlo
 from planner.studies.distributions import is_numeric
 from planner.studies.prepare import Prepared
 from planner.studies.replicate import HEADLINES, needed_by, objective_names
@@ -75,6 +75,21 @@ class Finished:
     def input(self, name: str, rows: int | None = None) -> Floats:
         """Return the drawn values of one input in the first rows (all by default), shape (rows,)."""
         return self.store.joined.column(f"in:{name}", self.rows if rows is None else rows)[:, 0]
+
+    @property
+    def chance(self) -> Integers:
+        """Number of the simulation behind each row, shape (rows,): nested rows share theirs."""
+        return self.store.joined.column("chance", self.rows)[:, 0].astype(np.int64)
+
+    def simulated(self, rows: int | None = None) -> Ints:
+        """Return the places of the rows with a simulation of their own, among the first (all by default)."""
+        return np.unique(self.chance[:rows], return_index=True)[1]
+
+    @property
+    def driven(self) -> Ints:
+        """Places of the rows that sensitivities are measured on: simulated, in detail, and no scenario failed."""
+        first = self.simulated(self.detailed)
+        return first[np.isfinite(self.output(self.prepared.objective.name, self.detailed)[first]).all(axis=1)]
 
     def failures(self) -> list[Failure]:
         """Return the runs that failed."""
@@ -144,21 +159,22 @@ class Finished:
         """Return each scenario's result against its SLO target, from every ``every``-th row."""
         objective = self.prepared.objective
         names = (objective.name, "slo_shortfall_fraction", "slo_met_months")
-        columns = [self.output(name)[::every].T for name in names]
+        columns, chance = [self.output(name)[::every].T for name in names], self.chance[::every]
+        columns[1:] = (decision.once(figures, chance) for figures in columns[1:])
         groups = self.prepared.study.scramblings if groups is None else groups
         judged = decision.standings(columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better)
-        ceilings = np.stack([self.output(name)[::every].T for name in CEILINGS], axis=1)
+        ceilings = np.stack([decision.once(self.output(name)[::every].T, chance) for name in CEILINGS], axis=1)
         past = map(past_mending, ceilings, [base.scenario.slo_target.attainment for base in self.prepared.scenarios])
         return [standing._replace(past_mending=by) for standing, by in zip(judged, past, strict=True)]
 
     def drivers(self) -> Iterator[Driver]:
         """Yield the sensitivities of each scenario's objective, and of the first's less each other's.
 
-        Measured on the replications that are kept in detail: on millions it would take hours to tell no more.
+        Measured on the simulated replications that are kept in detail: on millions it would take hours to tell no more,
+        and nested rows are no independent draws of what they share.
         """
-        table = self.output(self.prepared.objective.name, self.detailed)
-        sound = np.isfinite(table).all(axis=1)
-        table = table[sound]
+        sound = self.driven
+        table = self.output(self.prepared.objective.name, self.detailed)[sound]
         if len(table) < 2:
             return
         inputs = self.prepared.inputs.entries
@@ -180,7 +196,8 @@ class Finished:
         """
         objective, keeping = self.prepared.objective, self._keeping()
         errors = {drawn.throughput_of: drawn.name for drawn in self.prepared.inputs.entries if drawn.throughput_of}
-        table = self.output(objective.name, self.detailed)[:, keeping]
+        first = self.simulated(self.detailed)
+        table = self.output(objective.name, self.detailed)[first][:, keeping]
         if len(keeping) < 2 or not errors or not np.isfinite(table).all(axis=1).any():
             return
         chosen = keeping[decision.choice(table, lower_is_better=objective.lower_is_better)]
@@ -191,7 +208,7 @@ class Finished:
             if not part or not model:
                 continue
             terms = [errors.get(key) for key in ((part, engine, model), ("", engine, model), (part, engine, ""))]
-            known = np.sum([np.log(self.input(name, self.detailed)) for name in terms if name], axis=0)
+            known = np.sum([np.log(self.input(name, self.detailed)[first]) for name in terms if name], axis=0)
             worth = decision.worth_of_knowing(known, table, scramblings, lower_is_better=objective.lower_is_better)
             factor, measure = (1.0, "worth") if usd is None else (usd, "worth_usd")
             ends = (max(0.0, worth.low * factor), max(0.0, worth.high * factor))
@@ -243,17 +260,13 @@ def first_missed_month(prepared: Prepared, standing: SloStanding) -> str | None:
     return labels[int(standing.met_months)] if broken else None
 
 
-def store_of(prepared: Prepared, folder: Path, design: Design) -> Store:
-    """Return the store of a study's design, not yet opened."""
-    setup = prepared.setup(design)
-    return Store(folder, setup, identity(prepared.study, setup, batch_size(len(setup.scenarios))))
-
-
 def open_store(
     prepared: Prepared, folder: Path, design: Design | None = None, *, resume: bool = False, restart: bool = False
 ) -> Store:
     """Return the store of a study, Monte Carlo unless another design is given, ready to be run."""
-    store = store_of(prepared, folder, design or prepared.montecarlo())
+    setup = prepared.setup(design or prepared.montecarlo())
+    batch = batch_size(len(setup.scenarios), setup.design.period)
+    store = Store(folder, setup, identity(prepared.study, setup, batch))
     store.open(resume=resume, restart=restart)
     return store
 

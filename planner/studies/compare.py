@@ -15,12 +15,10 @@ from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Account, Di
 from planner.finance.present_value import ratio
 from planner.plan import quantities
 from planner.plan.build import build_plan
-from planner.run.accounting import write_ledger
-from planner.run.cohorts import cohorts_of
 from planner.run.measure_names import AGAINST_BASELINE, DRAWS
 from planner.run.measures import measures, series_of, sums_of
 from planner.run.replications import Replications, draw_again
-from planner.run.simulate import RunResult, simulate
+from planner.run.simulate import RunResult, counted_anew, simulate
 from planner.scenario.scenario import Scenario
 from planner.studies.futures import Futures, InFuture, in_futures, plans_under, stated_futures
 
@@ -128,7 +126,6 @@ def compare(
     futures: Futures | None = None,
 ) -> Comparison:
     """Run every scenario under one seed, ``replications`` times, compare it with the baseline, and in futures."""
-    check_comparable(scenarios, baseline)
     futures = stated_futures(scenarios) if futures is None else futures
     changed = plans_under(scenarios, futures)
     common = scenarios[baseline].seed if seed is None else seed
@@ -236,9 +233,7 @@ def dollars(result: RunResult, base: RunResult) -> dict[str, int] | None:
     restated = result
     if finance != scenario.finance or clusters != scenario.clusters:
         plan = build_plan(scenario.model_copy(update={"finance": finance, "clusters": clusters}))
-        cohorts = cohorts_of(plan, result.run.log)
-        ledger = write_ledger(plan, result.run, result.monthly, cohorts, result.rented)
-        restated = replace(result, plan=plan, cohorts=cohorts, ledger=ledger)
+        restated = counted_anew(result, scenario, plan)
     spent, same_books = spending_of(result), spending_of(restated)
     return dollar_bridge(spending_of(base), same_books, spent.cents - same_books.cents)
 

@@ -1,6 +1,6 @@
 """Interval estimates, and the decision they support: which scenario, with what probability and regret.
 
-Sobol points and Latin hypercubes are not independent draws, so s/√n says nothing about their error. The estimate is
+Sobol points are not independent draws, so s/√n says nothing about their error. The estimate is
 made once for each of R independent randomisations; those R figures are independent, and Student's t with R − 1 degrees
 of freedom gives the interval about the estimate from all rows together (Owen 2013, chapter 17).
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from planner.arrays import Bools, Floats
 from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
+from planner.studies.designs import Integers
 
 CONFIDENCE = 0.95
 PERCENTILES = (5, 10, 50, 90, 95)
@@ -178,6 +179,15 @@ class SloStanding(NamedTuple):
     def may_meet(self) -> bool:
         """Whether it is not MISSED."""
         return self.verdict.status != "MISSED"
+
+
+def once(figures: Floats, chance: Integers) -> Floats:
+    """Return figures, shape (scenarios, rows), with NaN where an earlier row has the same simulation.
+
+    Money moves no machine: a verdict counts each simulation once.
+    """
+    first = np.unique(chance, return_index=True)[1]
+    return np.where(np.isin(np.arange(len(chance)), first), figures, np.nan)
 
 
 def standings(

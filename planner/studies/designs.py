@@ -3,7 +3,10 @@
 A row is one set of inputs, in the unit cube, and one number from which the simulation draws all its chance. Rows can be
 asked for in any order and any portion, so workers need no more than the design and a range.
 
-Points are scrambled Sobol, Latin hypercube or plain; point i is always the same, however many are asked. Replication i
+Inputs that are money alone move no machine. Rows that differ in nothing else share one simulation: those of a tornado,
+of Saltelli that move such an input, and the further draws of a nested Monte Carlo study.
+
+Points are scrambled Sobol or plain; point i is always the same, however many are asked. Replication i
 takes point i // R of randomisation i % R, for R independent randomisations. All of them so grow together, the study can
 be stopped anywhere, and the spread of R estimates gives an honest interval.
 """
@@ -11,7 +14,8 @@ be stopped anywhere, and the spread of R estimates gives an honest interval.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +26,11 @@ from planner.scenario.study import Sampling
 Integers = NDArray[np.int64]
 LOW, HIGH = 0.1, 0.9
 """The probabilities between which one-at-a-time studies move: P10 and P90, as the trade does."""
-_BLOCK: dict[Sampling, int] = {"sobol": 128, "lhs": 16, "plain": 16}
-"""Points made together: a Latin hypercube has 16, so that a sample of them can grow; Sobol's, whose scrambling takes
-longer than its points, are made by the hundred, and scipy asks for a power of two."""
+_BLOCK: dict[Sampling, int] = {"sobol": 128, "plain": 16}
+"""Points made together: scrambling Sobol's takes longer than making them by the hundred; scipy wants powers of two."""
 _BITS = 32
+PILOT = 256
+"""Rows of a Monte Carlo study that show how much of the variance is money's, at least."""
 MAX_DIMENSIONS = 21201
 """As many as scipy has Sobol's direction numbers for (Joe and Kuo 2008); a test holds it to ``qmc.Sobol.MAXDIM``."""
 
@@ -60,8 +65,7 @@ def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, bloc
     """Return one randomisation's points of one block, shape (``_BLOCK[sampling]``, dimensions).
 
     Sobol's are scrambled by a random matrix and a digital shift (Matoušek 1998), which keeps the net's balance and
-    makes each point uniform; one randomisation is one scrambling throughout. Each block of Latin hypercubes (McKay,
-    Beckman and Conover 1979) is a hypercube of its own.
+    makes each point uniform; one randomisation is one scrambling throughout.
     """
     size = _BLOCK[sampling]
     if sampling == "plain":
@@ -69,8 +73,6 @@ def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, bloc
         return np.stack([_generator(seed, scrambling, 2, i).random(dimensions) for i in index])
     from scipy.stats import qmc  # noqa: PLC0415 - takes most of a second, which only a study should wait for
 
-    if sampling == "lhs":
-        return qmc.LatinHypercube(dimensions, rng=_generator(seed, scrambling, 1, block)).random(size)
     engine = qmc.Sobol(dimensions, bits=_BITS, rng=_generator(seed, scrambling, 0))
     if block:  # scipy cannot go forward by nothing
         engine.fast_forward(block * size)
@@ -80,16 +82,34 @@ def _block(sampling: Sampling, dimensions: int, seed: int, scrambling: int, bloc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonteCarlo:
-    """A design in which each row has a new point and a new replication."""
+    """A design in which each row has a new point and a new replication, or only new money after the pilot.
+
+    After the pilot a block of R · ``draws`` rows has R replications, one per randomisation, and then their further
+    draws of money. A replication so stays within its randomisation, and every row has the distribution of a plain one.
+    """
 
     points: PointSet
+    draws: int = 1
     name: str = "montecarlo"
-    keeps_correlations: bool = True
+    period: int = 1
+
+    @property
+    def pilot(self) -> int:
+        """Rows that have a replication each, whatever comes after: whole batches of all randomisations."""
+        return math.lcm(self.points.scramblings, 16) * -(-PILOT // math.lcm(self.points.scramblings, 16))
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
         """Return the points and replication numbers of a range of rows."""
-        replications = np.arange(first, last)
+        rows, scramblings = np.arange(first, last), self.points.scramblings
+        block, place = np.divmod(rows - self.pilot, scramblings * self.draws)
+        replications = np.where(rows < self.pilot, rows, self.pilot + block * scramblings + place % scramblings)
         return self.points.points(replications), replications
+
+    def money_points(self, first: int, last: int) -> Floats:
+        """Return the points of a range of rows at which money is drawn: after the pilot those of a set of its own."""
+        # Another seed, which no study states: its points are independent of the machines'.
+        rows, other = np.arange(first, last), replace(self.points, seed=self.points.seed + 2**64)
+        return np.where(rows[:, None] < self.pilot, self.points.points(rows), other.points(rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +121,7 @@ class Listed:
     first_chance: int
     """Replications number of the first row; the others follow."""
     name: str = "listed"
-    keeps_correlations: bool = True
+    period: int = 1
 
     def rows(self, first: int, last: int) -> tuple[Floats, Integers]:
         """Return the points and replication numbers of a range of rows."""
@@ -114,7 +134,6 @@ class OneAtATime:
 
     inputs: int
     name: str = "tornado"
-    keeps_correlations: bool = False
 
     @property
     def period(self) -> int:
@@ -141,7 +160,6 @@ class Saltelli:
     points: PointSet
     """Of twice as many dimensions as there are inputs."""
     name: str = "sobol"
-    keeps_correlations: bool = False
 
     @property
     def inputs(self) -> int:
@@ -167,4 +185,6 @@ class Saltelli:
 
 
 Design = MonteCarlo | Listed | OneAtATime | Saltelli
-"""What a row of a study is: each has a name, whether the study's correlations are laid on its points, and its rows."""
+"""What a row of a study is: each has a name, its rows, and the period of those that share inputs or replications.
+
+The study's correlations are laid on the points of a design without one: period 1."""

@@ -1,6 +1,6 @@
 """Quantile functions of the distributions of a study, and rank correlations between inputs.
 
-Every draw is the quantile of a number between 0 and 1, so that plain, Latin hypercube and Sobol points all pass
+Every draw is the quantile of a number between 0 and 1, so that plain and Sobol points all pass
 through the same functions, and correlations can be set before them. Tails are cut at one in a million.
 
 Correlations are those of a Gaussian copula. Normal scores with Pearson correlation r have Spearman's rank correlation

@@ -91,7 +91,8 @@ class Crew(Generic[Subject]):
     ) -> Iterator[tuple[int, Result]]:
         """Yield index and result of each piece as it finishes; ``named`` describes a piece in messages."""
         todo, losses = deque(range(len(arguments))), 0
-        if len(arguments) == 1 or (self.count == 1 and self._cluster is None):
+        is_started = self._pool is not None or self._cluster is not None
+        if (len(arguments) == 1 and not is_started) or (self.count == 1 and self._cluster is None):
             yield from enumerate(work(self.subject, *piece) for piece in arguments)
             return
         if self._cluster is not None:

@@ -108,7 +108,7 @@ def in_futures(
     stated: Sequence[tuple[RunResult, Replications]],
     futures: Futures,
     made: Plans,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], object] = lambda _: None,
 ) -> tuple[InFuture, ...]:
     """Run plans in every future, as often as each was drawn as stated; with nodes that would meet a missed target.
 

@@ -12,16 +12,12 @@ from planner.plan.contradictions import hardly_meant
 from planner.scenario.study import Study, load_study
 from planner.studies.designs import MAX_DIMENSIONS, Design, MonteCarlo, OneAtATime, PointSet, Saltelli
 from planner.studies.inputs import Stated, UncertainInputs, far_ends, resolve_inputs, stated
-from planner.studies.replicate import HEADLINES, Output, Setup, needed_by, objective_names
+from planner.studies.replicate import HEADLINES, Output, Replicator, Setup, needed_by, objective_names
 from planner.validation import choices, nearest
 from planner.version import code_sha256
 
-USUAL_REPLICATIONS = 1000
-"""Replications of a study where none are asked for, at least."""
 _DESIGNED = {"tornado": "", "sobol": "Sobol's indices"}
 """Methods with a design of their own, each with its name in a sentence where it asks for independent inputs."""
-_FEWEST_HINTED = 16
-"""Points of each scrambling below which a study is a trial, and a hint on its size would be noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,24 +53,9 @@ class Prepared:
         """Name of each scenario, and the share of replications that must meet its SLO target."""
         return tuple((base.name, base.scenario.slo_target.confidence) for base in self.scenarios)
 
-    @property
-    def usual_replications(self) -> int:
-        """Default number of replications: a power of two for each scrambling."""
-        per_scrambling = USUAL_REPLICATIONS // self.study.scramblings
-        return self.study.scramblings << (per_scrambling - 1).bit_length()
-
-    def uneven(self, replications: int) -> str | None:
-        """Return a hint where the number of Sobol points is no power of two, which wastes precision."""
-        per_scrambling, rest = divmod(replications, self.study.scramblings)
-        is_whole = rest == 0 and per_scrambling.bit_count() == 1
-        if self.study.sampling != "sobol" or per_scrambling < _FEWEST_HINTED or is_whole:
-            return None
-        better = self.study.scramblings << per_scrambling.bit_length()
-        return f"hint: Sobol points come in powers of two: {better:,} replications tell more than their number suggests"
-
     def setup(self, design: Design) -> Setup:
         """Return the setup that is sent to workers."""
-        return Setup(
+        setup = Setup(
             seed=self.seed,
             scenarios=self.scenarios,
             inputs=self.inputs,
@@ -82,18 +63,19 @@ class Prepared:
             detailed_rows=self.study.detailed_replications,
             code=code_sha256(),
         )
+        return replace(setup, money=Replicator(setup).redrawn()) if design.period > 1 else setup
 
     def montecarlo(self) -> MonteCarlo:
         """Return the design of a Monte Carlo study."""
         return MonteCarlo(points=self._points(len(self.inputs)))
 
     def design(self, method: str) -> MonteCarlo | OneAtATime | Saltelli:
-        """Return the design of a sensitivity method; importance reuses the Monte Carlo rows."""
+        """Return the design of a method."""
         if method not in _DESIGNED:
             return self.montecarlo()
         count = len(self.inputs)
         if self.inputs.mixing is not None and _DESIGNED[method]:
-            words = "are defined for independent inputs; take --method importance, which reads a finished study"
+            words = "are defined for independent inputs; planner montecarlo says what drives correlated ones"
             raise ScenarioError(self.study.problem(("correlations",), f"{_DESIGNED[method]} {words}"))
         if not count:
             message = f"nothing is uncertain, so there is nothing for {method} to vary"

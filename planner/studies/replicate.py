@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,16 +12,19 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from planner.arrays import Floats
-from planner.errors import Problem, ScenarioError, printable
+from planner.errors import PlannerError, Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
-from planner.plan.build import build_plan
+from planner.plan.build import build_plan, repriced, same_machines
+from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
 from planner.run.measure_names import DEFINITIONS, FLEET, HIGHER_IS_BETTER, MEASURES
 from planner.run.measures import measures, observed, revenue_usd, series_of, service
-from planner.run.simulate import RunResult, simulate_plan
+from planner.run.simulate import RunResult, counted_anew, simulate_plan
 from planner.run.slo_misses import slo_ceilings
 from planner.scenario.actuals import Seen
-from planner.studies.designs import Design
+from planner.scenario.scenario import Scenario
+from planner.studies.designs import Design, MonteCarlo
+from planner.studies.distributions import TAIL
 from planner.studies.inputs import Stated, UncertainInputs, changed
 from planner.units import decimals_of, unit_of
 from planner.version import code_sha256
@@ -84,6 +88,8 @@ class Setup:
     """Rows that are kept with their months; of a batch that begins below it, all are."""
     seen: tuple[Seen, ...] = ()
     """Series that are kept by month in place of the study's own, where months that happened are held against them."""
+    money: tuple[int, ...] = ()
+    """Places of the inputs that move no machine: rows that differ in nothing else share a simulation."""
     code: str = ""
     """Hash of the planner that prepared it; a worker with another one refuses. Empty: not asked."""
 
@@ -149,10 +155,15 @@ class Replicator:
         kept = setup.monthly if setup.is_detailed(first) else ()
         monthly = np.full((*shape, len(setup.seen) or len(kept), setup.months), np.nan)
         errors = []
-        for row in range(last - first):
-            for which in range(len(setup.scenarios)):
+        shared: dict[bytes, list[int]] = {}
+        for row, physical in enumerate(np.delete(values, setup.money, axis=1)):
+            shared.setdefault(chance[row].tobytes() + physical.tobytes(), []).append(row)
+        for which, rows in itertools.product(range(len(setup.scenarios)), shared.values()):
+            simulated: RunResult | None = None
+            for row in rows:
                 try:
-                    result = self.simulate(which, values[row], int(chance[row]))
+                    result = self.simulate(which, values[row], int(chance[row]), simulated)
+                    simulated = simulated or result
                     if setup.seen:
                         monthly[row, which] = observed(result, setup.seen)
                         continue
@@ -167,24 +178,63 @@ class Replicator:
                     begin = NOT_RUN if isinstance(error, MemoryError | OSError | ImportError) else ""
                     message = f"{begin}{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
                     errors.append((first + row, which, printable(message)))
-        return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=tuple(errors))
+        failed = tuple(sorted(errors))
+        return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=failed)
 
     def values(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64]]:
         """Return the inputs' values and the replication numbers of a range of rows."""
         points, chance = self.setup.design.rows(first, last)
         inputs = self.setup.inputs
-        if not self.setup.design.keeps_correlations:
-            inputs = UncertainInputs(entries=inputs.entries, mixing=None)
-        return inputs.drawn(points), chance
+        if self.setup.design.period > 1:
+            inputs = replace(inputs, mixing=None)
+        values, money = inputs.drawn(points), [*self.setup.money]
+        if isinstance(self.setup.design, MonteCarlo) and money:
+            values[:, money] = inputs.drawn(self.setup.design.money_points(first, last))[:, money]
+        return values, chance
 
-    def simulate(self, which: int, values: Floats, chance: int) -> RunResult:
-        """Run one scenario with one set of inputs in one replication."""
+    def simulate(self, which: int, values: Floats, chance: int, shared: RunResult | None = None) -> RunResult:
+        """Run one scenario with one set of inputs in one replication; ``shared`` has all of them but money."""
+        scenario, plan = self._compiled(which, values, None if shared is None else shared.plan)
+        if shared is None:
+            return simulate_plan(scenario, plan, self.setup.seed, chance)
+        return counted_anew(shared, scenario, plan)
+
+    def _compiled(self, which: int, values: Floats, shared: Plan | None = None) -> tuple[Scenario, Plan]:
+        """Return one scenario with one set of inputs, and its plan; ``shared`` has all of it but money."""
         scenario, factors = changed(self.setup.scenarios[which], which, self.setup.inputs, values)
-        if self._reuse[which] is None:
-            self._reuse[which] = Reuse(self.setup.scenarios[which].scenario)
-            build_plan(self.setup.scenarios[which].scenario, self._reuse[which])  # spaces the tables, always alike
-        plan = build_plan(scenario, self._reuse[which], factors)
-        return simulate_plan(scenario, plan, self.setup.seed, chance)
+        if (reuse := self._reuse[which]) is None:
+            reuse = self._reuse[which] = Reuse(self.setup.scenarios[which].scenario)
+            build_plan(self.setup.scenarios[which].scenario, reuse)  # spaces the tables, always alike
+        return scenario, build_plan(scenario, reuse, factors) if shared is None else repriced(shared, scenario, reuse)
+
+    def redrawn(self) -> tuple[int, ...]:
+        """Return the places of the inputs that are money alone: whatever they are, the machines do the same.
+
+        Each is moved alone to both its ends, all others at their medians, and the compiled plans are compared; then
+        those that passed are moved together. An input that is correlated with one
+        that moves machines, or with such a one, is none of them.
+        """
+        inputs, scenarios = replace(self.setup.inputs, mixing=None), range(len(self.setup.scenarios))
+        median = inputs.drawn(np.full((1, len(inputs)), 0.5))[0]
+
+        def is_still(places: list[int]) -> bool:
+            """Return whether no machine moves where inputs at some places are at one end or the other by turns."""
+            points, turn = np.full((2, len(inputs)), 0.5), np.arange(2)[:, None] + np.arange(len(places))
+            points[:, places] = np.where(turn % 2, TAIL, 1.0 - TAIL)
+            reached = [which for which in scenarios if any(inputs.entries[place].targets[which] for place in places)]
+            try:
+                pairs = itertools.product(reached, inputs.drawn(points))
+                return all(same_machines(plans[which], self._compiled(which, values)[1]) for which, values in pairs)
+            except (PlannerError, ValidationError):
+                return False
+
+        plans = [self._compiled(which, median)[1] for which in scenarios]
+        money = {place for place, one in enumerate(inputs.entries) if not one.throughput_of and is_still([place])}
+        mixing = np.eye(len(inputs)) if self.setup.inputs.mixing is None else self.setup.inputs.mixing
+        linked = np.abs(mixing @ mixing.T) > 1e-9
+        while tied := {place for place in money if linked[place, list({*range(len(inputs))} - money)].any()}:
+            money -= tied
+        return tuple(sorted(money)) if is_still(sorted(money)) else ()
 
 
 def headlines(result: RunResult) -> Floats:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import io
 import itertools
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from numpy.typing import NDArray
 
 from planner.arrays import Floats
 from planner.errors import Problem, ScenarioError
-from planner.files import MANIFEST, Staged, check_target, read_json, replace_synced, settle, sha256_of
+from planner.files import MANIFEST, Staged, check_target, read_json, replace_synced, sha256_of
 from planner.run.measure_names import FLEET
 from planner.scenario.study import Study
 from planner.studies.replicate import HEADLINES, NOT_RUN, Rows, Setup
@@ -82,17 +81,6 @@ def schema_of(setup: Setup, *, detailed: bool) -> pa.Schema:
         number = pa.float64() if cluster == FLEET else pa.float32()
         fields.append(pa.field(month_column(name, cluster), pa.list_(number, setup.months)))
     return pa.schema([*fields, pa.field("error", pa.string())])
-
-
-def stored_bytes(setup: Setup, rows: int) -> int:
-    """Return the approximate size on disk of the first replications.
-
-    Inputs are repeated for each scenario, which the compression of the file takes back.
-    """
-    numbers = len(HEADLINES) + 2
-    by_month = sum(8 if cluster == FLEET else 4 for _, cluster in setup.monthly) * setup.months
-    detailed = min(rows, setup.detailed_rows)
-    return rows * 8 * (numbers * len(setup.scenarios) + len(setup.inputs)) + detailed * by_month * len(setup.scenarios)
 
 
 def table_of(setup: Setup, batches: Sequence[Rows]) -> pa.Table:
@@ -269,21 +257,6 @@ class Store(Work):
             raise ValueError("does not hold whole batches of rows")
         return table
 
-    def finished_rows(self) -> int:
-        """Return the replications of the finished study; raise an error where it is unfinished or another."""
-        settle(self.folder)
-        before = self.finished_identity()
-        if before is None:
-            message = "holds no finished study"
-            raise ScenarioError(Problem(file=str(self.folder), message=message, hint="run planner montecarlo first"))
-        self.check_same(before, "run planner montecarlo again")
-        intact, damaged = self._finished_files()
-        if damaged is not None:
-            hint = "run planner montecarlo with --resume, which repairs it"
-            raise ScenarioError(Problem(file=str(damaged), message="has changed since planner wrote it", hint=hint))
-        self.joined = Joined(intact, self.setup)
-        return self.joined.rows
-
     def check_extends(self, rows: int) -> None:
         """Raise an error where a finished study would end with fewer replications than it has."""
         if self.joined.rows > rows:
@@ -292,27 +265,17 @@ class Store(Work):
             hint = "ask for more, or leave out --resume to begin anew"
             raise ScenarioError(Problem(file=str(self.folder), message=message, hint=hint))
 
-    def short_of_disk(self, rows: int) -> list[str]:
-        """Return a note where the disk lacks room for ``rows`` rows, stored twice during consolidation."""
-        stored = min(len(self._homes) * self.batch, rows)
-        needed = 2 * stored_bytes(self.setup, rows) - stored_bytes(self.setup, stored)
-        free = shutil.disk_usage(self.folder).free
-        if needed <= free:
-            return []
-        gigabytes = f"{needed / 1e9:,.1f} GB to be written and joined, and {free / 1e9:,.1f} GB are free"
-        return [f"{self.folder} needs about {gigabytes}; fewer replications need less, or fewer detailed_replications"]
-
     def finished(self) -> NDArray[np.int64]:
         """Return the numbers of the stored batches, in order."""
         return np.array(sorted(self._homes), dtype=np.int64)
 
     def write(self, rows: Rows) -> None:
-        """Add one batch, and write a shard when enough batches wait or have waited long enough."""
+        """Add whole batches, and write a shard when enough rows wait or have waited long enough."""
         self._waiting.append(rows)
         now = time.monotonic()
         longest_s = min(_SHARD_S, _SHARD_SHARE * (now - self._opened_s))
         full = SHARD_ROWS if self.setup.is_detailed(self._waiting[0].first) else _WITHOUT_MONTHS * SHARD_ROWS
-        if len(self._waiting) * self.batch >= full or now - self._written_s >= longest_s:
+        if sum(part.last - part.first for part in self._waiting) >= full or now - self._written_s >= longest_s:
             self.flush()
 
     def flush(self) -> None:
@@ -327,7 +290,7 @@ class Store(Work):
                 replace_synced(path, content.getvalue())
             except OSError as error:
                 raise self.unwritable(error) from None
-            self._homes |= dict.fromkeys((rows.first // self.batch for rows in batches), path)
+            self._homes |= dict.fromkeys(self._numbers_in(table).tolist(), path)
             self._written_s = time.monotonic()
 
     def tables(self, first: int, last: int, columns: tuple[str, ...] | None = None) -> Iterator[pa.Table]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from planner.data_files import data_rows
 from planner.errors import Problem, ScenarioError
 from planner.scenario.cluster import Cluster
-from planner.scenario.scenario import Scenario
+from planner.scenario.scenario import Future, Scenario
 from planner.scenario.site import Site
 from planner.scenario.workload import GrowthByYear, Workload
 from planner.validation import field_docstring
@@ -22,6 +22,7 @@ from planner.validation import field_docstring
 MOST_TURNS = 400
 _WRITTEN = r"[\w.+-]{1,64}"
 """A plain word, number or date: no turn names a file or holds further keys."""
+_WEEKS_PER_MONTH = 365.25 / 12 / 7
 _WIDEST = 200.0
 """Steps of a slider from end to end, so that each is a pixel or more."""
 
@@ -53,6 +54,14 @@ TURNS = {
 """Everything that can be turned, by its path; ``*`` is any cluster or workload.
 
 Machines that are added have eight nodes, one rack row, to be turned at once (assumption)."""
+
+FUTURE = {
+    "future.traffic": ("1", "traffic ×%", "workloads.*.requests_per_s"),
+    "future.slip_months": ("0", "deliveries % months late", ""),
+    "future.lead_time": ("1", "lead time ×%", "clusters.*.order.lead_weeks"),
+    "future.price": ("1", "price ×%", "clusters.*.accelerator_price_usd"),
+}
+"""What nobody decides, by its path: its value as stated, how another is called, and the fields that it multiplies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +113,8 @@ class Knob:
         return low, high, max(1.0, step) if self.path.endswith(("nodes", "months")) else step
 
 
-def knobs_of(scenario: Scenario) -> list[Knob]:
-    """Return the knobs of a scenario that have an effect, in the order of their groups."""
+def knobs_of(scenario: Scenario, future: Sequence[str] = ()) -> list[Knob]:
+    """Return the knobs of a scenario that have an effect, in the order of their groups, and those of its future."""
     catalog = scenario.load_catalog()
     offered = {
         "accelerator": tuple(catalog.accelerators),
@@ -113,7 +122,8 @@ def knobs_of(scenario: Scenario) -> list[Knob]:
         "precision": tuple(catalog.precisions),
         "tariff": tuple(catalog.tariffs),
     }
-    knobs = []
+    turned = dict(turn.split("=") for turn in future)
+    knobs = [Knob(path=path, turn=TURNS[path], value=turned.get(path, stated)) for path, (stated, *_) in FUTURE.items()]
     for pattern, turn in TURNS.items():
         for (*above, field), holder in _places(scenario, pattern):
             stated = getattr(holder, field)
@@ -137,6 +147,31 @@ def knobs_of(scenario: Scenario) -> list[Knob]:
     groups = list(dict.fromkeys(turn.group for turn in TURNS.values()))
     owners = [*scenario.clusters, *scenario.workloads, ""]
     return sorted(knobs, key=lambda knob: (groups.index(knob.turn.group), owners.index(knob.owner)))
+
+
+def future_of(scenario: Scenario, turns: Sequence[str]) -> Future | None:
+    """Return what turns of the future set in a scenario; None where nothing of it is otherwise than stated."""
+    laid: dict[str, Any] = {}
+    for path, text in (turn.split("=") for turn in turns):
+        stated, _, pattern = FUTURE[path]
+        if float(text) == float(stated):
+            continue
+        laid |= {".".join(keys): f"×{text}" for keys, _ in _places(scenario, pattern)} if pattern else {}
+        months = round(float(text))
+        for name, cluster in scenario.clusters.items() if not pattern else ():
+            if cluster.order is not None:
+                slips = cluster.order.slip_weeks.model_dump()
+                later = {end: round(weeks + months * _WEEKS_PER_MONTH, 2) for end, weeks in slips.items()}
+                laid[f"clusters.{name}.order.slip_weeks"] = later
+            elif cluster.owned is None and cluster.online is not None and cluster.online > scenario.start:
+                laid[f"clusters.{name}.online"] = f"+{months} months"
+    return Future(set=laid) if laid else None
+
+
+def future_words(turns: Sequence[str]) -> str:
+    """Return what a future is called: traffic ×1.3, 3 months late."""
+    named = (turn.split("=") for turn in turns)
+    return ", ".join(FUTURE[path][1].replace("%", text) for path, text in named if text != FUTURE[path][0])
 
 
 def _places(scenario: Scenario, pattern: str) -> Iterator[tuple[tuple[str, ...], BaseModel]]:
@@ -215,5 +250,6 @@ def check_turns(scenario: Scenario, turns: Sequence[str]) -> None:
         is_new = pattern != ADDED or keys[1] not in scenario.clusters
         is_plain = all(re.fullmatch(r"[\w-]{1,64}", key) for key in keys)
         fits = pattern in TURNS and re.fullmatch(re.escape(TURNS[pattern].written).replace("%", _WRITTEN), text)
-        if not (is_new and is_plain and fits):
+        is_number = path not in FUTURE or re.fullmatch(r"\d{1,2}(\.\d{1,3})?", text)
+        if not (is_new and is_plain and fits and is_number):
             raise ScenarioError(Problem(message=f"{turn[:120]!r} is no knob of this page", hint="use its controls"))

@@ -4,22 +4,26 @@
   const tab = crypto.randomUUID();
   let move = 0, shown = null, knobs = null, isNew = false, gesture = null, under = null;
 
-  // A plan is its address: what is turned, what is pinned, whether intervals are wanted. So back, forward, reload and
-  // a second tab need nothing else.
+  // The page is its address: scenario, what is turned, plans and futures of the grid. So back, forward, reload and a
+  // second tab need nothing else.
+  const of = $("controls").dataset.of, isFuture = (path) => path.startsWith("future.");
+  const list = (text) => { try { const made = JSON.parse(text); return Array.isArray(made) ? made : []; } catch { return []; } };
   const read = () => {
     const query = new URLSearchParams(location.search);
-    const turned = (key) => new Map(query.getAll(key).map((turn) => [turn.slice(0, turn.indexOf("=")), turn.slice(turn.indexOf("=") + 1)]));
-    return { set: turned("set"), pin: query.has("pinned") ? turned("pin") : null, intervals: query.has("intervals") };
+    const set = new Map(query.getAll("set").map((turn) => [turn.slice(0, turn.indexOf("=")), turn.slice(turn.indexOf("=") + 1)]));
+    return { set, plans: query.getAll("plan").map(list), futures: query.getAll("future").map(list) };
   };
   const words = (turned) => [...turned].map(([path, text]) => path + "=" + text);
-  const write = (state) => {
+  const write = (state, name = of) => {
     const query = new URLSearchParams();
+    if (document.querySelector("#gallery")) query.append("of", name);
     for (const turn of words(state.set)) query.append("set", turn);
-    if (state.pin) query.append("pinned", "1");
-    for (const turn of state.pin ? words(state.pin) : []) query.append("pin", turn);
-    if (state.intervals) query.append("intervals", "1");
+    for (const plan of state.plans) query.append("plan", JSON.stringify(plan));
+    for (const future of state.futures) query.append("future", JSON.stringify(future));
     return location.pathname + (query.size ? "?" + query : "");
   };
+  const request = (state) => ({ plan: [of, ...words(state.set)], plans: state.plans, futures: state.futures });
+  const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
   const depth = () => (history.state && history.state.depth) || 0;
 
   const post = async (what, asked, signal) => {
@@ -78,9 +82,16 @@
   const settle = (state) => {
     shown = state;
     $("undo").disabled = depth() === 0;
-    $("pin").setAttribute("aria-pressed", String(!!state.pin));
-    $("pin").textContent = state.pin ? "Unpin" : "Pin this plan";
-    $("intervals").setAttribute("aria-pressed", String(state.intervals));
+    $("future").disabled = ![...state.set.keys()].some(isFuture);
+    const chip = (key, one, text) => {
+      const item = document.createElement("li"), button = document.createElement("button");
+      Object.assign(button, { type: "button", textContent: text + " ✕", ariaLabel: "Remove " + text });
+      button.addEventListener("click", () => change({ [key]: shown[key].filter((other) => !same(one, other)) }));
+      item.append(button);
+      return item;
+    };
+    const plain = (turns) => turns.map((turn) => turn.replace(/^[a-z]+\./, "").replace("=", " ").replaceAll(/[._]/g, (dot, at, all) => (/\d/.test(all[at - 1]) && /\d/.test(all[at + 1]) ? dot : " "))).join(", ");
+    $("kept").replaceChildren(...state.plans.map((one) => chip("plans", one, [one[0], plain(one.slice(1))].filter(Boolean).join(": "))), ...state.futures.map((one) => chip("futures", one, plain(one))));
   };
 
   // One plan after another: a newer move makes the server and this page drop the one before.
@@ -88,7 +99,8 @@
     if (under) under.abort();
     under = new AbortController();
     const signal = under.signal, number = ++move, begun = performance.now();
-    const asked = (part) => ({ tab, move: number, part, form: $("controls").dataset.form, set: words(state.set), pin: state.pin && words(state.pin) });
+    const asking = (one) => (part) => ({ tab, move: number, part, form: $("controls").dataset.form, ...request(one) });
+    const asked = asking(state);
     const late = setTimeout(() => { $("status").textContent = "simulating"; }, 300);
     try {
       const answer = await post("show", asked("answer"), signal);
@@ -100,7 +112,7 @@
       swap($("first"), answer.parts);
       knobs = answer;
       setControls(knobs);
-      $("line").textContent = answer.line;
+      $("line").innerHTML = answer.line;
       settle(state);
       fail(told);
       await painted();
@@ -112,7 +124,7 @@
       $("status").dataset.whole = Math.round(performance.now() - begun);
       $("status").textContent = `answer in ${first} ms, all of it in ${$("status").dataset.whole} ms`;
       $("status").dataset.move = number;
-      if (state.intervals) await drawIntervals(asked, signal);
+      await drawGrid(asked, signal);
     } catch (error) {
       if (error.name === "AbortError" || error.superseded || number !== move) return;
       clearTimeout(late);
@@ -120,20 +132,28 @@
       gesture = null;
       fail(error.message);
       $("status").textContent = "the plan before stands";
-      if (!shown) return told || show({ set: new Map(), pin: null, intervals: false }, error.message);
+      if (!shown) return told || show({ set: new Map(), plans: [], futures: [] }, error.message);
       setControls(knobs);
       $("status").dataset.move = number;
+      drawGrid(asking(shown), signal).catch(() => {});
     } finally {
       clearTimeout(late);
     }
   };
-  const drawIntervals = async (asked, signal) => {
-    $("status").textContent += "; drawing 19 replications for intervals";
-    const answer = await post("show", asked("intervals"), signal);
-    swap($("first"), answer.parts);
-    $("line").textContent = answer.line;
-    $("status").textContent = "with intervals from 19 replications";
-    $("status").dataset.intervals = asked("").move;
+  // Plans by futures come cell by cell, each over 19 replications; with the first of them the answer has intervals.
+  const drawGrid = async (asked, signal) => {
+    const before = $("status").textContent;
+    for (let left = 1; left > 0; ) {
+      const answer = await post("show", asked("grid"), signal);
+      left = answer.left;
+      swap($("grid"), [["futures", answer.grid]]);
+      if (answer.parts) {
+        swap($("first"), answer.parts);
+        $("line").innerHTML = answer.line;
+      }
+      $("status").textContent = left ? `${before}; ${left} cells of the grid to draw` : `${before}; all drawn`;
+    }
+    $("status").dataset.drawn = asked("").move;
   };
 
   const turn = (path, text, held) => {
@@ -161,13 +181,18 @@
 
   const change = (more) => { isNew = true; show({ ...shown, ...more }); };
   $("undo").addEventListener("click", () => { if (depth()) history.back(); });
-  $("pin").addEventListener("click", () => change({ pin: shown.pin ? null : new Map(shown.set) }));
-  $("intervals").addEventListener("click", () => change({ intervals: !shown.intervals }));
+  const parted = (wanted) => words(shown.set).filter((turn) => isFuture(turn) === wanted);
+  const added = (all, one) => (all.some((other) => same(one, other)) ? all : [...all, one]);
+  $("keep").addEventListener("click", () => change({ plans: added(shown.plans, [of, ...parted(false)]) }));
+  $("future").addEventListener("click", () =>
+    change({ futures: added(shown.futures, parted(true)), set: new Map([...shown.set].filter(([path]) => !isFuture(path))) }));
+  for (const link of document.querySelectorAll("#gallery a"))
+    link.addEventListener("click", (event) => { event.preventDefault(); location.assign(write({ ...shown, set: new Map() }, link.dataset.of)); });
   const ask = (id, what) => $(id).addEventListener("click", async () => {
     $(id).disabled = true;
     $("status").textContent = "writing";
     try {
-      const answer = await post(what, { set: words(shown.set), name: $("name").value });
+      const answer = await post(what, { ...request(shown), name: $("name").value });
       fail("");
       $("status").textContent = answer.said;
       if (answer.href) {
@@ -184,7 +209,28 @@
     }
   });
   ask("save", "save");
-  ask("write", "write");
+  ask("share", "share");
+  // The search goes on beside the page: what it has so far is asked for every second, until it is done or stopped.
+  const sizing = async (begin) => {
+    let answer = await post("size", begin);
+    if (!answer.lines.length && !answer.running && !answer.parts.length) return;
+    $("sizing").hidden = false;
+    while (answer.running) {
+      $("size").textContent = "Stop sizing";
+      $("steps").replaceChildren(...answer.lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+      await new Promise((done) => setTimeout(done, 1000));
+      answer = await post("size", {});
+    }
+    $("size").textContent = "Size this";
+    $("steps").replaceChildren(...answer.lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+    swap($("answer-sized"), answer.parts);
+    if (answer.href) $("answer-sized").append(Object.assign(document.createElement("a"), { href: answer.href, target: "_blank", rel: "noopener", textContent: "The sizing's report" }));
+    $("size").dataset.done = "1";
+  };
+  const sized = (begin) => sizing(begin).catch((error) => fail(error.message));
+  $("size").addEventListener("click", () =>
+    sized($("size").textContent === "Size this" ? { ...request(shown), name: $("name").value } : { stop: true }));
+  sized({});
   window.addEventListener("popstate", () => { isNew = false; gesture = null; show(read()); });
   if (matchMedia("(max-width: 56rem)").matches) for (const part of $("controls").querySelectorAll("details")) part.open = false;
   show(read());

@@ -1,13 +1,15 @@
-"""The live page's server: local only, behind a token, for one scenario."""
+"""The live page's server: local only, behind a token."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import socket
+import tempfile
 import webbrowser
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -22,8 +24,9 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.routing import Mount, Route
 
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.output.html import section_html
 from planner.ui import desk as page
-from planner.ui.desk import Desk, turns_of
+from planner.ui.desk import SHARED, Desk, Turns, turns_of
 
 HOST = "127.0.0.1"
 MOST_BYTES = 100_000
@@ -44,7 +47,8 @@ class SupersededError(Exception):
 Text = Annotated[str, Field(max_length=200)]
 Words = Annotated[tuple[Annotated[str, Field(max_length=300)], ...], AfterValidator(turns_of)]
 _TEXT, _WORDS = "a text of 200 characters at most", "a list of path=value, each of 300 characters at most"
-_MUST = {"move": "a whole number from 0 on", "set": _WORDS, "pin": _WORDS, "part": "answer, rest or intervals"}
+_MUST = {"move": "a whole number from 0 on", "plan": _WORDS, "part": "answer, rest or grid", "stop": "true or false"}
+_MUST |= dict.fromkeys(("plans", "futures"), "a list of at most 8 lists of words")
 
 
 class TabRequest(BaseModel, frozen=True, strict=True):
@@ -52,10 +56,15 @@ class TabRequest(BaseModel, frozen=True, strict=True):
 
     tab: Text = ""
     move: Annotated[int, Field(ge=0, lt=2**53)] = 0
-    turns: Annotated[Words, Field(alias="set")] = ()
-    pinned: Annotated[Words | None, Field(alias="pin")] = None
-    """Turns of the pinned plan; None where none is pinned."""
-    part: Literal["answer", "rest", "intervals"] = "answer"
+    plan: Words = ()
+    """The scenario's name, then what is turned; the first scenario as stated where nothing is."""
+    plans: Annotated[tuple[Words, ...], Field(max_length=8)] = ()
+    """Plans that were added to the grid."""
+    futures: Annotated[tuple[Words, ...], Field(max_length=8)] = ()
+    """Futures that were added to it, as turns."""
+    part: Literal["answer", "rest", "grid"] = "answer"
+    stop: bool = False
+    """Whether a sizing is to end."""
     name: Text = ""
     """Name of what is to be written, where something is."""
     form: Text = ""
@@ -100,13 +109,16 @@ class Live:
         self._latest: OrderedDict[str, int] = OrderedDict()
         self.is_ending = False
 
-    async def page(self, _: Request) -> Response:
+    async def page(self, request: Request) -> Response:
         """Return the page's HTML; its script reads the rest of the address."""
-        html = page.page(self.desk.stated)
+        try:
+            html = page.page(self.desk, request.query_params.get("of", ""))
+        except PlannerError as error:
+            return _plain(404, str(error))
         return HTMLResponse(html, headers={**SAFE, "Content-Security-Policy": page.live_policy()})
 
     async def show(self, request: Request) -> Response:
-        """Return a part of a plan as HTML: its answer, the rest of its report, or its answer with intervals."""
+        """Return a part of a plan as HTML: its answer, the rest of its report, or plans by futures."""
         asked = asked_of(await request.body())
         self._latest[asked.tab] = max(asked.move, self._latest.pop(asked.tab, 0))
         while len(self._latest) > _MOST_TABS:
@@ -118,35 +130,55 @@ class Live:
             if self.is_ending or asked.move < self._latest.get(asked.tab, 0):
                 raise SupersededError
 
-        pinned = self.desk.plan(asked.pinned, check) if asked.pinned is not None else None
-        plan = self.desk.plan(asked.turns, check)
+        plans = self._plans(asked)
+        plan = self.desk.plan(plans[0], check)
         if asked.part == "rest":
             return {"parts": page.rest(self.desk, plan, check)}
-        intervals = asked.part == "intervals"
-        for side in (plan, pinned):
-            if intervals and side is not None:
-                self.desk.draw(side, check)
-        shown = page.answer(self.desk, plan, pinned, intervals=intervals)
-        line = page.line(self.desk, plan, intervals=intervals)
-        return {"parts": shown, "line": line, **page.held(plan.knobs, asked.form)}
+        shown: dict[str, Any] = {}
+        if asked.part == "grid":
+            before = plan.drawn
+            section, left = self.desk.grid(plans, asked.futures, check)
+            shown = {"grid": section_html(section), "left": left}
+            if plan.drawn is before and left:  # the answer is as it was
+                return shown
+        parts = page.answer(self.desk, plans, check)
+        return {"parts": parts, "line": page.line(self.desk, plan), **shown, **page.held(plan.knobs, asked.form)}
+
+    def _plans(self, asked: TabRequest) -> list[Turns]:
+        """Return the plan that is shown, then those added to the grid."""
+        shown = asked.plan or (next(iter(self.desk.scenarios)),)
+        return list(dict.fromkeys([shown, *(plan for plan in asked.plans if plan)]))
 
     async def save(self, request: Request) -> Response:
         """Write a what-if file."""
         asked = asked_of(await request.body())
-        return await _answer(lambda: {"said": f"saved as {self.desk.save(asked.turns, asked.name)}"})
+        return await _answer(lambda: {"said": f"saved as {self.desk.save(self._plans(asked)[0], asked.name)}"})
 
-    async def write(self, request: Request) -> Response:
-        """Write a run folder, and return the address of its report."""
+    async def share(self, request: Request) -> Response:
+        """Write the page as one file, and return its address."""
         asked = asked_of(await request.body())
 
         def written() -> dict[str, Any]:
-            folder = self.desk.write(asked.turns, asked.name)
-            return {"said": f"written to {folder}", "href": f"folder/{asked.name}/report.html"}
+            path = self.desk.share(self._plans(asked), asked.futures, asked.name)
+            return {"said": f"shared as {path}", "href": f"folder/{asked.name}/{SHARED}"}
 
         return await _answer(written)
 
+    async def size(self, request: Request) -> Response:
+        """Begin or stop a sizing where a name or a stop is given, and return what there is of it."""
+        asked = asked_of(await request.body())
+
+        def begun() -> dict[str, Any]:
+            if asked.stop and self.desk.sizing is not None:
+                self.desk.sizing.process.terminate()
+            elif asked.name:
+                self.desk.size(self._plans(asked)[0], asked.name)
+            return self.desk.sized()
+
+        return await _answer(begun)
+
     async def file(self, request: Request) -> Response:
-        """Return a file of a run folder written from this page; a report has its own content policy."""
+        """Return a file of a sizing, or a page, written here; each has its own content policy."""
         path = self.desk.file(request.path_params["name"], request.path_params["file"])
         if path is None:
             return _plain(404, "no such file was written from this page")
@@ -184,7 +216,8 @@ def build_app(desk: Desk, token: str, port: int) -> tuple[Starlette, Live]:
         Route("/", live.page),
         Route("/show", live.show, methods=["POST"]),
         Route("/save", live.save, methods=["POST"]),
-        Route("/write", live.write, methods=["POST"]),
+        Route("/share", live.share, methods=["POST"]),
+        Route("/size", live.size, methods=["POST"]),
         Route("/folder/{name}/{file}", live.file),
     ]
     app = Starlette(
@@ -214,18 +247,23 @@ def serve(desk: Desk, listening: socket.socket, say: Callable[[str], None], *, b
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             say(address)
-            if browser:
-                webbrowser.open(address)
+            if browser:  # by a file of one's own: what a command line holds, everybody on the machine may read
+                start.write(f'<meta http-equiv="refresh" content="0; url={address}">')
+                start.flush()
+                webbrowser.open(Path(start.name).as_uri())
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             live.is_ending = True
+            if desk.sizing is not None:
+                desk.sizing.process.terminate()
             await super().shutdown(sockets)
 
     settings = uvicorn.Config(
         app, log_level="error", lifespan="off", access_log=False, server_header=False, timeout_graceful_shutdown=2
     )
     try:
-        Server(settings).run(sockets=[listening])
+        with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as start:  # for its owner alone
+            Server(settings).run(sockets=[listening])
     except KeyboardInterrupt:  # uvicorn raises it anew once all is shut down
         pass
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,3 +14,8 @@ def contents_of(manifest: Mapping[str, Any], files: Mapping[str, str]) -> Conten
     """Return what a folder holds whose tables are these texts, by name."""
     tables = {name: read_csv(name, text.encode()) for name, text in files.items()}
     return Contents(manifest=manifest, tables=tables)
+
+
+def without_badges(page: str) -> str:
+    """Return a page with its verdicts as plain words."""
+    return re.sub(r'<span class="badge \w+">(.*?)</span>', r"\1", page)

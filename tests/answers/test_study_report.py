@@ -23,7 +23,7 @@ from planner.output.html import section_html
 from planner.output.words import dollars, input_words
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
-from tests.answers.hand_made import contents_of
+from tests.answers.hand_made import contents_of, without_badges
 from tests.conftest import TINY
 
 Planner = Callable[..., Any]
@@ -108,8 +108,7 @@ def sections(page: str) -> list[str]:
 
 def test_a_study_answers_with_interval_baseline_and_odds() -> None:
     page = build_report(study()).decode()
-    assert sections(page) == ["answer", "time", "money", "losses", "sensitivities", "assumptions", "reproduce"]
-    assert page.count("None of the plans could be run as stated") == 2
+    assert sections(page) == ["answer", "time", "sensitivities", "assumptions", "reproduce"]
     (headline,) = re.findall(r'<p class="headline">(.*?)</p>', page)
     for part in ("all-b200 does best", "$0.0800 on average", "$0.0760 to $0.0840 with 95% confidence",
                  "between $0.0480 and $0.120", "Against the baseline mixed, it is better in 90% of replications",
@@ -118,7 +117,7 @@ def test_a_study_answers_with_interval_baseline_and_odds() -> None:
 
 
 def test_what_is_uncertain_has_source_and_grade() -> None:
-    page = build_report(study()).decode().replace("<wbr>", "")
+    page = build_report(study()).decode()
     row = re.search(r'<th scope="row">clusters\.\*\.accelerator_price_usd</th>(.*?)</tr>', page)
     assert row
     assert re.findall(r"<td[^>]*>([^<]*)</td>", row[1]) == [
@@ -134,11 +133,10 @@ def test_a_fan_has_a_band_for_each_scenario() -> None:
 
 def test_the_tornado_is_widest_first() -> None:
     page = build_report(study()).decode()
-    hangs = page[page.index('<section id="sensitivities"') :].replace("<wbr>", "")
+    hangs = page[page.index('<section id="sensitivities"') :]
     body = hangs[hangs.index("<tbody>") :]
     assert body.index("growth, all workloads") < body.index("pue")
-    assert hangs.count('class="tornado"') == 5
-    assert "All 17 measures" in hangs
+    assert hangs.count("<svg") == 1, "the tornadoes are drawn"
     row = (
         r'<th scope="row">growth, all[^<]*</th><td[^>]*>[^<]*</td><td class="number">([^<]*)</td>.*?>([^<]*)</td></tr>'
     )
@@ -158,8 +156,7 @@ def test_a_table_that_is_not_there_takes_its_part_away(name: str) -> None:
     assert "reproduce" in sections(page)
     lost = {"percentiles": "answer"}.get(name)
     assert lost is None or lost not in sections(page)
-    said = {"monthly_bands": "None of the plans could be run", "sensitivity": "Nothing in this study is uncertain"}
-    assert said.get(name, "") in page
+    assert (name == "sensitivity") is ("sensitivities" not in sections(page))
 
 
 def test_the_best_may_be_the_baseline() -> None:
@@ -172,7 +169,7 @@ def test_the_best_may_be_the_baseline() -> None:
 
 def headline_of_page(contents: Contents) -> str:
     (headline,) = re.findall(r'<p class="headline">(.*?)</p>', build_report(contents).decode())
-    return str(headline)
+    return without_badges(headline)
 
 
 def test_where_more_is_better_the_highest_wins() -> None:
@@ -210,10 +207,9 @@ def test_a_comparison_says_who_is_cheaper_and_why(planner: Planner, write: Write
     write(tiny.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"), "dear.yaml")
     assert planner("compare", "dear.yaml", "tiny.yaml", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
-    assert sections(page) == QUESTIONS
-    assert "planner sensitivity STUDY" in page[page.index('<section id="sensitivities"') :]
+    assert sections(page) == [key for key in QUESTIONS if key != "sensitivities"]
     said = r"tiny costs least of the plans that are MET: \$[\d.]+ per million tokens, levelised, [\d.]+%"
-    assert re.search(said, page)
+    assert re.search(said, without_badges(page))
     assert "planner compare dear.yaml tiny.yaml --baseline dear --seed 1" in page
     before = (tmp_path / "o" / "report.html").read_bytes()
     assert planner("report", "o", "-q").code == 0
@@ -242,7 +238,7 @@ def test_a_plan_that_does_less_is_not_called_cheapest(
     assert served["starved"] < served["tiny"] - 0.01
     assert cost["starved"] < cost["lean"] < cost["tiny"]
     page = (tmp_path / "o" / "report.html").read_text()
-    assert "lean costs least of the plans that are MET" in page
+    assert "lean costs least of the plans that are MET" in without_badges(page)
     assert "starved is no alternative as it stands: it attains 95.94%" in page
     low, high = found["saving_interval_fraction"]["lean"]
     assert f"({interval_words(-low, -high)} in nine of ten replications)" in page
@@ -252,12 +248,12 @@ def test_a_sweep_shows_its_cheapest_points_first(planner: Planner, write: Write,
     write()
     assert planner("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4,8", "--out", "o", "-q").code == 0
     page = (tmp_path / "o" / "report.html").read_text()
-    said = "Of 3 combinations 3 meet the SLO target in the base case; cheapest: clusters.h200.nodes = 2, $"
+    said = "Of 3 combinations 3 meet the SLO target in the base case; cheapest: nodes, h200 = 2, $"
     assert said in page
     assert [int(n) for n in re.findall(r'<tr><th class="number" scope="row">(\d+)<', page)] == [2, 4, 8]
     assert "SLO target: 99% per month and workload." in page
-    (picture,) = re.findall(r'<div class="picture"><svg.*?</svg></div>', page, re.DOTALL)
-    assert picture.count("<circle") == 3 + 1 + 3  # three points, the one to take again, and the legend
+    (picture,) = re.findall(r'<div class="picture"[^>]*><svg.*?</svg></div>', page, re.DOTALL)
+    assert picture.count("<circle") == 3 + 1 + 4  # three points, the one to take again, and the legend
 
 
 def test_a_study_writes_and_rebuilds_its_report(planner: Planner, write: Write, tmp_path: Path) -> None:
@@ -334,7 +330,7 @@ def test_a_plan_is_read_by_itself(compared: Contents) -> None:
 
 
 def test_every_question_is_answered_in_order(compared: Contents) -> None:
-    assert list(bodies(compared)) == QUESTIONS
+    assert list(bodies(compared)) == [key for key in QUESTIONS if key != "sensitivities"]
 
 
 def test_every_plan_has_its_timelines_and_no_two_charts_one_name(compared: Contents) -> None:
@@ -357,7 +353,7 @@ def test_the_money_of_every_plan_is_that_of_its_measures(compared: Contents) -> 
 
 
 def test_assumptions_are_merged_where_plans_agree(compared: Contents) -> None:
-    found = bodies(compared)["assumptions"].replace("<wbr>", "")
+    found = bodies(compared)["assumptions"]
     rows = re.findall(r'<th scope="row">clusters\.h200\.nodes</th>(.*?)</tr>', found)
     whose = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows]
     assert {(cells[0], cells[-1]) for cells in whose} == {("9", "dear"), ("4", "tiny")}
@@ -394,9 +390,7 @@ def test_a_study_whose_plans_cannot_run_as_stated_still_has_a_report(
     monkeypatch.setattr("planner.answers.study.simulate", refuse)
     assert planner("montecarlo", "s.yaml", "-n", "8", "--workers", "1", "--no-charts", "--out", "o", "-q").code == 0
     found = bodies(read_contents(tmp_path / "o"))
-    assert list(found) == QUESTIONS
-    assert "None of the plans could be run as stated" in found["money"]
-    assert "Nothing in this study is uncertain but chance" not in found["sensitivities"]  # the model's own error is
+    assert list(found) == [key for key in QUESTIONS if key not in ("money", "losses")]
 
 
 @pytest.mark.parametrize("method", ["tornado", "sobol"])
@@ -413,10 +407,10 @@ def test_a_designed_study_answers_everything(planner: Planner, write: Write, tmp
     contents = read_contents(tmp_path / "o")
     found = bodies(contents)
     assert list(found) == QUESTIONS
-    assert "None of these plans is known to meet its SLO target." in found["answer"]
-    assert "one, two: SLO INCONCLUSIVE at n = 4" in found["answer"]
+    assert "None of these plans is known to meet its SLO target." in without_badges(found["answer"])
+    assert "one, two: SLO INCONCLUSIVE at n = 4" in without_badges(found["answer"])
     assert f"planner sensitivity s.yaml --method {method} --size 4 --seed 1" in found["reproduce"]
-    assert "finance.<wbr>discount_<wbr>rate_<wbr>per_<wbr>year" in found["assumptions"]
+    assert "finance.discount_rate_per_year" in found["assumptions"]
     before = (tmp_path / "o" / "report.html").read_bytes()
     assert planner("report", "o", "-q").code == 0
     assert (tmp_path / "o" / "report.html").read_bytes() == before

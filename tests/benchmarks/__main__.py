@@ -25,10 +25,11 @@ from planner.plan.plan import Plan
 from planner.requests.zoom import ZoomRequest, zoom
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
+from tests.benchmarks.growth import plan_costs, plan_lines, row_lines
 from tests.benchmarks.million import CLUSTERS, MOST_S, million_s
 from tests.benchmarks.monthly_sheet import monthly_sheet
 from tests.benchmarks.naive_simpy import NaiveFleet
-from tests.benchmarks.study import study_lines
+from tests.benchmarks.study import paces, study_lines
 from tests.benchmarks.throughput import operating_points_per_s
 from tests.benchmarks.waiting import REFERENCE, waiting_lines
 
@@ -141,6 +142,7 @@ def zoom_s(requests: int = 100_000) -> tuple[float, int]:
 
 def main() -> None:
     """Measure and print."""
+    began_s = time.monotonic()
     memory_mb = peak_mb()  # first, while this process has no larger child
     waited = waiting_lines()  # before anything is compiled
     plan, large = build_plan(load_scenario(REFERENCE)), enlarged(10)
@@ -152,6 +154,7 @@ def main() -> None:
     walked = least_s(lambda: NaiveFleet(plan, 1).run(), 1)
     points = operating_points_per_s()
     hour_s, arrived = zoom_s()
+    alone, two, dask, measured = paces()
     accelerators = sum(cluster.nodes * cluster.accelerators_per_node for cluster in plan.clusters)
     rows = [
         ("engine / drawing the hourly noise", usual_s(plan) / noise, ""),
@@ -165,13 +168,15 @@ def main() -> None:
         *((f"operating points {kind}, million/s", rate / 1e6, "at least 1") for kind, rate in points.items()),
         *((f"share of time in {name}", share, "") for name, share in shares(plan).items()),
         *((f"a million accelerators in {n} clusters, s", million_s(n), f"at most {MOST_S:.0f}") for n in CLUSTERS),
-        *study_lines(),
+        *study_lines(alone, two, dask),
         (f"one hour of {arrived:,} requests, s", hour_s, "at most 60"),
     ]
     print(f"{REFERENCE.name}: {accelerators:,} accelerators, {len(plan.workloads)} workloads, {plan.hours:,} hours")
     print(f"one replication {once * 1e3:.1f} ms, its noise {noise * 1e3:.2f} ms, walked {walked:.2f} s")
     for name, figure, bound in rows:
         print(f"{name:<46} {figure:8.2f}  {bound}".rstrip())
+    print("\n".join(["", *plan_lines(plan_costs()), "", *row_lines(two, dask, measured)]))
+    print(f"{'all of this, minutes':<46} {(time.monotonic() - began_s) / 60.0:8.2f}  at most 10")
 
 
 if __name__ == "__main__":

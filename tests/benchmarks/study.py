@@ -126,15 +126,21 @@ def storing_s(prepared: Prepared, rows: Rows) -> float:
         return (time.perf_counter() - start) / 20 / len(rows.chance)
 
 
-def study_lines(batches: int = 24) -> list[tuple[str, float, str]]:
-    """Measure, and return names, figures and bounds to print."""
+def paces(batches: int = 24) -> tuple[Pace, Pace, Pace, int]:
+    """Return the pace of one process, of two and of Dask with two, and the rows each was measured on, warm-up too."""
+    prepared = reference_study()
+    one = pace(prepared, 1, None, batches)
+    turns = [(pace(prepared, 2, None, batches), pace(prepared, 2, LOCAL_DASK, batches)) for _ in range(2)]
+    two, dask = (min(both, key=lambda found: found.wall_s) for both in zip(*turns, strict=True))
+    return one, two, dask, (batches + 18) * batch_size(1)
+
+
+def study_lines(one: Pace, two: Pace, dask: Pace) -> list[tuple[str, float, str]]:
+    """Measure the rest, and return names, figures and bounds to print."""
     prepared = reference_study()
     start = time.perf_counter()
     prepare(STUDY)
     load_s = time.perf_counter() - start
-    one = pace(prepared, 1, None, batches)
-    turns = [(pace(prepared, 2, None, batches), pace(prepared, 2, LOCAL_DASK, batches)) for _ in range(2)]
-    two, dask = (min(paces, key=lambda found: found.wall_s) for paces in zip(*turns, strict=True))
     kept, anew = cpu_s_of(prepared), replanned_s()
     whole = dask.study_s(TARGET_ROWS) / two.study_s(TARGET_ROWS)
     stored = storing_s(prepared, Replicator(prepared.setup(prepared.montecarlo())).run(0, batch_size(1)))
@@ -154,5 +160,5 @@ def study_lines(batches: int = 24) -> list[tuple[str, float, str]]:
 
 
 if __name__ == "__main__":
-    for name, figure, bound in study_lines():
+    for name, figure, bound in study_lines(*paces()[:3]):
         print(f"{name:<46} {figure:8.2f}  {bound}".rstrip())

@@ -45,12 +45,16 @@ STUDY = (
     "uncertain:\n  workloads.*.requests_per_s: {kind: lognormal, median: 1.0, sigma: 0.2, times_stated: true}\n"
     "  finance.discount_rate_per_year: {prior: discount_rate}\n"
 )
+SIZING = "sizing: {clusters: {h200: {max_nodes: 8}, mi325x: {max_nodes: 8}}}\n"
 KINDS = {
     "run": ("run", "tiny.yaml"),
-    "compare": ("compare", "tiny.yaml", "dear.yaml"),
+    "compare": ("compare", "tiny.yaml", "dear.yaml", "--futures", "futures.yaml"),
     "sweep": ("sweep", "tiny.yaml", "--vary", "clusters.h200.nodes=2,4"),
     "montecarlo": ("montecarlo", "s.yaml", "-n", "32", "--workers", "1", "--no-charts"),
     "sensitivity": ("sensitivity", "s.yaml", "-n", "4", "--workers", "1"),
+    "zoom": ("zoom", "tiny.yaml", "--at", "2026-02-03T15:00", "--minutes", "5", "--requests", "500"),
+    "size": ("size", "tiny.yaml", "--replications", "4", "--confirmations", "4", "--no-rivals", "--workers", "1"),
+    "actuals": ("actuals", "tiny.yaml", "months"),
 }
 """Every command that writes a report, on small scenarios."""
 
@@ -59,9 +63,13 @@ KINDS = {
 def report_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function that runs a kind of command, once, and returns its report."""
     folder = tmp_path_factory.mktemp("reports")
-    (folder / "tiny.yaml").write_text(TINY)
+    (folder / "tiny.yaml").write_text(f"{TINY}  spare: {{accelerator: B200, nodes: 0}}\n{SIZING}")
     (folder / "dear.yaml").write_text(TINY.replace("name: tiny", "name: dear").replace("nodes: 4", "nodes: 9"))
     (folder / "s.yaml").write_text(STUDY)
+    (folder / "futures.yaml").write_text("futures: {busy: {set: {'workloads.*.requests_per_s': ×40}}}\n")
+    (folder / "months").mkdir()
+    (folder / "months" / "mapping.yaml").write_text("files: {fleet.csv: {kind: figures}}\n")
+    (folder / "months" / "fleet.csv").write_text("month,served_tokens\n2026-01,8.1e9\n2026-02,7.6e9\n")
 
     def run(kind: str) -> Path:
         if not (folder / kind).exists():

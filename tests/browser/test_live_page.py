@@ -73,14 +73,17 @@ class Page:
     @property
     def state(self) -> list[tuple[str, str]]:
         """What the address says."""
-        return parse_qsl(urlsplit(str(self.run("location.href"))).query)
+        held = parse_qsl(urlsplit(str(self.run("location.href"))).query)
+        return [one for one in held if one != ("of", "tiny")]
 
     @property
     def shown(self) -> Any:
-        """All that the results show, but for the ticks of charts, which are drawn anew once a chart comes in sight."""
+        """All that the results show of the plan, once drawn, but for the ticks of charts, which come in sight."""
+        self.wait(f'Number(document.getElementById("status").dataset.drawn || 0) >= {self.run(MOVES)}')
         return self.run(
-            """[...document.querySelectorAll("#results section")].map(part => { const copy = part.cloneNode(true);
-            copy.querySelectorAll(".axes").forEach(axes => axes.remove()); return [part.id, copy.textContent]; })"""
+            """[...document.querySelectorAll("#first section, #others section")].map(part => {
+            const copy = part.cloneNode(true); copy.querySelectorAll(".axes").forEach(axes => axes.remove());
+            return [part.id, copy.textContent]; })"""
         )
 
 
@@ -89,9 +92,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("live")
 
 
-def _served(file: Path, outputs: Path) -> Iterator[str]:
+def _served(files: list[Path], outputs: Path) -> Iterator[str]:
     listening, token = listen(0), "token"
-    port, desk = listening.getsockname()[1], Desk(load_scenario(file), outputs)
+    port, desk = listening.getsockname()[1], Desk([load_scenario(one) for one in files], outputs)
     desk.begin()
     app, _ = build_app(desk, token, port)
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
@@ -106,7 +109,10 @@ def _served(file: Path, outputs: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
     (folder / "tiny.yaml").write_text(TINY)
-    yield from _served(folder / "tiny.yaml", folder / "outputs")
+    (folder / "other.yaml").write_text(
+        "name: other\ndescription: What if?\nextends: tiny.yaml\nclusters: {h200: {nodes: 5}}\n"
+    )
+    yield from _served([folder / "tiny.yaml", folder / "other.yaml"], folder / "outputs")
 
 
 @pytest.fixture
@@ -222,32 +228,79 @@ def test_an_address_that_cannot_be_run_shows_the_scenario_and_says_why(live: Pag
     assert NODES in live.text("failed")
 
 
-def test_a_pinned_plan_stands_beside_until_it_is_unpinned(live: Page) -> None:
-    live.turn(NODES, "6")
-    live.press("pin")
+def drawn(live: Page) -> str:
+    """Wait until the grid is whole, and return it as rows of cells."""
+    live.wait(f'Number(document.getElementById("status").dataset.drawn || 0) >= {live.run(MOVES)}')
+    cells = (
+        '[...document.querySelectorAll("#grid tr")].map(r => [...r.cells].map(c => c.textContent.trim()).join(" | "))'
+    )
+    return "\n".join(live.run(cells))
+
+
+def test_plans_stand_in_a_grid_of_futures_and_beside_one_another_until_they_are_removed(live: Page) -> None:
+    live.press("keep")
     live.turn(NODES, "9")
-    assert [name for name, _ in live.shown][:2] == ["beside", "answer"]
-    assert "pinned (baseline)" in live.text("beside")
-    assert live.state == [("set", f"{NODES}=9"), ("pinned", "1"), ("pin", f"{NODES}=6")]
+    live.turn("future.traffic", "2")
+    head, this, kept = drawn(live).splitlines()
+    assert head == "plan | as stated | traffic ×2"
+    assert this.startswith("tiny: h200 nodes 9 | MET, P 100%, $")
+    assert kept.startswith("tiny | MET, P 100%, $")
+    assert live.run('document.querySelectorAll("#grid .badge.met").length') == 4
+    assert "tiny, traffic ×2 (baseline)" in live.text("beside")
+    assert "19/19 replications" in live.text("line")
+    live.press("future")
+    assert live.value("future.traffic") == "1"
+    assert drawn(live).splitlines()[0] == head, "a future that was added stays a column"
+    assert live.state == [
+        ("set", f"{NODES}=9"), ("plan", '["tiny"]'), ("future", '["future.traffic=2"]'),
+    ]  # fmt: skip
     twice = """(() => { const ids = [...document.querySelectorAll("[id]")].map(n => n.id);
       return ids.filter((id, i) => ids.indexOf(id) !== i); })()"""
     assert live.run(twice) == []
-    live.press("pin")
+    for _ in range(2):
+        moves = live.run(MOVES)
+        live.run('document.querySelector("#kept button").click()')
+        live.settled(moves + 1)
+    assert len(drawn(live).splitlines()) == 2
     assert "beside" not in [name for name, _ in live.shown]
+    assert live.browser.errors() == []
 
 
-@pytest.mark.prove
-def test_the_switch_adds_intervals_while_one_waits(live: Page) -> None:
-    live.press("intervals")
-    live.wait('document.getElementById("status").dataset.intervals')
-    assert live.run('document.querySelectorAll("#first .card .range").length') > 2
-    assert "of 19 replications" in live.text("line")
-    assert live.state == [("intervals", "1")]
-    live.press("intervals")
-    assert live.run('document.querySelectorAll("#first .card .range").length') == 0
+def test_another_scenario_of_the_list_keeps_the_plans_of_the_grid(live: Page) -> None:
+    live.press("keep")
+    live.browser.events.clear()
+    live.run('document.querySelector("#gallery a[data-of=other]").click()')
+    live.browser.wait_for(lambda event: event.get("method") == "Page.loadEventFired")
+    live.settled(1)
+    assert live.text("gallery").split() == ["tinyother", "What", "if?"]
+    assert [row.partition(" | ")[0] for row in drawn(live).splitlines()] == ["plan", "other", "tiny"]
+    assert live.value(NODES) == "5"
 
 
-def test_what_is_saved_and_written_is_there_and_its_report_opens(live: Page, folder: Path) -> None:
+def test_what_is_shared_opens_without_the_page_and_asks_nobody(live: Page, folder: Path) -> None:
+    live.turn(NODES, "6")
+    live.run('document.getElementById("name").value = "for-you"')
+    live.run('document.getElementById("share").click()')
+    live.wait('document.querySelector("#status a")')
+    shared = folder / "outputs" / "for-you.html"
+    live.browser.open(shared)
+    assert live.run('document.querySelector("#futures tbody th").textContent') == "tiny: h200 nodes 6"
+    assert live.run('document.querySelectorAll("figure.chart .marks path").length') > 3
+    assert live.browser.errors() == []
+    assert live.browser.requests() == [shared.absolute().as_uri()]
+
+
+def test_a_second_person_s_browser_has_nothing_without_the_token(live: Page, address: str) -> None:
+    root = address.removesuffix("token/")
+    with live.browser.another_tab():
+        for path in ("", "show", "folder/for-you/share.html", "wrong/", "tokens/"):
+            live.browser.visit(root + path)
+            assert "the address lacks its token" in live.run("document.body.innerText"), path
+        asked = f"fetch({(root + 'wrong/show')!r}, {{ method: 'POST', body: '{{}}' }}).then(a => a.status, () => 0)"
+        assert live.run(asked) in (0, 403)
+
+
+def test_what_is_saved_is_there(live: Page, folder: Path) -> None:
     live.turn(NODES, "6")
     live.run('document.getElementById("name").value = "six"')
     live.run('document.getElementById("save").click()')
@@ -260,13 +313,6 @@ def test_what_is_saved_and_written_is_there_and_its_report_opens(live: Page, fol
     live.run('document.getElementById("save").click()')
     live.wait('!document.getElementById("failed").hidden')
     assert "exists already" in live.text("failed")
-    live.run('document.getElementById("write").click()')
-    live.wait('document.querySelector("#status a")')
-    live.browser.visit(live.run('document.querySelector("#status a").href'))
-    assert live.run('document.querySelector("h1").textContent') == "tiny: run report"
-    assert live.browser.errors() == []
-    manifest = json.loads((folder / "outputs" / "six" / "manifest.json").read_text())
-    assert (manifest["replications"], manifest["overrides"]) == (19, [f"{NODES}=6"])
 
 
 def test_folded_parts_and_hidden_names_stay_as_they_are_when_the_page_is_redrawn(live: Page) -> None:
@@ -288,7 +334,7 @@ def test_text_can_be_read(live: Page, scheme: str) -> None:
 
 def test_a_phone_needs_no_sideways_scrolling_and_keeps_the_answer_in_sight(live: Page) -> None:
     live.browser.resize(390, 844, mobile=True)
-    live.open(f"?set={NODES}%3D6&pinned=1")
+    live.open(f"?set={NODES}%3D6&plan=%5B%22tiny%22%5D")
     assert live.run("document.documentElement.scrollWidth") <= 390
     assert live.run('[...document.querySelectorAll("#controls details")].every(part => !part.open)')
     live.run('document.querySelectorAll("#controls details").forEach(part => { part.open = true; })')
@@ -299,7 +345,9 @@ def test_a_phone_needs_no_sideways_scrolling_and_keeps_the_answer_in_sight(live:
 
 @pytest.mark.prove
 def test_axe_finds_no_fault(live: Page, axe: str) -> None:
-    live.press("pin")
+    live.press("keep")
+    live.turn(NODES, "6")
+    drawn(live)
     live.run('document.querySelectorAll("details").forEach(part => { part.open = true; })')
     assert faults(live.browser, axe) == []
 
@@ -336,7 +384,7 @@ def test_moves_are_redrawn_in_time_on_the_reference_scenario(browser: Browser, t
     """Median from the change of a control to the answer painted: 200 ms, and 400 ms where traffic changes."""
     if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1):
         pytest.skip("the machine is busy with something else: a wait would be its own, not the page's")
-    for address in _served(ROOT / "scenarios" / "mixed-fleet.yaml", tmp_path):
+    for address in _served([ROOT / "scenarios" / "mixed-fleet.yaml"], tmp_path):
         page = Page(browser, address)
         page.open()
         for path, values, most_ms in (

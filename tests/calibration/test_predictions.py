@@ -142,24 +142,25 @@ def test_case_and_order_of_rows_do_not_matter(tmp_path: Path) -> None:
 
 POOLS = (
     "model,accelerator,engine,precision,input_tokens,output_tokens,concurrency,prefill_workers,prefill_tp,"
-    "prefill_attention_dp,prefill_ep,decode_workers,decode_tp,decode_attention_dp,decode_ep,ttft_ms,tpot_ms\n"
+    "decode_workers,tp,ep,ttft_ms,tpot_ms,scenario,slo_ttft_ms,slo_tpot_ms,output_tokens_per_s_per_gpu\n"
 )
 
 
 def _pools(path: Path, *lines: str):  # type: ignore[no-untyped-def]
-    (path / "pools.csv").write_text(POOLS + "".join(f"{line}\n" for line in lines), encoding="utf-8")
+    rows = "".join(f"{line},Disaggregated,,,\n" for line in lines)
+    (path / "pools.csv").write_text(POOLS + rows, encoding="utf-8")
     frame = read_benchmarks(path / "pools.csv")
     return frame, prepare(frame, load_catalog())
 
 
-def test_a_table_of_separate_pools_is_read_as_its_decode_workers(tmp_path: Path) -> None:
+def test_a_row_of_separate_pools_is_its_decode_workers(tmp_path: Path) -> None:
     same = "deepseek-r1,GB200,tensorrt-llm,fp4,1024,1024"
     _, rows = _pools(
         tmp_path,
-        f"{same},64,1,4,1,4,4,8,1,4,300,9",  # four workers of eight, stated
-        f"{same},64,,4,1,4,,8,1,4,300,9",  # not stated: 32 accelerators
-        f"{same},64,,36,1,1,,36,1,1,300,9",  # the whole deployment's accelerators
-        f"{same},2252,,4,1,4,,8,1,4,5000,32",  # crowded: one worker
+        f"{same},64,1,4,4,8,4,300,9",  # four workers of eight, stated
+        f"{same},64,,4,,8,4,300,9",  # not stated: 32 accelerators
+        f"{same},64,,36,,36,1,300,9",  # the whole deployment's accelerators
+        f"{same},2252,,4,,8,4,5000,32",  # crowded: one worker
     )
     assert rows.reasons == [""] * 4
     assert list(rows.concurrency) == [16, 16, 16, 2252]
@@ -170,7 +171,7 @@ def test_a_table_of_separate_pools_is_read_as_its_decode_workers(tmp_path: Path)
 
 def test_a_decode_worker_prefills_nothing(tmp_path: Path) -> None:
     same = "deepseek-r1,B200,tensorrt-llm,fp8"
-    _, rows = _pools(tmp_path, f"{same},8192,64,512,1,8,1,8,1,8,1,8,300,9", f"{same},1024,64,512,1,8,1,8,1,8,1,8,300,9")
+    _, rows = _pools(tmp_path, f"{same},8192,64,512,1,8,1,8,8,300,9", f"{same},1024,64,512,1,8,1,8,8,300,9")
     long_s, short_s = predict_rows(rows, SHIPPED)["tpot_s"]
     assert long_s < 1.5 * short_s  # more cache to read; 8,192 tokens of prefill for 64 of output would cost far more
 
@@ -180,9 +181,9 @@ def test_the_first_token_of_separate_pools_follows_their_prefill_workers(tmp_pat
     same = "deepseek-r1,GB200,sglang,fp8,8192,1024,6144"
     _, rows = _pools(
         tmp_path,
-        f"{same},80,8,1,8,1,32,1,32,4000,20",
-        f"{same},5,8,1,8,1,32,1,32,75000,20",
-        f"{same},,8,1,8,,32,1,32,4000,20",
+        f"{same},80,8,1,32,32,4000,20",
+        f"{same},5,8,1,32,32,75000,20",
+        f"{same},,8,,32,32,4000,20",
     )
     plain = replace(SHIPPED, group_log_effect={})
     found = predict_rows(rows, plain)

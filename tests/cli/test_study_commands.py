@@ -123,18 +123,6 @@ def test_sensitivity_by_new_runs(
     assert {row["against"] for row in table} == {"", "nvidia"}
 
 
-def test_importance_reads_a_finished_study(planner: Planner, study: Path, tmp_path: Path) -> None:
-    planner("sensitivity", study, "--method", "importance").refused("no finished study", "planner montecarlo")
-    assert planner("montecarlo", study, "-n", "24", "--workers", "1", "--no-charts", "-q").code == 0
-    done = planner("sensitivity", study, "--method", "importance", "--json")
-    found = json.loads(done.out)
-    stored = rows(tmp_path / "outputs" / "small" / "sensitivity.csv")
-    assert len(found) == len(stored)
-    assert {row["method"] for row in found} >= {"conditional-mean", "rank-correlation", "variance-share"}
-    study.write_text(SMALL.replace("sigma: 0.3", "sigma: 0.4"))
-    planner("sensitivity", study, "--method", "importance").refused("another version", "the study file")
-
-
 @pytest.mark.parametrize(
     ("options", "parts"),
     [

@@ -32,7 +32,7 @@ FOR_OTHERS = {
     "WORKING_CAPITAL": "accounts.csv names it",
 }
 """Names that nothing here reads, and who does."""
-IS_CALLED_BY_ITS_DECORATOR = {"model_validator", "field_validator", "callback"}
+IS_CALLED_BY_ITS_DECORATOR = {"model_validator", "field_validator", "callback", "command"}
 
 
 def _called_by(decorator: ast.expr) -> str:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from planner.answers.answer import Answer
 from tests.docs.carrying_out import ROOT, here
 
 
@@ -21,13 +22,14 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
     cells = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, cell in enumerate(cells, start=1):
-        printed, value = _carried_out("".join(cell["source"]), names, folder)
+        printed, value, page = _carried_out("".join(cell["source"]), names, folder)
         shown, drawn = None if value is None else repr(value), getattr(value, "_repr_svg_", lambda: None)()
         streams = [{"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)}]
         results = [
             {
                 "data": {"text/plain": (shown or "").splitlines(keepends=True)}
-                | ({"image/svg+xml": drawn.splitlines(keepends=True)} if drawn else {}),
+                | ({"image/svg+xml": drawn.splitlines(keepends=True)} if drawn else {})
+                | ({"text/html": page.splitlines(keepends=True)} if page else {}),
                 "execution_count": number,
                 "metadata": {},
                 "output_type": "execute_result",
@@ -37,20 +39,21 @@ def executed(notebook: Path, folder: Path) -> dict[str, Any]:
     return content
 
 
-def _carried_out(source: str, names: dict[str, Any], folder: Path) -> tuple[str, object]:
-    """Return what a cell prints, and the value of the expression that it ends with."""
-    tree, values = ast.parse(source), []
+def _carried_out(source: str, names: dict[str, Any], folder: Path) -> tuple[str, object, str]:
+    """Return what a cell prints, the value of the expression that it ends with, and how an answer shows itself."""
+    tree, values = ast.parse(source), list[tuple[object, str]]()
     end = tree.body[-1] if tree.body else None
     last = end.value if isinstance(end, ast.Expr) else None
 
     def work() -> None:
         exec(compile(ast.Module(tree.body[: -1 if last else None], []), "cell", "exec"), names)
         if last is not None:
-            values.append(eval(compile(ast.Expression(last), "cell", "eval"), names))
+            value = eval(compile(ast.Expression(last), "cell", "eval"), names)
+            values.append((value, value._repr_html_() if isinstance(value, Answer) else ""))
 
     code, out, err = here(work, folder, apart=True)
     assert code == 0, err.decode()
-    return out.decode(), values[0] if values else None
+    return (out.decode(), *(values[0] if values else (None, "")))
 
 
 def written(content: dict[str, Any]) -> str:

@@ -57,7 +57,7 @@ def drawn(picture: Picture, folder: Path) -> Image.Image:
     if whole.width > WIDTH_POINTS:
         height = round(whole.height * WIDTH_POINTS / whole.width)
         whole = whole.resize((WIDTH_POINTS, height), Image.Resampling.LANCZOS)
-    return whole.quantize(_COLOURS, dither=Image.Dither.NONE)
+    return whole.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)  # a thin line keeps its hue
 
 
 def look_the_same(one: Image.Image, other: Image.Image) -> bool:

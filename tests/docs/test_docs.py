@@ -46,12 +46,20 @@ LONG = (
 )
 """Pages of many runs, whose commands other pages show too."""
 
+CHEAPEST_OF_THE_GALLERY = "docs/gallery/batch-at-night.md"
+"""The one page of the gallery that every run of the tests carries out; each of the others is a comparison like it."""
+
+
+def _is_long(page: Path) -> bool:
+    name = _name(page)
+    return name in LONG or (page.parent.name == "gallery" and name != CHEAPEST_OF_THE_GALLERY)
+
 
 def _followed() -> list[object]:
     """Return what can be carried out: single pages, and README and tutorial as one, which takes a minute."""
     found = [course for course in courses() if any(steps(_text(page)) for page in course)]
     return [
-        pytest.param(course, id=_name(course[0]), marks=pytest.mark.prove if _name(course[0]) in LONG else ())
+        pytest.param(course, id=_name(course[0]), marks=pytest.mark.prove if _is_long(course[0]) else ())
         if len(course) == 1
         else pytest.param(course, id=_name(course[-1].parent), marks=pytest.mark.slow)
         for course in found
@@ -85,14 +93,27 @@ def test_pictures_are_there_small_and_told_in_words(page: Path) -> None:
     for picture in described:
         assert picture.path.stat().st_size < LARGEST_BYTES, picture.path
         assert len(picture.words.split()) >= 4, f"{picture.path}: say what it shows"
-    if page.parent.name == "tutorial":  # elsewhere a picture may come from another generator
+    if page.parent.name in ("tutorial", "gallery") and page.stem != "index":  # elsewhere another generator may draw
         shown_there = re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", _text(page))
-        assert len(shown_there) == len(described), "a picture of the tutorial says which command draws it"
+        assert len(shown_there) == len(described), "a picture of a page that is carried out says which command draws it"
 
 
-def test_every_picture_of_the_tutorial_is_used() -> None:
+def test_every_picture_is_used() -> None:
     used = {picture.path.resolve() for page in pages() for picture in pictures(page)}
-    assert {path.resolve() for path in (ROOT / "docs" / "tutorial" / "images").iterdir()} == used
+    folders = (ROOT / "docs" / part / "images" for part in ("tutorial", "gallery"))
+    assert {path.resolve() for folder in folders for path in folder.iterdir()} == used
+
+
+def test_every_page_of_the_gallery_has_a_question_a_picture_and_its_scenarios() -> None:
+    first, *rest = sorted((ROOT / "docs" / "gallery").glob("*.md"), key=lambda page: page.stem != "index")
+    compared: list[str] = []
+    for page in rest:
+        assert _text(page).splitlines()[0].endswith("?"), page
+        assert list(pictures(page)), page
+        assert f"({page.name})" in _text(first), f"{page}: the index leads to it"
+        commands = " ".join(step.content for step in steps(_text(page)))
+        compared += sorted(set(re.findall(r"scenarios/gallery/([\w-]+\.yaml)", commands)))
+    assert sorted(compared) == sorted(path.name for path in (ROOT / "scenarios" / "gallery").iterdir())
 
 
 @pytest.mark.parametrize("page", pages(), ids=_name)

@@ -1,4 +1,4 @@
-"""Prose of README, tutorial, how-to and explanation pages: short sentences, and none of the words we do not use.
+"""Prose of README, tutorial, gallery, how-to and explanation: short sentences, and none of the words we do not use.
 
 Code blocks, tables, headings, quotations and HTML comments are not prose. A list item is a paragraph of its own.
 A sentence ends at a full stop, a question or an exclamation mark; a semicolon joins two clauses into one sentence.
@@ -112,7 +112,7 @@ def unused_words(text: str) -> list[str]:
 
 
 def _pages() -> list[Path]:
-    folders = (ROOT / "docs" / name for name in ("tutorial", "how-to", "explanation"))
+    folders = (ROOT / "docs" / name for name in ("tutorial", "gallery", "how-to", "explanation"))
     own = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
     return [*own, *(page for folder in folders for page in sorted(folder.glob("*.md")))]
 

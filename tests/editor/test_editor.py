@@ -83,7 +83,7 @@ def test_every_shipped_scenario_and_study_is_clean_in_an_editor(server: Language
         ("name: x\nclusters:\n  a:\n    engine: |\n", {"vllm", "sglang"}),
         ("name: x\nworkloads:\n  a:\n    model: |\n", {"llama-3.1-70b"}),
         ("name: x\nsite:\n  tariff: |\n", {"us-ohio", "us-texas"}),
-        ("name: x\nrouting: |\n", {"proportional", "workload-aware"}),
+        ("name: x\nrouting: |\n", {"proportional", "preference"}),
         ("name: x\nsite:\n  |\n", {"tariff", "pue_ratio", "facility_power_cap_kw"}),
         ("extends: base.yaml\nclusters:\n  a:\n    accelerator: |\n", {"H200", "MI325X"}),
         ("extends: base.yaml\nclusters:\n  a:\n    |\n", {"nodes", "discount_fraction"}),
@@ -99,7 +99,7 @@ def test_keys_and_values_are_completed(server: LanguageServer, text: str, wanted
         ("name: s\nscenarios:\n  a:\n    |\n", {"extends", "set"}),
         ("name: s\nscenarios:\n  a:\n    extends: b.yaml\n    set:\n      site:\n        tariff: |\n", {"us-ohio"}),
         ("name: s\nobjective: |\n", {"npv_usd", "cost_usd"}),
-        ("name: s\nsampling: |\n", {"sobol", "lhs"}),
+        ("name: s\nsampling: |\n", {"sobol", "plain"}),
         ("name: s\nuncertain:\n  site.pue_ratio:\n    prior: |\n", {"resale_36m_nvidia"}),
     ],
 )

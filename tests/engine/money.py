@@ -36,7 +36,6 @@ def money_plan(grid: MonthGrid, clusters: int, **changes: Any) -> MoneyPlan:
             payable_days=0.0,
             property_tax_fraction_per_year=0.0,
             loan=None,
-            building=None,
         ),
         "power": PowerPricePlan(
             tariff=flat_tariff(0.08),

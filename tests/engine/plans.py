@@ -202,7 +202,6 @@ def site_plan(hours: int, clusters: int = 1, **changes: Any) -> SitePlan:
         fixed_fraction=0.3,
         most_it_kw=np.inf,
         rated_kw=100.0 * clusters,
-        throttle_order=(),
         block_h=np.zeros(0),
         block_kw=np.zeros(0),
         outages_per_year=0.0,

@@ -27,7 +27,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         "seed": draw(st.integers(0, 1000)),
         "horizon_months": draw(st.integers(1, 3)),
         "start": draw(st.sampled_from(["2026-01-01", "2026-02-14"])),
-        "routing": draw(st.sampled_from(["workload-aware", "cheapest-marginal", "proportional"])),
+        "routing": draw(st.sampled_from(["cheapest-marginal", "proportional"])),
         "workloads": {
             "chat": {"requests_per_s": draw(st.sampled_from([0, 100, 2000]))},
             "nightly": {
@@ -223,7 +223,7 @@ def cost_per_token(result: RunResult) -> float:
     return float(result.cost_cents().sum() / 100 / served)
 
 
-@pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal", "proportional"])
+@pytest.mark.parametrize("routing", ["cheapest-marginal", "proportional"])
 def test_double_fleet_and_demand_cost_the_same_per_token(routing: str) -> None:
     """Exact without failures, with one model, where routers pool a node's replicas.
 

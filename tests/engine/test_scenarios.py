@@ -21,7 +21,22 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+GALLERY = [path for path in SCENARIOS if path.parent.name == "gallery"]
+"""Loaded here, and of each question the file that the others extend is checked strictly: working out layouts is what
+costs. The pages of docs/gallery run them all, and show what they give."""
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_every_scenario_of_the_gallery_is_named_and_loads_without_a_warning(path: Path, planner: Planner) -> None:
+    scenario = load(path)
+    assert scenario.name == path.stem
+    assert scenario.description
+    assert path.read_text(encoding="utf-8").startswith("# "), "the question comes first"
+    if "extends" not in read_document(path).content:
+        assert planner("validate", "--strict", path).code == 0
+
+
+@pytest.mark.parametrize("path", [path for path in SCENARIOS if path not in GALLERY], ids=lambda path: path.stem)
 def test_every_scenario_runs_without_a_warning(path: Path, planner: Planner) -> None:
     scenario = load(path)
     result = simulate(scenario)

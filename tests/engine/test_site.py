@@ -125,18 +125,6 @@ def test_facility_power_never_exceeds_the_cap(share: float) -> None:
     assert capped.monthly.served_requests.sum() < free.monthly.served_requests.sum()
 
 
-def test_the_named_cluster_is_spared_where_as_much_is_served_without_it() -> None:
-    busy = {"workloads": {"chat": {"requests_per_s": 300}, "nightly": {"requests_per_s": 0}}}
-    plan = plan_of(QUIET, busy)
-    place = {cluster.name: index for index, cluster in enumerate(plan.clusters)}
-    idle = 1.3 * sum(c.nodes * c.node_power.idle_kw for c in plan.clusters)
-    for first, second in (("h200", "mi325x"), ("mi325x", "h200")):
-        capped = {"site": {"facility_power_cap_kw": idle, "throttle_order": [first]}}
-        _, monthly = run_engine(plan_of(QUIET, busy, capped), 1)
-        assert monthly.shed_requests.sum() == 0.0
-        assert monthly.busy_node_h[:, place[first]].sum() < 0.01 * monthly.busy_node_h[:, place[second]].sum()
-
-
 def test_a_cap_at_nine_tenths_of_what_the_load_draws_keeps_more_than_nine_tenths_of_it() -> None:
     """Nodes switched off would keep 90%; clocks that fall a little keep more."""
     busy = {"workloads": {"chat": {"requests_per_s": 30_000}, "nightly": {"requests_per_s": 0}}}

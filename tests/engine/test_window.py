@@ -275,15 +275,6 @@ def test_power_that_is_left_keeps_nodes_on_for_headroom() -> None:
     assert result.late_requests.sum() == 0.0
 
 
-def test_named_clusters_are_spared_where_as_much_is_served_without_them() -> None:
-    clusters = [cluster_plan("a"), cluster_plan("b")]
-    for spared in (0, 1):
-        plan = make_plan(clusters, site=capped_site(80.0, 2, throttle_order=(spared,)))
-        result = evaluate_window(plan, window_of(plan, np.full((1, 2), 5 * 3600.0), np.full((2, 2), 10.0)))
-        assert result.served_requests.sum() == pytest.approx(2 * 5 * 3600.0)
-        assert result.busy_nodes[spared] == pytest.approx([0.0, 0.0], abs=1e-6)
-
-
 def test_at_the_cap_work_moves_to_the_pool_that_does_it_for_less() -> None:
     """Both clusters serve alike, but the second draws twice the power: at the cap it is left idle first."""
     clusters = [cluster_plan("a"), cluster_plan("b", node_power=node_power(4.0, 20.0))]

@@ -21,8 +21,8 @@ from planner.answers.study import write_designed, write_study
 from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.check import check_benchmarks
 from planner.catalog.load import load_catalog
-from planner.onramp.traffic_fit import fit_hourly_shape, fit_traffic
-from planner.onramp.traffic_log import is_hourly_series, read_hourly_rates, read_request_log
+from planner.onramp.first_scenario import fit_workloads, scenario_text
+from planner.onramp.traffic_fit import Stated
 from planner.output.folder import NOT_READ, Contents, contents_of, fitting, read_contents
 from planner.output.svg import svg_of
 from planner.plan.build import build_plan
@@ -36,6 +36,7 @@ from planner.studies.runner import Goal, Workforce, batch_size, run_rows
 from planner.studies.store import Store, identity
 from tests.conftest import TINY
 from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers
+from tests.onramp.vllm_metrics import Truth, exposition
 from tests.shipped import shipped_calibration
 from tests.studies.conftest import SMALL
 
@@ -52,6 +53,13 @@ REQUESTS = "timestamp,input_tokens,output_tokens\n" + "".join(
     f"2026-01-{1 + i // 24:02d}T{i % 24:02d}:{(i * 7) % 60:02d}:00,{100 + i % 50},{20 + i % 9}\n" for i in range(120)
 )
 SERIES = "hour,req_per_s\n" + "".join(f"{i},{5 + (i % 24) / 3:.3f}\n" for i in range(24 * 14))
+_LABELS = '"model_name": "m", "__name__": "vllm:request'
+SCRAPE = exposition(Truth(weeks=1))
+_ROWS = [
+    f'{{"metric": {{{_LABELS}{rest}}}, "values": [[1e9, "5"], [1000003600, "17.5"], [1000007200, "3"]]}}'
+    for rest in ('_success_total"', '_prompt_tokens_bucket", "le": "100"', '_prompt_tokens_bucket", "le": "+Inf"')
+]
+QUERY = f'{{"status": "success", "data": {{"resultType": "matrix", "result": [{", ".join(_ROWS)}]}}}}'
 COMPILE_EVERY, SIMULATE_EVERY = 4, 40
 """Of the scenarios that survive, one in so many is compiled, and simulated and written: a hundred times as dear. Which
 ones is the input's own luck, so that an input does the same whatever went before it."""
@@ -139,14 +147,11 @@ def benchmarks(corpus: Corpus, chance: random.Random) -> None:
 
 
 def traffic(corpus: Corpus, chance: random.Random) -> None:
-    """Read a spoiled request log or hourly series, and fit it."""
+    """Read a spoiled request log, hourly series or export of metrics, and write its scenario."""
     path = corpus.folder / "t.csv"
-    path.write_bytes(mutate(chance.choice((REQUESTS, SERIES)).encode(), chance, is_yaml=False))
-    if is_hourly_series(path):
-        hourly = read_hourly_rates(path)
-        fit_hourly_shape(hourly.rates, hourly.first_hour_of_week)
-    else:
-        fit_traffic(read_request_log(path))
+    path.write_bytes(mutate(chance.choice((REQUESTS, SERIES, SCRAPE, QUERY)).encode(), chance, is_yaml=False))
+    workloads, start = fit_workloads([str(path)], Stated(), load_catalog())
+    scenario_text("spoiled", start, workloads)
 
 
 def report(corpus: Corpus, chance: random.Random) -> None:

@@ -34,13 +34,13 @@ def test_odd_block_hashes_are_refused_by_their_request(
     lines = [LINE % (n + 1, ', "hash_ids": [1]') for n in range(40)]
     lines[20] = LINE % (21, f', "hash_ids": {hashes}')
     (tmp_path / "log.jsonl").write_text("".join(lines))
-    planner("fit-traffic", "log.jsonl").refused("hash_ids of request 21 must be a list of numbers")
+    planner("init", "a", "--from", "log.jsonl").refused("hash_ids of request 21 must be a list of numbers")
 
 
 def test_a_request_without_block_hashes_hits_nothing(planner: Callable[..., Any], tmp_path: Path) -> None:
     lines = [LINE % (60 * n + 1, ', "hash_ids": [1]' if n % 2 else "") for n in range(400)]
     (tmp_path / "log.jsonl").write_text("".join(lines))
-    done = planner("fit-traffic", "log.jsonl")
+    done = planner("init", "a", "--from", "log.jsonl")
     assert "Traceback" not in done.err
     assert done.code == 0, done
 

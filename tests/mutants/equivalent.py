@@ -54,12 +54,6 @@ _NO_WRONGS = (
         "more requests than any site serves, either way",
     ),
     (
-        "engine:_SPARED_FIRST",
-        "4.0",
-        "6.0",
-        "how much more the first to be spared counts than the next: a choice, as long as it is more",
-    ),
-    (
         "engine:_Programs._order",
         "3.0",
         "4.5 #2",
@@ -113,12 +107,6 @@ _NO_WRONGS = (
     ("engine:place_window", "1", "2 #3", "any negative number stands for all that there is"),
     ("engine:clamp_scan", "True", "False", "the three have one figure a block"),
     ("plan:_FAR_BEYOND", "6.0", "9.0", "loads at which refusals are worked out, still rising"),
-    (
-        "plan:_is_memory_bound",
-        "tokens.input.mean >= LONG_CONTEXT_TOKENS",
-        "(tokens.input.mean > LONG_CONTEXT_TOKENS)",
-        "at a mean of exactly so many tokens",
-    ),
     ("engine:_loads_together", "1", "2", "a cell more, in which bursts add as little"),
     ("engine:rented", "0", "1", "every way is told how many of its tiers are rented"),
     ("engine:_offer", "total < left", "(total <= left)", "an hour in which nothing is left over"),

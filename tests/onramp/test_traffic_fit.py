@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import datetime
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 import yaml
@@ -14,27 +18,24 @@ from planner.errors import ScenarioError
 from planner.onramp.traffic_fit import (
     Figure,
     Fitted,
-    LogReading,
-    ShapeFit,
-    TrafficFit,
-    class_length_figures,
-    figure_rows,
+    Stated,
+    Traffic,
     fit_hourly_shape,
     fit_lengths,
-    fit_traffic,
+    fit_trend,
+    fitted_workload,
     index_of_dispersion,
-    log_figures,
-    reported_rows,
-    shape_figures,
+    silent_hours,
+    traffic_of_log,
 )
-from planner.onramp.traffic_log import read_request_log
+from planner.onramp.traffic_log import HourlyRates, read_request_log
 from tests.demand.shared_traces import trace
 
-ASKED = LogReading(name="mine", model="llama-3.1-8b", workload_preset="chat")
 CHAT = workload_preset("chat")
+MODEL = Figure(field="model", fitted="llama-3.1-8b", remark="as given")
 
 
-def _fit(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -> TrafficFit:
+def _traffic(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -> Traffic:
     generator = np.random.default_rng(2)
     times_s = np.sort(generator.random(3000)) * 3600.0
     prompts = np.exp(6 + generator.standard_normal(3000))
@@ -45,71 +46,63 @@ def _fit(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -
         cached_tokens=None if prefix_cache_hit_fraction is None else prompts * prefix_cache_hit_fraction,
         **changes,  # type: ignore[arg-type]
     )
-    return fit_traffic(log)
+    return traffic_of_log(log, "a log\nof two lines.csv")
 
 
-def _by_field(figures: list[Figure]) -> dict[str, Figure]:
-    return {figure.field: figure for figure in figures}
+def _fitted(traffic: Traffic, **stated: Any) -> Fitted:
+    return fitted_workload("mine", traffic, Stated(**stated), MODEL, datetime.date(2026, 1, 1))
 
 
-def _shape(**changes: object) -> ShapeFit:
-    known: dict[str, object] = {
-        "peak_to_mean": 1.5,
-        "weekend_fraction": 0.6,
-        "weekly_profile": weekly_profile(peak_to_mean=1.5, weekend_fraction=0.6),
-        "noise_sigma": 0.2,
-        "noise_correlation_h": 5.0,
-    }
-    return ShapeFit(**{**known, **changes})  # type: ignore[arg-type]
+def _by_field(fitted: Fitted) -> dict[str, Figure]:
+    return {figure.field: figure for figure in fitted.figures}
 
 
-def test_what_a_log_does_not_show_comes_from_the_class_and_says_so() -> None:
-    figures = _by_field(log_figures(_fit(), CHAT, None))
+def _series(rates: Any, **changes: Any) -> Traffic:
+    known: dict[str, Any] = {"column": "x", "first_hour_of_week": 0, "end_s": MONDAY_S + 3600.0 * len(rates)} | changes
+    return Traffic(source="rates.csv", rates=HourlyRates(rates=np.asarray(rates, dtype=float), **known))
+
+
+def test_what_a_log_does_not_show_is_assumed_aloud() -> None:
+    figures = _by_field(_fitted(_traffic()))
     for field, name in (
         ("load_profile.peak_to_mean", "peak_to_mean"),
         ("load_profile.weekend_fraction", "weekend_fraction"),
         ("noise.sigma", "noise_sigma"),
         ("noise.correlation_h", "noise_correlation_h"),
         ("prefix_cache_hit_fraction", "prefix_cache_hit_fraction"),
+        ("slo.ttft_s", "ttft_s"),
+        ("slo.tpot_s", "tpot_s"),
     ):
-        assert figures[field].from_class
         assert figures[field].fitted == CHAT[name]
-        assert figures[field].remark.startswith("class default: ")
-    assert not figures["requests_per_s"].from_class
+        assert figures[field].remark.startswith("assumed: preset chat, ")
+    assert figures["growth.per_year"].remark.startswith("assumed: ")
+    assert figures["preset"].remark.startswith("assumed: ")
     assert figures["requests_per_s"].fitted == pytest.approx(3000 / 3600, rel=0.01)
+    assert "standard error" in figures["requests_per_s"].remark
 
 
 def test_what_a_log_shows_is_fitted() -> None:
-    figures = _by_field(log_figures(_fit(prefix_cache_hit_fraction=0.25), CHAT, 7.0))
+    figures = _by_field(_fitted(_traffic(prefix_cache_hit_fraction=0.25), requests_per_s=7.0, growth_per_year=0.3))
     assert figures["prefix_cache_hit_fraction"].fitted == 0.25
     assert figures["requests_per_s"].fitted == 7.0
-    assert figures["requests_per_s"].remark == "as given"
+    assert figures["requests_per_s"].remark.endswith("as given")
+    assert figures["growth.per_year"].fitted == 0.3
     assert figures["burst_index_of_dispersion"].fitted == pytest.approx(1.0, abs=1.0)
 
 
 def test_a_hit_fraction_of_one_stays_below_what_a_scenario_allows() -> None:
-    assert (
-        _by_field(log_figures(_fit(prefix_cache_hit_fraction=1.0), CHAT, None))["prefix_cache_hit_fraction"].fitted
-        == 0.999
-    )
+    assert _by_field(_fitted(_traffic(prefix_cache_hit_fraction=1.0)))["prefix_cache_hit_fraction"].fitted == 0.999
 
 
 def test_arrivals_more_even_than_poisson_are_written_as_poisson() -> None:
     even = RequestLog(times_s=np.arange(3600.0), input_tokens=np.full(3600, 9.0), output_tokens=np.full(3600, 9.0))
-    assert _by_field(log_figures(fit_traffic(even), CHAT, None))["burst_index_of_dispersion"].fitted == 1.0
-
-
-def test_seen_shape_and_noise_replace_the_class() -> None:
-    figures = _by_field(shape_figures(_shape(), CHAT, "unused"))
-    assert not any(figure.from_class for figure in figures.values())
-    assert figures["load_profile.peak_to_mean"].fitted == 1.5
-    assert figures["noise.correlation_h"].fitted == 5.0
+    assert _by_field(_fitted(traffic_of_log(even)))["burst_index_of_dispersion"].fitted == 1.0
 
 
 @pytest.mark.parametrize("name", ["chat", "code-completion", "batch", "bulk-api"])
 def test_a_mean_day_gives_a_week_that_can_be_built(name: str) -> None:
-    day = _shape(weekend_fraction=None, weekly_profile=None, peak_to_mean=1.02)
-    figures = _by_field(shape_figures(day, workload_preset(name), "unused"))
+    day = 1.0 + 0.02 * np.cos(2 * np.pi * np.arange(72) / 24)
+    figures = _by_field(_fitted(_series(day, first_hour_of_week=None, end_s=None), workload_preset=name))
     peak, weekend = figures["load_profile.peak_to_mean"].fitted, figures["load_profile.weekend_fraction"].fitted
     assert isinstance(peak, float)
     assert isinstance(weekend, float)
@@ -118,48 +111,102 @@ def test_a_mean_day_gives_a_week_that_can_be_built(name: str) -> None:
 
 
 def test_yaml_reads_back_to_the_figures() -> None:
-    figures = log_figures(_fit(), CHAT, None)
-    text = Fitted(asked=ASKED, source="a log\nof two lines.csv", figures=figures).yaml()
-    workload = yaml.safe_load(text)["workloads"]["mine"]
+    fitted = _fitted(_traffic())
+    workload = yaml.safe_load(fitted.yaml())["mine"]
     assert workload["model"] == "llama-3.1-8b"
     assert workload["preset"] == "chat"
     assert workload["load_profile"]["timezone"] == "UTC"
-    for figure in figures:
+    for figure in fitted.figures:
         node = workload
         for key in figure.field.split("."):
             node = node[key]
-        assert node == pytest.approx(figure.fitted, rel=1e-3)
+        assert node == (figure.fitted if isinstance(node, str) else pytest.approx(figure.fitted, rel=1e-3))
     assert 0.5 in workload["lengths"]["input"]["quantiles"]
-    assert text.splitlines()[0] == "# Fitted by planner fit-traffic to a log of two lines.csv"
+    assert fitted.yaml().splitlines()[0] == "  mine:  # fitted to a log of two lines.csv"
 
 
 def test_weekly_profile_is_written_a_day_a_line() -> None:
-    shape = _shape()
-    figures = shape_figures(shape, CHAT, "unused") + class_length_figures(CHAT, "unused")
-    text = Fitted(asked=ASKED, source="", figures=figures, shape=shape).yaml()
-    profile = yaml.safe_load(text)["workloads"]["mine"]["load_profile"]["weekly_profile"]
-    np.testing.assert_allclose(profile, shape.weekly_profile or (), atol=5e-4)
+    week = np.array(weekly_profile(peak_to_mean=1.5, weekend_fraction=0.6))
+    fitted = _fitted(_series(np.tile(week, 3)))
+    profile = yaml.safe_load(fitted.yaml())["mine"]["load_profile"]["weekly_profile"]
+    np.testing.assert_allclose(profile, week, atol=5e-4)
 
 
 @given(st.floats(1e-7, 1e9))
 def test_numbers_are_written_plainly_and_closely(number: float) -> None:
-    (row,) = figure_rows([Figure(field="x", fitted=number, remark="")])
+    (row,) = Fitted(name="x", source="", figures=[Figure(field="x", fitted=number, remark="")]).rows()
     assert "e" not in row[1]
     assert float(row[1]) == pytest.approx(number, rel=1e-3, abs=1e-9)
 
 
-def test_a_figure_without_a_number_is_an_empty_cell() -> None:
-    assert figure_rows([Figure(field="x", fitted=None, remark="why")]) == [("x", "", "why")]
-
-
 def test_json_holds_what_is_only_reported() -> None:
-    fit = _fit(clients=np.repeat([0, 1], [1000, 2000]))
-    data = Fitted(asked=ASKED, source="", figures=log_figures(fit, CHAT, None), log=fit).json()
-    assert data["figures"]["lengths.input.quantiles"]["value"]["0.5"] == fit.input.quantiles[0.5]
-    assert data["reported"]["clients"] == 2
-    assert data["reported"]["largest_client_fraction"] == pytest.approx(2 / 3)
-    assert Fitted(asked=ASKED, source="", figures=[]).json()["reported"] == {}
-    assert "66.7%" in {row[0]: row[1] for row in reported_rows(fit)}["largest client's share"]
+    traffic = _traffic(clients=np.repeat([0, 1], [1000, 2000]))
+    data = _fitted(traffic).json()["figures"]
+    assert data["lengths.input.quantiles"]["value"][0.5] == traffic.lengths["input"].quantiles[0.5]
+    assert "; 66.7% of one of 2 clients: see tenants" in data["burst_index_of_dispersion"]["remark"]
+
+
+def test_silent_hours_are_named_and_move_nothing() -> None:
+    """Six hours without a request made a noise of 0.18 of one of 0.05: they were part of the week's profile."""
+    week = np.array(weekly_profile(peak_to_mean=1.5, weekend_fraction=0.6))
+    noise = np.exp(0.05 * np.random.default_rng(3).standard_normal(4 * 168))
+    rates = 10.0 * np.tile(week, 4) * noise
+    whole = _by_field(_fitted(_series(rates)))
+    rates[200:206] = 0.0
+    rates[206] *= 0.02  # back within the hour
+    broken = _by_field(_fitted(_series(rates)))
+    assert silent_hours(rates).nonzero()[0].tolist() == [*range(200, 207)]
+    for field in ("requests_per_s", "noise.sigma", "load_profile.peak_to_mean"):
+        assert broken[field].number == pytest.approx(whole[field].number, rel=0.02)
+    assert broken["noise.sigma"].number == pytest.approx(0.05, rel=0.1)
+    rates = 10.0 * np.tile(week, 2) * noise[:336]
+    rates[168:] = 0.0
+    assert _by_field(_fitted(_series(rates)))["noise.sigma"].remark.startswith("assumed: ")  # one week has no other
+    said = "7 hours without a request (7 from 1970-01-13 08:00 UTC on) left out: an outage"
+    assert said in broken["requests_per_s"].remark
+
+
+def test_hours_that_are_always_empty_are_traffic() -> None:
+    week = np.where(np.arange(168) % 24 < 6, 0.0, 1.0)
+    rates = np.tile(week, 3)
+    assert not silent_hours(rates).any()
+    fitted = _by_field(_fitted(_series(rates)))
+    assert fitted["requests_per_s"].number == pytest.approx(0.75)
+    assert "126 hours without a request (6 from 1970-01-05 00:00 UTC on) counted" in fitted["requests_per_s"].remark
+    assert not silent_hours(np.random.default_rng(1).poisson(2.0, 400) / 3600).any()  # few enough to be chance
+
+
+def test_growth_and_season_are_told_apart_over_two_years() -> None:
+    hours = np.arange(130 * 168)
+    end_s = 1_767_571_200.0 + 3600 * hours.size
+    day_of_year = (end_s - 3600 * (hours.size - hours) - 1_767_225_600.0) / 86_400.0 + 1.0  # of 2026
+    wave = 1.0 + 0.3 * np.cos(2 * np.pi * (day_of_year - 335.0) / 365.25)
+    chance = np.exp(0.05 * np.random.default_rng(2).standard_normal(130)).repeat(168)
+    rates = 10.0 * 1.4 ** ((hours - hours.size) / 8766.0) * wave * chance
+    trend = fit_trend(rates, end_s)
+    assert trend is not None
+    assert trend.season is not None
+    amplitude, error, peak_day = trend.season
+    assert trend.per_year == pytest.approx(0.4, abs=4 * trend.per_year_error)
+    assert amplitude == pytest.approx(0.3, abs=4 * error)
+    assert 0.002 < error < 0.02
+    assert peak_day == pytest.approx(335.0, abs=5.0)
+    figures = _by_field(_fitted(_series(rates, end_s=end_s)))
+    years = (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp() - end_s) / 3600 / 8766
+    # The level at the end, without its season, grown to the first day.
+    assert figures["requests_per_s"].number == pytest.approx(10.0 * 1.4**years, rel=0.04)
+    assert figures["load_profile.season.amplitude_fraction"].number == pytest.approx(amplitude)
+    assert figures["noise.sigma"].number == pytest.approx(0.05, rel=0.15)
+    high = 1.0 + 0.6 * np.cos(2 * np.pi * (day_of_year - 100.0) / 365.25)  # whose logarithm is far from a cosine
+    exact = fit_trend(1.4 ** (hours / 8766.0) * high, end_s)
+    assert exact is not None
+    assert exact.season is not None
+    assert exact.season[0] == pytest.approx(0.6, rel=0.03)
+    assert exact.season[2] == pytest.approx(100.0, abs=2.0)
+    assert exact.per_year == pytest.approx(0.4, rel=0.05)
+    alone = fit_trend(rates[-60 * 168 :], end_s)
+    assert alone is not None
+    assert alone.season is None
 
 
 MONDAY_S = 4 * 86_400.0  # 5 January 1970
@@ -181,16 +228,15 @@ def _poisson_times_s(requests_per_s: float, duration_s: float, seed: int) -> NDA
 
 
 def test_poisson_log_is_recovered_within_its_own_errors() -> None:
-    fit = fit_traffic(_log(_poisson_times_s(8.0, 7200.0, 1)))
-    assert fit.requests_per_s is not None
-    assert fit.requests_per_s_error_fraction is not None
-    assert abs(fit.requests_per_s / 8.0 - 1) < 4 * fit.requests_per_s_error_fraction
-    assert fit.index_of_dispersion is not None
-    assert fit.index_of_dispersion_error is not None
-    assert abs(fit.index_of_dispersion - 1.0) < 4 * fit.index_of_dispersion_error
-    assert fit.interarrival_cv == pytest.approx(1.0, abs=4 / np.sqrt(fit.requests))
-    assert fit.shape is None
-    assert fit.largest_client_fraction is None
+    seen = traffic_of_log(_log(_poisson_times_s(8.0, 7200.0, 1)))
+    assert seen.level is not None
+    assert seen.bursts is not None
+    error = float(seen.level[1].partition("%")[0].removeprefix("±")) / 100
+    assert 0.002 < error < 0.008  # 1/√57,600, more or less for bursts
+    assert abs(seen.level[0] / 8.0 - 1) < 4 * error
+    assert abs(seen.bursts[0] - 1.0) < 4 * float(seen.bursts[1].partition(" ")[0].removeprefix("±"))
+    assert seen.rates is None
+    assert "clients" not in seen.bursts[1]
 
 
 @pytest.mark.parametrize("kind", ["lognormal", "piled up", "two sorts", "alike"])
@@ -209,6 +255,7 @@ def test_fitted_lengths_have_the_logs_quantiles_and_mean(kind: str) -> None:
         assert fit.distribution.quantile(share) == pytest.approx(np.quantile(tokens, share), rel=0.01)
     assert abs(fit.mean_error_fraction) < 0.01
     assert fit.mean_error_fraction == pytest.approx(fit.distribution.mean_tokens / tokens.mean() - 1.0)
+    assert fit.largest_distribution_error is not None
     assert fit.largest_distribution_error < 0.03
 
 
@@ -225,20 +272,16 @@ def test_dispersion_of_a_modulated_stream_and_of_a_long_log_with_a_day() -> None
     rates = generator.gamma(60 * 20 / 11, 20 / (60 * 20 / 11), 1440)
     counts = generator.poisson(rates * 60)
     times_s = np.sort(np.repeat(np.arange(1440) * 60.0, counts) + 60 * generator.random(counts.sum()))
-    index, error = index_of_dispersion(times_s)
-    assert index is not None
-    assert error is not None
+    index, error = index_of_dispersion(times_s) or (0.0, 0.0)
     assert abs(index - 12.0) < 4 * error
     day = np.repeat(np.arange(1440) * 60.0, generator.poisson(600 * (1.0 + 0.9 * (np.arange(1440) // 60 % 2))))
     times_s = np.sort(day + 60 * generator.random(day.size))
-    index, error = index_of_dispersion(times_s)
-    assert index is not None
-    assert error is not None
+    index, error = index_of_dispersion(times_s) or (0.0, 0.0)
     assert abs(index - 1.0) < 4 * error + 0.05  # hours that differ are not bursts
 
 
 def test_short_log_shows_no_dispersion() -> None:
-    assert index_of_dispersion(np.linspace(0, 300, 100)) == (None, None)
+    assert index_of_dispersion(np.linspace(0, 300, 100)) is None
 
 
 def test_weekly_shape_is_recovered_from_two_weeks_of_rates() -> None:
@@ -248,7 +291,8 @@ def test_weekly_shape_is_recovered_from_two_weeks_of_rates() -> None:
     assert shape.weekly_profile is not None
     np.testing.assert_allclose(shape.weekly_profile, profile, rtol=1e-9)
     assert (shape.peak_to_mean, shape.weekend_fraction) == pytest.approx((1.7, 0.6))
-    assert shape.noise_sigma == pytest.approx(0.0, abs=1e-6)
+    assert shape.noise is not None
+    assert shape.noise[0] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_noise_around_the_week_is_recovered() -> None:
@@ -260,8 +304,8 @@ def test_noise_around_the_week_is_recovered() -> None:
         residual[hour] = phi * residual[hour - 1] + 0.2 * np.sqrt(1 - phi**2) * generator.standard_normal()
     shape = fit_hourly_shape(profile * np.exp(residual), 0)
     assert shape is not None
-    assert shape.noise_sigma == pytest.approx(0.2, rel=0.1)
-    assert shape.noise_correlation_h == pytest.approx(6.0, rel=0.25)
+    assert shape.noise is not None
+    assert list(shape.noise) == [pytest.approx(0.2, rel=0.1), pytest.approx(6.0, rel=0.25)]
 
 
 def test_undated_or_short_rates_show_a_day_only() -> None:
@@ -285,12 +329,12 @@ def test_log_of_weeks_yields_its_hour_of_the_week() -> None:
         - 1800.0
         + np.sort(np.repeat(np.arange(336) * 3600.0 + 1800.0, counts) + 3600 * generator.random(counts.sum()))
     )
-    fit = fit_traffic(_log(times_s))
-    assert fit.shape is not None
-    assert fit.shape.weekly_profile is not None
-    assert np.argmax(fit.shape.weekly_profile) % 24 == 10
-    assert fit.shape.weekend_fraction == pytest.approx(0.5, rel=0.05)
-    assert fit_traffic(_log(times_s, has_date=False)).shape.weekly_profile is None  # type: ignore[union-attr]
+    shape = _fitted(traffic_of_log(_log(times_s))).shape
+    assert shape is not None
+    assert shape.weekly_profile is not None
+    assert np.argmax(shape.weekly_profile) % 24 == 10
+    assert shape.weekend_fraction == pytest.approx(0.5, rel=0.05)
+    assert _fitted(traffic_of_log(_log(times_s, has_date=False))).shape.weekly_profile is None  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -312,20 +356,17 @@ def test_public_traces_have_their_published_lognormals(name: str, side: str, mu:
 
 def test_too_little_to_fit_is_said() -> None:
     with pytest.raises(ScenarioError, match="at least two requests"):
-        fit_traffic(_log(np.array([1.0])))
+        traffic_of_log(_log(np.array([1.0])))
     with pytest.raises(ScenarioError, match="the same time"):
-        fit_traffic(_log(np.array([1.0, 1.0])))
+        traffic_of_log(_log(np.array([1.0, 1.0])))
     with pytest.raises(ScenarioError, match="output lengths are zero"):
         fit_lengths(np.zeros(5), "output")
 
 
-def test_clients_are_counted() -> None:
-    log = _log(np.arange(100.0))
-    owned = RequestLog(
-        times_s=log.times_s,
-        input_tokens=log.input_tokens,
-        output_tokens=log.output_tokens,
-        clients=np.repeat([0, 1, 2], [60, 30, 10]),
-    )
-    fit = fit_traffic(owned)
-    assert (fit.largest_client_fraction, fit.clients) == (0.6, 3)
+def test_a_log_of_several_models_is_one_log_each() -> None:
+    log = replace(_log(np.arange(100.0)), models=np.array(["a", "b"] * 50, dtype=object), clients=np.arange(100) % 4)
+    parts = log.by_model()
+    assert list(parts) == ["a", "b"]
+    np.testing.assert_array_equal(parts["b"].times_s, np.arange(1.0, 100.0, 2.0))
+    np.testing.assert_array_equal(parts["b"].input_tokens, log.input_tokens[1::2])
+    assert list(np.bincount(parts["b"].clients if parts["b"].clients is not None else [])) == [0, 25, 0, 25]

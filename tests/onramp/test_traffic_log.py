@@ -138,7 +138,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_bad_column_choice_names_the_nearest_role() -> None:
-    with pytest.raises(ScenarioError, match=r"(?s)did you mean 'timestamp'.*is not ROLE=COLUMN"):
+    with pytest.raises(ScenarioError, match=r"(?s)is not ROLE=COLUMN .did you mean timestamp"):
         parse_columns("timestmp=a,input")
     assert parse_columns(None) == {}
 
@@ -166,10 +166,13 @@ def test_hourly_series_and_its_place_in_the_week(tmp_path: Path) -> None:
 
 
 def test_undated_series_and_trailing_gaps(tmp_path: Path) -> None:
-    path = _write(tmp_path, "hour_index,a,b\n0,1,5\n1,2,6\n2,,7\n")
-    assert read_hourly_rates(path, "a").rates.tolist() == [1, 2]
-    assert read_hourly_rates(path, "b").first_hour_of_week is None
-    with pytest.raises(ScenarioError, match=r"has 2 rate columns; name one \(of a, b\)"):
+    path = _write(tmp_path, "hour_index,a,b_per_hour\n0,1,3600\n1,2,7200\n2,,3600\n")
+    assert read_hourly_rates(path, "a", 3.0).rates.tolist() == [2, 4]  # its unit is not known, the mean is
+    assert read_hourly_rates(path, "b_per_hour").rates.tolist() == [1, 2, 1]
+    assert read_hourly_rates(path, "b_per_hour").first_hour_of_week is None
+    with pytest.raises(ScenarioError, match="state --requests-per-s"):
+        read_hourly_rates(path, "a")
+    with pytest.raises(ScenarioError, match=r"has 2 rate columns; name one \(of a, b_per_hour\)"):
         read_hourly_rates(path)
     with pytest.raises(ScenarioError, match="no rate column 'c'"):
         read_hourly_rates(path, "c")

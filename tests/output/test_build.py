@@ -17,7 +17,7 @@ from tests.output.test_contents import forge
 
 Planner = Callable[..., Any]
 Write = Callable[..., Path]
-ORDER = ["answer", "time", "money", "losses", "sensitivities", "assumptions", "error", "reproduce"]
+ORDER = ["answer", "time", "money", "losses", "assumptions", "error", "reproduce"]
 
 
 def parts(page: bytes) -> list[str]:

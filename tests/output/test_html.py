@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import re
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.output.blocks import Bar, BarPart, Block, Bullets, Folded, Grid, Section, Sentence, Span, bar_grid
+from planner.output.blocks import Block, Folded, Grid, Section, Sentence
 from planner.output.html import blocks_html, markdown, page, section_html
 
 NASTY = [
@@ -53,15 +52,11 @@ def html(*blocks: Block) -> str:
     return str(blocks_html(blocks))
 
 
-def part(share: float, name: str = "a", colour: int = 0) -> BarPart:
-    return BarPart(name=name, share=share, colour=colour, shown="x")
-
-
 @pytest.mark.parametrize("nasty", NASTY)
 def test_text_stays_text_wherever_it_stands(nasty: str) -> None:
-    grid = Grid(caption=nasty, header=(nasty, "size"), rows=[(nasty, nasty)], legend={nasty: 0})
-    blocks: list[Block] = [Sentence(text=nasty), grid, Bullets(lines=[nasty]), Folded(title=nasty, blocks=[])]
-    plain, found = (read(html(*made)) for made in ([Sentence(text="x"), grid, Bullets(lines=["x"]), blocks[3]], blocks))
+    grid = Grid(caption=nasty, header=(nasty, "size"), rows=[(nasty, nasty)])
+    blocks: list[Block] = [Sentence(text=nasty), grid, Folded(title=nasty, blocks=[])]
+    plain, found = (read(html(*made)) for made in ([Sentence(text="x"), grid, blocks[2]], blocks))
     assert found.tags == plain.tags
     assert "script" not in found.tags
     assert "img" not in found.tags
@@ -103,24 +98,14 @@ def test_a_grid_names_rows_columns_and_itself() -> None:
     assert markup.count('class="number"') == 3
 
 
-def test_a_bar_is_as_wide_as_its_share_with_its_number_beside_it() -> None:
-    markup = html(bar_grid(("what", "size", ""), [("one", ["12"], [part(0.25), part(0.0), part(7.0)])], "C"))
-    assert '<th scope="row">one</th><td class="number">12</td><td class="barcell">' in markup
-    assert re.findall(r"width:([\d.]+)%", markup) == ["25.000", "100.000"]
-
-
-def test_what_is_compared_lies_below_one_another() -> None:
-    grouped = Bar(parts=[part(1.0), part(0.5, "b", 1)], is_group=True)
-    markup = html(Grid(caption="C", header=("a", "b"), rows=[("x", grouped)]))
-    assert markup.count('class="bar"') == 2
-    assert "width:50.000%" in markup
-
-
-def test_a_span_stays_within_its_cell() -> None:
-    span = Span(pieces=[("swing c0", 0.1, 0.9), ("swing c1", 0.5, 2.0)], middle=0.5)
-    markup = html(Grid(caption="C", header=("a", "b"), rows=[("x", span)]))
-    assert re.findall(r"left:([\d.]+)%;width:([\d.]+)%", markup) == [("10.000", "90.000"), ("50.000", "100.000")]
-    assert 'class="middle" style="left:50.000%"' in markup
+def test_a_verdict_is_on_a_badge_that_says_it_by_word_and_colour_and_a_column_may_be_drawn() -> None:
+    badge = '<span class="badge met">SLO MET</span> in 3/3'
+    assert badge in html(Sentence(text="SLO MET in 3/3"))
+    assert '<span class="badge missed">MISSED</span> 1/3' in html(Sentence(text="METHOD: MISSED 1/3"))
+    assert "METHOD: <" in html(Sentence(text="METHOD: MISSED 1/3"))
+    markup = html(Grid(caption="C", header=("a", "b"), rows=[("x", "INCONCLUSIVE 2/3")], numeric=(1,), drawn=1))
+    assert '<td class="number"><span class="badge inconclusive">INCONCLUSIVE</span> 2/3</td>' in markup
+    assert '<table data-drawn="1">' in markup
 
 
 def test_a_section_stands_under_its_question_and_folds_what_is_folded() -> None:

@@ -256,14 +256,12 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "clusters.back={accelerator: H200, nodes: 1,"
         " contract: {kind: finance-lease, rate_per_year: 0.12, term_months: 24, at_end: return}}",
     ),
-    "ordered and housed": (
+    "ordered": (
         SOLD,
         "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}",
         "clusters.booked={accelerator: H200, nodes: 2, order: {placed: 2025-12-10, lead_weeks: 8,"
         " payments: [{fraction: 0.3}, {fraction: 0.1, when: delivery, weeks: 9}]}}",
         "clusters.h200.components={hosts: {depreciation_months: 60}, network: {residual_fraction: 0}}",
-        "site.colocation_usd_per_kw_month=0",
-        "site.building={cost_usd: 3600000, land_usd: 1000, opened: 2020-05-02}",
     ),
     "mid-month start": ("start=2026-01-10", "finance.cash_flow_timing=month_end", "finance.end_value=none"),
     "losses carried": (
@@ -286,13 +284,10 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "owned at a book value": (
         "clusters.old={accelerator: H200, nodes: 2, owned: {bought: 2024-05-05, book_value_usd: 250000.01}}",
     ),
-    "contracts, deposits, a building, parts and inflation": (
+    "contracts, deposits, parts and inflation": (
         SOLD,
         "finance.tax={rate_fraction: 0.25, bonus_fraction: 0.4}",
         "finance.inflation_per_year=0.03",
-        "site.colocation_usd_per_kw_month=0",
-        "site.building={cost_usd: 3600000.01, land_usd: 500000, opened: 2026-02-11, upkeep_fraction_per_year: 0.03,"
-        " property_tax_fraction_per_year: 0.012}",
         "clusters.back={accelerator: H200, nodes: 1, contract: {kind: finance-lease, rate_per_year: 0.15,"
         " term_months: 12}}",
         "clusters.kept={accelerator: H200, nodes: 1, contract: {kind: finance-lease, rate_per_year: 0.12,"
@@ -320,17 +315,17 @@ UNFOLLOWED = {
     "declining balance": dict.fromkeys(("h200", "mi325x", "b200"), PRICES | BOOKS),
     "residuals of vendors": dict.fromkeys(("h200", "mi325x", "b200"), BOOKS),
     "owned at a book value": {"old": PRICES | BOOKS},
-    "contracts, deposits, a building, parts and inflation": {
+    "contracts, deposits, parts and inflation": {
         "h200": PRICES | BOOKS,
         "back": PRICES | BOOKS,
         "kept": PRICES | BOOKS,
         "booked": PRICES,
     },
     "leased": dict.fromkeys(("h200", "back"), PRICES | BOOKS),
-    "ordered and housed": {"booked": PRICES, "h200": PRICES | BOOKS},
+    "ordered": {"booked": PRICES, "h200": PRICES | BOOKS},
 }
 """Inputs of clusters that have no cell, by setting."""
-NO_RATE = ("leased", "ordered and housed", "real rate", "contracts, deposits, a building, parts and inflation")
+NO_RATE = ("leased", "ordered", "real rate", "contracts, deposits, parts and inflation")
 """Settings in which the discount rate has none: capital is charged for beyond the books, or the rate is real."""
 
 

@@ -176,10 +176,12 @@ def test_the_summary_agrees_with_the_tables(result: RunResult, folder: Path) -> 
 def test_the_first_screen_answers_in_24_lines_of_80_columns(result: RunResult, root: Path) -> None:
     reference = simulate(load_scenario(root / "scenarios" / "mixed-fleet.yaml", ["horizon_months=13"]))
     for one in (result, reference):
+        answer = run_answer(root, one, None)
         lines = first_screen(summary(one)).splitlines()
-        assert all(len(line) <= 80 for line in lines)
-        assert len(lines) <= 23  # below it stands where the files are
+        assert all(len(line) <= 80 for line in answer.text().splitlines())
+        assert len(lines) <= 20  # below them stand verdict, intervals and where the files are
         words = "\n".join(lines)
+        assert answer.text().startswith(words)
         for word in ("SLO ", "COST ", "levelised", "NPC", "capex", "P&L cost", "headroom", "W peak", "SLO low"):
             assert word in words, word
         table = next(number for number, line in enumerate(lines) if line.startswith("cluster"))

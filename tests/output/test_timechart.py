@@ -94,15 +94,15 @@ def test_events_have_a_lane_for_each_kind() -> None:
 def test_a_kind_of_event_has_the_same_colour_whatever_lies_above_it_and_a_missed_slo_target_is_red() -> None:
     css = (files("planner.output") / "templates" / "report.css").read_text(encoding="utf-8")
     colour = dict(re.findall(r"\.e-(\w+)[^{]*\{ fill: var\((--\w+)\)", css))
-    assert colour["slo_target"] == "--c6"
-    assert colour["delivery"] != colour["slo_target"] != colour["outage"]
+    assert colour["missed"] == "--c6"
+    assert colour["delivery"] != colour["missed"] != colour["outage"]
     assert set(SHOWN_EVENTS.values()) - {"software"} < set(colour)  # retired and software share a rule
     broken = [
-        Marker(kind="slo_target", start=1, end=2, label="broken"),
+        Marker(kind="missed", start=1, end=2, label="broken"),
         Marker(kind="delivery", start=3, end=3, label="a"),
     ]
     markup = drawn(chart(markers=broken))
-    assert markup.count('class="event e-slo_target"') == markup.count('class="event e-delivery"') == 1
+    assert markup.count('class="event e-missed"') == markup.count('class="event e-delivery"') == 1
 
 
 def test_the_numbers_are_there_as_a_table_too() -> None:

@@ -51,7 +51,6 @@ class Oracle(Machines):
             "fixed_fraction": of(self.doc, "site.pue_fixed_fraction", 0.3),
             "most_it_kw": most,
             "rated_kw": min(full_kw, most),
-            "throttle_order": [self.names.index(c) for c in of(self.doc, "site.throttle_order", [])],
             "block_h": np.array([max(0, hour) for hour, _ in blocks]),
             "block_kw": np.cumsum([kw for _, kw in blocks]),
             "outages_per_year": of(self.doc, "site.outages_per_year", 0.2),
@@ -319,7 +318,6 @@ class Oracle(Machines):
             return of(self.doc, f"finance.{key}", default)
 
         own, inflation = list(self.clusters.values()), stated("inflation_per_year", 0.0)
-        building = of(self.doc, "site.building", None)
         on_site = [c.get("contract", {"kind": "lease"})["kind"].endswith("lease") for c in own]
         each_usd = np.array(
             [here and self.prices(name)[0][0] / 8 for name, here in zip(self.clusters, on_site, strict=True)]
@@ -391,15 +389,6 @@ class Oracle(Machines):
                     "fee_fraction": loan["fee_fraction"],
                     "least_cover_ratio": loan["least_cover_ratio"],
                     "balloon_fraction": loan.get("balloon_fraction", 0.0),
-                },
-                "building": building
-                and {
-                    "cost_usd": building["cost_usd"],
-                    "land_usd": building["land_usd"],
-                    "opened_h": self.hour(building["opened"]),
-                    "life_months": building["life_months"],
-                    "upkeep_fraction_per_year": building["upkeep_fraction_per_year"],
-                    "property_tax_fraction_per_year": building["property_tax_fraction_per_year"],
                 },
             },
             "power": self.energy(),

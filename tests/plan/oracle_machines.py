@@ -23,7 +23,6 @@ from scipy.stats import gamma
 import planner.catalog
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import Calibration, roofline_calibration
-from planner.physics.model_on_part import memory_fit
 from planner.physics.operating import at_objective
 from planner.physics.power import BoardRating, NodeRating, ServingMix, build_node_power
 from planner.physics.replica import ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
@@ -514,30 +513,9 @@ class Machines:
             return contract["usd_per_accelerator_h"] / self.rates[c, load][0] if by_the_hour else 0.0
 
         able.sort(key=lambda c: (rent(c), self.powers[c].full_kw / self.rates[c, load][0], c))
-        memory = {c: self.parts[self.clusters[c]["accelerator"]]["hbm_gb"] for c in able}
-
-        def long(w: str) -> bool:
-            tokens = self.workloads[w]["lengths"]
-            specs = [service.spec for pair, service in self.services.items() if pair[1] == w]
-            length = tokens["input"]["mean"] + tokens["output"]["mean"]
-            needed = {
-                next(
-                    n
-                    for n in (1, 2, 4, 8, 16)
-                    if memory_fit(s.part, s.shape, s.precision, n).kv_capacity_tokens >= length
-                )
-                for s in specs
-            }
-            return bool(tokens["input"]["mean"] >= 8000 or len(needed) > 1)
-
-        match of(self.doc, "routing", "cheapest-marginal"):
-            case "preference":
-                wanted = self.workloads[load].get("cluster_preference", [])
-                able.sort(key=lambda c: wanted.index(c) if c in wanted else len(wanted))
-            case "workload-aware" if long(load):
-                able.sort(key=lambda c: (rent(c) > 0, -memory[c]))
-            case "workload-aware" if any(map(long, self.loads)):
-                able.sort(key=lambda c: (rent(c) > 0, memory[c] == max(memory.values()) > min(memory.values())))
+        if of(self.doc, "routing", "cheapest-marginal") == "preference":
+            wanted = self.workloads[load].get("cluster_preference", [])
+            able.sort(key=lambda c: wanted.index(c) if c in wanted else len(wanted))
         return [self.names.index(c) for c in able]
 
     def tiers_of(self, load: str) -> list[list[int]]:

@@ -259,16 +259,6 @@ def test_a_stated_speculation_that_serves_less_is_a_warning(write: Any) -> None:
         assert bool(told) == warned
 
 
-@pytest.mark.parametrize(("model", "first"), [("llama-3.1-70b", "b200"), ("llama-3.1-405b", "mi325x")])
-def test_the_memory_rich_pool_is_for_models_that_smaller_parts_must_shard(model: str, first: str) -> None:
-    """70 billion weights at 8 bits fit one accelerator of each, in however many they are faster; 405 take 4 of H200."""
-    clusters = {name: {"accelerator": name.upper(), "nodes": 4} for name in ("h200", "mi325x", "b200")}
-    tokens = {"input": {"mean": 1200}, "output": {"mean": 300}}
-    works = {"chat": {"model": model, "requests_per_s": 1, "lengths": tokens}, "nightly": None}
-    plan = plan_of({"workloads": works, "clusters": clusters, "routing": "workload-aware"})
-    assert plan.clusters[plan.workloads[0].cluster_order[0]].name == first
-
-
 @pytest.mark.parametrize("tuned", [1, 2])
 def test_workloads_of_one_model_choose_among_the_replicas_that_all_of_them_take(tuned: int) -> None:
     """Two halves of a workload are served as it is; each was judged by the replicas that half of it takes.

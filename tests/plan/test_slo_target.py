@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from planner.errors import ScenarioError
-from planner.plan.slo_target import SloResult, Verdict, judge, met_months_over, shortfall_over
+from planner.plan.slo_target import SloResult, Verdict, judge, met_months_over, run_out, shortfall_over
 from planner.run.simulate import simulate
 from planner.scenario.scenario import SloTarget
 
@@ -232,3 +232,15 @@ def test_a_workload_may_be_held_to_a_share_of_its_own() -> None:
         short.laid_over(["slo_target.workloads={chta: 0.2}"])
     with pytest.raises(ScenarioError, match="the scope is the fleet"):
         short.laid_over(["slo_target={scope: fleet, workloads: {chat: 0.2}}"])
+
+
+def test_every_missed_month_is_named_and_run_out_is_the_share_that_first_misses_in_each() -> None:
+    missed, settled = np.array([[0.0], [5.0], [0.0], [9.0]]), np.full((4, 1), 100.0)
+    verdict = judge(missed, settled, SloTarget(attainment=0.98))
+    assert verdict.missed_months == (1, 3)
+    assert verdict.met_months(4) == 1
+    assert judge(0.0 * missed, settled, SloTarget(attainment=0.98)).missed_months == ()
+    labels = ("2026-01", "2026-02", "2026-03", "2026-04")
+    shares = run_out(np.array([1.0, 4.0, 1.0, 3.0, np.nan]), labels)  # one meets all, one could not be run
+    assert shares == {"2026-02": 0.5, "2026-04": 0.25}
+    assert run_out(np.array([4.0, 4.0]), labels) == {}

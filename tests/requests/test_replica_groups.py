@@ -44,7 +44,7 @@ def accelerators(hour: Zoom) -> int:
     return sum(group.replicas * group.accelerators for group in hour.hour.replica_groups)
 
 
-@pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal", "proportional"])
+@pytest.mark.parametrize("routing", ["cheapest-marginal", "proportional"])
 def test_clusters_are_used_as_by_the_hour(routing: str) -> None:
     """Two parts at four fifths of what they sustain together: by its batches the one was filled to half beyond."""
     clusters = {"one": {"accelerator": "H200", "nodes": 1}, "two": {"accelerator": "MI325X", "nodes": 1}}

@@ -127,10 +127,7 @@ def test_everything_at_once_reconciles_however_it_is_grouped(run: Run) -> None:
     result = run(*EVERYTHING)
     ledger = result.ledger
     used = {ACCOUNT_ORDER[code] for code in ledger.account_code}
-    building = {Account.CAPEX_BUILDING, Account.BUILDING_DEPRECIATION, Account.SPACE}  # test_building.py has them
-    assert used == set(Account) - building - {
-        Account.API
-    }  # test_api.py has it; nothing is left that no scenario can reach
+    assert used == set(Account) - {Account.API}  # test_api.py has it; nothing is left that no scenario can reach
     total = int(ledger.amount_cents.sum())
     for dimension in Dimension:
         assert int(ledger.totals_cents(dimension).sum()) == total

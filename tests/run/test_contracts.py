@@ -125,15 +125,14 @@ def test_one_loaded_node_costs_its_year_and_not_its_busy_hours(run: Run) -> None
     assert sum(by_month(result, Account.RENT)) == pytest.approx(245_280, rel=0.01)
 
 
-@pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal"])
-def test_machines_paid_by_the_hour_work_last_whatever_they_are_called(run: Run, routing: str) -> None:
+def test_machines_paid_by_the_hour_work_last_whatever_they_are_called(run: Run) -> None:
     rented = "{accelerator: H200, nodes: 4, contract: {kind: KIND, usd_per_accelerator_h: USD}}"
     named = {
         "clusters.a-dear": rented.replace("KIND", "on-demand").replace("USD", "9"),
         "clusters.b-cheap": rented.replace("KIND", "spot").replace("USD", "2, interruptions_per_year: 0"),
         "clusters.z-owned": "{accelerator: H200, nodes: 4}",
     }
-    result = run("", "clusters.h200=null", *(f"{key}={value}" for key, value in named.items()), f"routing={routing}")
+    result = run("", "clusters.h200=null", *(f"{key}={value}" for key, value in named.items()))
     names = [cluster.name for cluster in result.plan.clusters]
     order = result.plan.workloads[0].cluster_order
     assert [names[place] for place in order] == ["z-owned", "b-cheap", "a-dear"]

@@ -193,7 +193,7 @@ def test_what_breaks_at_the_site_breaks_nothing_at_a_providers(run: Run) -> None
         assert max(waits[1]) == 0
 
 
-@pytest.mark.parametrize("routing", ["workload-aware", "cheapest-marginal", "proportional"])
+@pytest.mark.parametrize("routing", ["cheapest-marginal", "proportional"])
 def test_a_provider_is_paid_for_what_the_own_machines_waits_do_not_allow_and_no_more(run: Run, routing: str) -> None:
     """The rent of an hour is what of its work is beyond own capacity, however many machines may be rented."""
     busy = ("workloads.chat.requests_per_s=2600", "workloads.chat.noise.sigma=0.05", f"routing={routing}", *STEADY)

@@ -15,7 +15,7 @@ from planner.answers.run import write_run
 from planner.finance.depreciation import LossRule, depreciate
 from planner.finance.ledger import View
 from planner.finance.statements import LINES
-from planner.run.cohorts import assets_of, building_of, is_owned, leases_of, owned_value_cents, tax_base
+from planner.run.cohorts import assets_of, is_owned, leases_of, owned_value_cents, tax_base
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.loading import load_scenario
 
@@ -33,9 +33,6 @@ def deferred_tax_usd(result: RunResult) -> list[float]:
     basis = np.where(is_owned(plan, result.cohorts), owned_value_cents(plan, result.cohorts) - gain, 0)
     book = depreciate(assets_of(plan, result.cohorts), plan.months.edge_coordinates).closing_book_cents
     apart = (book - basis).sum(axis=0)
-    building = building_of(plan)
-    if building is not None:
-        apart += building.schedule.closing_book_cents[0] - building.basis_cents[1:]
     table = result.statements().query("cluster == 'fleet'")
     owned, owed = (np.zeros(plan.months.period_count) for _ in range(2))
     for lease in leases_of(plan, result.cohorts):
@@ -92,10 +89,6 @@ def plans(draw: st.DrawFn) -> list[str]:
     chosen = [f"start={start}", "clusters.mi325x.online=null"]
     chosen += draw(ordered(start))
     chosen.append(f"horizon_months={draw(st.integers(1, 8))}")
-    if draw(st.booleans()):
-        chosen.append("site.colocation_usd_per_kw_month=0")
-        opened = draw(st.sampled_from(["2016-02-11", start]))
-        chosen.append(f"site.building={{cost_usd: 777777.77, land_usd: 3333.33, opened: {opened}, life_months: 77}}")
     chosen.append(f"finance.opening_cash_usd={draw(st.integers(0, 10**9)) / 100}")
     chosen.append(f"finance.fiscal_year_start_month={draw(st.integers(1, 12))}")
     chosen.append(f"finance.depreciation_method={draw(st.sampled_from(['straight-line', 'declining-balance']))}")

@@ -220,8 +220,6 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "tax": ("finance.tax={rate_fraction: 0.3}",),
     "nobody": ("workloads.*.requests_per_s=0",),
     "by the hour": ("clusters.mi325x.contract={kind: on-demand, usd_per_accelerator_h: 3}",),
-    "building": ("site.colocation_usd_per_kw_month=0",
-                 "site.building={cost_usd: 3000000, opened: 2026-02-01, land_usd: 100000}"),
     "unsold": ("workloads.chat.token_price=null",),
     "batch alone": ("workloads.chat.priority=deferrable",),
 }  # fmt: skip

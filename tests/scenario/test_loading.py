@@ -16,6 +16,7 @@ from planner.scenario.loading import MAX_EXTENDS, layer_of, load_scenario, merge
 from planner.scenario.schema import scenario_schema
 from planner.validation import NOT_MODELLED
 from planner.yaml_io import Document, parse_document
+from tests.conftest import TINY
 
 Write = Callable[..., Path]
 
@@ -374,3 +375,10 @@ def test_merging_changes_neither_part_and_places_follow_values(a: Any, b: Any) -
             assert result.locations[(key,)].file == ("b" if own is not None else "a")
     for key in set(layer.content) - set(result.content):
         assert (key,) not in result.locations
+
+
+def test_a_multiple_of_a_rate_written_as_a_whole_number_is_not_rounded_and_one_of_nodes_is(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    laid = load_scenario(tmp_path / "tiny.yaml", ["workloads.*.requests_per_s=×1.3", "clusters.*.nodes=×1.3"])
+    assert laid.workloads["chat"].requests_per_s == pytest.approx(6.5)
+    assert [cluster.nodes for cluster in laid.clusters.values()] == [5, 4]

@@ -139,6 +139,10 @@ class Stub(Finished):
     def detailed(self) -> int:
         return self.rows
 
+    @property
+    def chance(self) -> np.ndarray:
+        return np.arange(self.rows)
+
     def output(self, name: str, rows: int | None = None) -> np.ndarray:
         return COLUMNS[name][:rows]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from planner.studies.analysis import open_store
 from planner.studies.decision import mean_estimate, percentile_estimate, spread_estimates
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Workforce
-from planner.studies.store import FURTHER, SINGLE, stored_bytes
+from planner.studies.store import FURTHER, SINGLE
 from tests.studies.conftest import SMALL
-from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
 
 Write = Callable[..., Path]
@@ -80,8 +78,6 @@ def test_damage_beyond_the_detailed_costs_those_beyond_alone(few: Prepared, tmp_
     spoiled = bytearray(before[FURTHER])
     spoiled[100] ^= 1
     (tmp_path / "o" / FURTHER).write_bytes(bytes(spoiled))
-    with pytest.raises(ScenarioError, match=r"replications_further\.parquet: has changed since planner wrote it"):
-        study(tmp_path / "few.yaml", out=tmp_path / "o", method="importance")
     store = open_store(few, tmp_path / "o", resume=True)
     assert store.finished().tolist() == [0, 1, 2]
     assert store.notes == [f"{tmp_path / 'o' / FURTHER} is damaged; its replications are run again"]
@@ -101,29 +97,6 @@ def test_how_many_are_detailed_is_part_of_the_study_and_told(few: Prepared, ever
 def test_fewer_detailed_replications_than_a_percentile_needs_are_refused(study_file: Write) -> None:
     with pytest.raises(ScenarioError, match=r"detailed_replications.*16"):
         prepare(study_file(f"{SMALL}detailed_replications: 3\n"))
-
-
-@pytest.mark.prove
-def test_a_disk_without_the_room_is_warned_of_before_anything_is_run(
-    few: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done(few, tmp_path / "o", 2048)
-    written = sum((tmp_path / "o" / name).stat().st_size for name in (SINGLE, FURTHER))
-    setup = few.setup(few.montecarlo())
-    assert written == pytest.approx(stored_bytes(setup, 2048), rel=0.15)
-    store = open_store(few, tmp_path / "o", resume=True)
-    room = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: room._replace(free=2 * stored_bytes(setup, 4096) - 1))
-    assert store.short_of_disk(4096) == []  # half of them are there
-    (told,) = store.short_of_disk(8192)
-    assert told.startswith(f"{tmp_path / 'o'} needs about 0.0 GB to be written and joined")
-    store.close()
-    said: list[str] = []
-    study(tmp_path / "few.yaml", ROWS, tmp_path / "p", workers=1, charts=False, progress=said.append)
-    assert not [line for line in said if "needs about" in line]
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: room._replace(free=1000))
-    study(tmp_path / "few.yaml", ROWS, tmp_path / "q", workers=1, charts=False, progress=said.append)
-    assert len([line for line in said if line.startswith("note: ") and "needs about" in line]) == 1
 
 
 @pytest.mark.parametrize("rows", [5, 60, 1000])

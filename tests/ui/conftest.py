@@ -23,8 +23,8 @@ Post = Callable[..., Any]
 def _desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     folder = tmp_path_factory.mktemp("live")
     (folder / "tiny.yaml").write_text(TINY)
-    desk = Desk(load_scenario(folder / "tiny.yaml"), folder / "outputs")
-    desk.plan(())
+    desk = Desk([load_scenario(folder / "tiny.yaml")], folder / "outputs")
+    desk.plan(("tiny",))
     return desk
 
 
@@ -52,6 +52,8 @@ def post(client: TestClient) -> Post:
     """Ask as the page does."""
 
     def ask(what: str = "show", **asked: Any) -> Any:
+        if "set" in asked:
+            asked["plan"] = ["tiny", *asked.pop("set")]
         return client.post(f"/{TOKEN}/{what}", json={"tab": "one", "move": 1, **asked})
 
     return ask

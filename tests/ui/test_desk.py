@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import functools
+import itertools
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,18 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
+from planner.answers.futures import future_row
 from planner.answers.run import summary, write_run
-from planner.api import run
+from planner.errors import ScenarioError
 from planner.output.folder import read_contents
+from planner.output.html import section_html
 from planner.run.simulate import simulate
 from planner.scenario.loading import layer_of, load_scenario
 from planner.studies.compare import compare
+from planner.studies.futures import load_futures
 from planner.ui import desk as page
-from planner.ui.desk import Desk, turns_of
-from planner.ui.knobs import TURNS, Knob, check_turns, knobs_of
+from planner.ui.desk import EXAMPLES, Desk, turns_of
+from planner.ui.knobs import FUTURE, TURNS, Knob, check_turns, knobs_of
 from planner.yaml_io import Document
 from tests.conftest import TINY
 from tests.ui.conftest import TOKEN, Post
@@ -50,7 +52,7 @@ OTHER = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff
 def every(tmp_path: Path) -> Desk:
     (tmp_path / "tiny.yaml").write_text(TINY)
     (tmp_path / "every.yaml").write_text(EVERY)
-    return Desk(load_scenario(tmp_path / "every.yaml"), tmp_path / "outputs")
+    return Desk([load_scenario(tmp_path / "every.yaml")], tmp_path / "outputs")
 
 
 def text_of(answered: Any) -> str:
@@ -75,12 +77,14 @@ def turned(knob: Knob) -> str:
 
 
 def test_every_kind_of_knob_is_there_and_turns_what_it_says(every: Desk) -> None:
-    found = {knob.path: knob for knob in every.knobs}
+    found = {knob.path: knob for knob in knobs_of(every.stated(""))}
     patterns = set()
     for path, knob in found.items():
         word = turned(knob) if not knob.is_new else f"{path}={knob.turn.written.replace('%', knob.choices[0])}"
         patterns.add(next(pattern for pattern, turn in TURNS.items() if turn is knob.turn))
-        after = {each.path: each.value for each in knobs_of(every.scenario((word,)))}
+        if path in FUTURE:
+            continue
+        after = {each.path: each.value for each in knobs_of(every.scenario(("every", word)))}
         if knob.is_new:
             assert after[f"{path}.nodes"] == "8"
             assert after[f"{path}.accelerator"] == knob.choices[0]
@@ -92,7 +96,7 @@ def test_every_kind_of_knob_is_there_and_turns_what_it_says(every: Desk) -> None
 
 
 def test_a_knob_that_would_do_nothing_is_not_there(every: Desk) -> None:
-    paths = {knob.path for knob in every.knobs}
+    paths = {knob.path for knob in knobs_of(every.stated(""))}
     for absent in (
         "clusters.ordered.online",
         "clusters.owned.online",
@@ -110,7 +114,7 @@ def test_a_knob_that_would_do_nothing_is_not_there(every: Desk) -> None:
 
 
 def test_sliders_hold_what_is_stated_and_move_in_plain_steps(every: Desk) -> None:
-    for knob in every.knobs:
+    for knob in knobs_of(every.stated("")):
         if knob.slider is None:
             continue
         low, high, step = knob.slider
@@ -121,8 +125,8 @@ def test_sliders_hold_what_is_stated_and_move_in_plain_steps(every: Desk) -> Non
 
 
 def test_the_page_s_controls_carry_every_knob(every: Desk) -> None:
-    shown = str(page.controls(every.knobs))
-    for knob in every.knobs:
+    shown = str(page.controls(knobs_of(every.stated(""))))
+    for knob in knobs_of(every.stated("")):
         if not knob.is_new:
             assert f'id="knob-{knob.path}"' in shown
     assert 'value="clusters.h200-2={accelerator: H200, nodes: 8}"' in shown, "machines of a name that is taken"
@@ -130,7 +134,7 @@ def test_the_page_s_controls_carry_every_knob(every: Desk) -> None:
 
 def test_a_live_plan_has_the_figures_of_a_run_of_the_same_overrides(desk: Desk, scenario_file: Path) -> None:
     turns = ("clusters.h200.nodes=2", "workloads.chat.requests_per_s=50")
-    contents = desk.contents(desk.plan(turns), intervals=False)
+    contents = desk.contents(desk.plan(("tiny", *turns)))
     plain = summary(simulate(load_scenario(scenario_file, turns)))
     assert contents.summary == json.loads(json.dumps(plain))
 
@@ -163,22 +167,22 @@ def test_what_is_saved_extends_the_scenario_states_the_changes_alone_and_runs_to
         "site": {"facility_power_cap_kw": 40},
     }
     saved = summary(simulate(load_scenario(path)))
-    live = desk.contents(desk.plan(tuple(turns)), intervals=False).summary
+    live = desk.contents(desk.plan(("tiny", *turns))).summary
     assert json.loads(json.dumps(saved | {"scenario": "tiny"})) == live
 
 
 def test_a_value_taken_away_is_saved_as_null(tmp_path: Path) -> None:
     (tmp_path / "capped.yaml").write_text(TINY + "site: {facility_power_cap_kw: 30}\n")
-    desk = Desk(load_scenario(tmp_path / "capped.yaml"), tmp_path)
-    path = desk.save(("site.facility_power_cap_kw=null",), "uncapped")
+    desk = Desk([load_scenario(tmp_path / "capped.yaml")], tmp_path)
+    path = desk.save(("tiny", "site.facility_power_cap_kw=null"), "uncapped")
     assert yaml.safe_load(path.read_text())["site"] == {"facility_power_cap_kw": None}
     assert load_scenario(path).site.facility_power_cap_kw is None
 
 
 def test_overrides_of_the_command_line_are_saved_with_the_turns(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    desk = Desk(load_scenario(tmp_path / "tiny.yaml", ["seed=7", "clusters.h200.nodes=9"]), tmp_path)
-    path = desk.save(("clusters.mi325x.nodes=5",), "both")
+    desk = Desk([load_scenario(tmp_path / "tiny.yaml", ["seed=7", "clusters.h200.nodes=9"])], tmp_path)
+    path = desk.save(("tiny", "clusters.mi325x.nodes=5"), "both")
     found = load_scenario(path)
     assert (found.seed, found.clusters["h200"].nodes, found.clusters["mi325x"].nodes) == (7, 9, 5)
 
@@ -188,7 +192,7 @@ def test_nothing_is_written_over_and_no_name_leads_elsewhere(desk: Desk, post: P
     assert post("save", name="tiny").status_code == 422
     assert scenario_file.read_text() == before
     for name in ("../up", "a/b", "", ".hidden", "-x", "a" * 65, "a b", "x.yaml", "a\0"):
-        for what in ("save", "write"):
+        for what in ("save", "share", *(("size",) if name else ())):
             found = post(what, name=name)
             assert found.status_code == 422, (what, name)
             assert "is no name" in found.text
@@ -198,71 +202,149 @@ def test_nothing_is_written_over_and_no_name_leads_elsewhere(desk: Desk, post: P
 def test_a_scenario_that_changed_meanwhile_is_not_extended(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(TINY)
-    desk = Desk(load_scenario(file), tmp_path)
+    desk = Desk([load_scenario(file)], tmp_path)
     file.write_text(TINY.replace("nodes: 4", "nodes: 5"))
     with pytest.raises(Exception, match="has changed since planner ui read it"):
-        desk.save(("clusters.mi325x.nodes=2",), "late")
+        desk.save(("tiny", "clusters.mi325x.nodes=2"), "late")
     assert not (tmp_path / "late.yaml").exists()
 
 
-def test_the_run_folder_is_the_one_that_planner_run_writes_and_its_files_alone_are_handed_out(
-    desk: Desk,
-    post: Post,
-    client: TestClient,
-    scenario_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    turns = ["clusters.h200.nodes=2"]
-    monkeypatch.setattr("planner.ui.desk.run", functools.partial(run, replications=2))  # for the suite's sake
-    answered = post("write", set=turns, name="as-run")
-    assert answered.status_code == 200, answered.text
-    folder = desk.outputs / "as-run"
-    assert answered.json() == {"said": f"written to {folder}", "href": "folder/as-run/report.html"}
-    plain = run(scenario_file, tmp_path / "plain", overrides=turns, replications=2).folder
-    names = sorted(entry.name for entry in plain.iterdir())
-    assert sorted(entry.name for entry in folder.iterdir()) == names
-    for name in names:
-        assert (folder / name).read_bytes() == (plain / name).read_bytes(), name
-        assert client.get(f"/{TOKEN}/folder/as-run/{name}").content == (folder / name).read_bytes()
-    shutil.copytree(folder, desk.outputs / "foreign")
-    for path in (
-        "foreign/report.html",
-        "as-run/none.csv",
-        "as-run/..%2f..%2ftiny.yaml",
-        "as-run/%2e%2e",
-        "as-run/.",
-        "x/y",
-    ):
-        assert client.get(f"/{TOKEN}/folder/{path}").status_code in (403, 404), path
+LATE = (
+    "name: late\nextends: tiny.yaml\nclusters: {mi325x: {online: 2026-02-15}, h200: {order: {placed: 2025-10-01}}}\n"
+    "futures: {dear: {weight: 2.0, set: {site.pue_ratio: 1.6}}}\n"
+)
 
 
-def test_pinned_and_turned_stand_side_by_side_as_in_a_comparison(desk: Desk, post: Post) -> None:
-    beside = desk.beside(desk.plan(()), desk.plan(("clusters.h200.nodes=9",)), intervals=False).table("comparison")
-    held = compare([desk.stated, load_scenario(desk.stated, ["name=nine", "clusters.h200.nodes=9"])], replications=1)
-    assert beside is not None
-    for name, figures in zip(("pinned", "this plan"), held.figures, strict=True):
+@pytest.fixture
+def two(tmp_path: Path) -> Desk:
+    """Two scenarios, of which one names a future."""
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    (tmp_path / "late.yaml").write_text(LATE)
+    return Desk([load_scenario(tmp_path / name) for name in ("late.yaml", "tiny.yaml")], tmp_path / "outputs")
+
+
+def test_a_future_is_what_set_says_of_every_plan_in_its_own_way(two: Desk) -> None:
+    turns = ("future.traffic=1.5", "future.slip_months=1", "future.lead_time=2", "future.price=1.2")
+    held = two.scenario(("late", "clusters.mi325x.nodes=5", *turns))
+    same = load_scenario(
+        two.stated("late"),
+        [
+            "clusters.mi325x.nodes=5", "workloads.*.requests_per_s=×1.5", "clusters.mi325x.online=+1 month",
+            "clusters.h200.order.slip_weeks={low: 4.35, base: 6.35, high: 16.35}",
+            "clusters.h200.order.lead_weeks=×2", "clusters.*.accelerator_price_usd=×1.2",
+        ],
+    )  # fmt: skip
+    assert held.model_dump() == same.model_dump()
+    assert two.scenario(("tiny", "future.slip_months=0", "future.traffic=1")) == two.stated("tiny")
+    assert page.plan_words(("late", "clusters.mi325x.nodes=5", *turns[:2])) == (
+        "late: mi325x nodes 5, traffic ×1.5, deliveries 1 months late"
+    )
+
+
+def test_the_grid_has_the_figures_of_compare_with_the_same_futures(two: Desk, tmp_path: Path) -> None:
+    plans, futures = [("tiny",), ("late",)], [("future.traffic=1.5",)]
+    section, left = two.grid(plans, futures, lambda: None)
+    assert left == 5, "one of two plans in three futures is drawn with each request"
+    assert str(section_html(section)).count("…") == 5
+    while left:
+        section, left = two.grid(plans, futures, lambda: None)
+    (tmp_path / "f.yaml").write_text(
+        "futures: {dear: {weight: 2.0, set: {site.pue_ratio: 1.6}},"
+        " busy: {set: {'workloads.*.requests_per_s': ×1.5}}}\n"
+    )
+    named = load_futures(tmp_path / "f.yaml")
+    held = compare([two.stated("tiny"), two.stated("late")], futures=named)
+    wanted = {(one.scenario, one.future.replace("busy", "traffic ×1.5")): future_row(one)[2:] for one in held.futures}
+    assert {(plan[0], name): row[2:] for (plan, name), row in two._cells.items()} == wanted
+
+
+def test_plans_stand_side_by_side_in_one_future_as_in_a_comparison(desk: Desk, post: Post) -> None:
+    contents = desk.beside([("tiny", "clusters.h200.nodes=9", "future.traffic=2"), ("tiny",)])
+    assert contents is not None
+    beside = contents.tables["comparison"]
+    busy = load_scenario(desk.stated("tiny"), ["workloads.*.requests_per_s=×2"])
+    held = compare([busy, load_scenario(busy, ["name=nine", "clusters.h200.nodes=9"])], replications=1)
+    names = ("tiny, traffic ×2", "tiny: h200 nodes 9, traffic ×2")
+    for name, figures in zip(names, held.figures, strict=True):
         own = beside.where("scenario", name)
         for measure, number in zip(own.texts("measure"), own.numbers("value"), strict=True):
             wanted = figures[measure]
             assert number == (None if wanted is None else pytest.approx(wanted, rel=1e-4, abs=1e-5)), measure
-    shown = text_of(post(set=["clusters.h200.nodes=9"], pin=[]))
-    assert 'id="beside"' in shown
-    assert "pinned (baseline)" in shown
-    assert "this plan" in shown
+    shown = text_of(post(set=["clusters.h200.nodes=9"], plans=[["tiny"]]))
+    assert "tiny (baseline)" in shown
     assert shown.index('id="beside"') < shown.index('id="answer"')
     assert 'id="beside"' not in text_of(post(set=["clusters.h200.nodes=9"]))
 
 
-def test_intervals_come_from_nineteen_replications(desk: Desk, post: Post) -> None:
+def test_with_the_grid_the_answer_has_intervals_of_nineteen_replications(desk: Desk, post: Post) -> None:
     turns = ["clusters.h200.nodes=5"]
     assert 'class="range"' not in text_of(post(set=turns))
-    answered = post(set=turns, part="intervals")
+    answered = post(set=turns, part="grid")
+    assert answered.json()["left"] == 0
     assert 'class="range"' in text_of(answered)
-    assert answered.json()["line"].endswith("SLO MET in 19 of 19 replications")
-    drawn = desk.plan(tuple(turns)).drawn
-    assert drawn is not None
-    assert drawn.number == 19
+    assert "SLO MET</span> in 19/19 replications" in answered.json()["line"]
+
+
+def test_what_is_shared_is_one_file_that_holds_the_grid_and_alone_is_handed_out(
+    desk: Desk, post: Post, client: TestClient
+) -> None:
+    answered = post("share", set=["clusters.h200.nodes=5"], plans=[["tiny"]], name="shared")
+    assert answered.status_code == 200, answered.text
+    assert answered.json() == {"said": f"shared as {desk.outputs / 'shared.html'}", "href": "folder/shared/share.html"}
+    shared = (desk.outputs / "shared.html").read_bytes()
+    assert client.get(f"/{TOKEN}/folder/shared/share.html").content == shared
+    for part in (b'id="futures"', b'id="beside"', b'id="answer"', b'id="reproduce"', b"h200 nodes 5"):
+        assert part in shared
+    assert b"src=" not in shared.replace(b"script-src", b"").replace(b"style-src", b"").replace(b"img-src", b"")
+    assert "exists already" in post("share", name="shared").text
+    (desk.outputs / "foreign.html").write_text("secret")
+    for path in ("foreign/share.html", "shared/report.html", "shared/..%2f..%2ftiny.yaml", "shared/.", "x/y"):
+        assert client.get(f"/{TOKEN}/folder/{path}").status_code in (403, 404), path
+
+
+def test_a_what_if_states_its_future_as_a_future(two: Desk, tmp_path: Path) -> None:
+    path = two.save(("tiny", "clusters.h200.nodes=5", "future.traffic=1.5"), "busier")
+    assert yaml.safe_load(path.read_text()) == {
+        "name": "busier",
+        "extends": "tiny.yaml",
+        "clusters": {"h200": {"nodes": 5}},
+        "futures": {"turned": {"set": {"workloads.chat.requests_per_s": "×1.5"}}},
+    }
+    assert load_scenario(path).clusters["h200"].nodes == 5
+
+
+def test_every_example_loads_and_is_saved_in_the_folder_that_one_is_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = [load_scenario(path) for path in sorted(EXAMPLES.glob("*.yaml"))]
+    assert len(examples) > 3
+    assert all(one.description for one in examples)
+    monkeypatch.chdir(tmp_path)
+    path = Desk(examples).save(("two-vendors", "clusters.h200.nodes=5"), "mine")
+    assert load_scenario(tmp_path / path).clusters["h200"].nodes == 5
+
+
+def test_a_sizing_says_what_it_has_and_ends_in_its_report(two: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[list[str]] = []
+
+    class Ended:
+        def __init__(self, words: list[str], folder: Path) -> None:
+            begun.append(words)
+            self.folder, self.lines, self.is_running = folder, ["1 runs: 2 × H200"], True
+
+    monkeypatch.setattr(page, "SizeRun", Ended)
+    assert two.sized() == {"running": False, "lines": [], "parts": []}
+    two.size(("tiny", "clusters.h200.nodes=5", "future.traffic=1.5"), "best")
+    assert two.sized() == {"running": True, "lines": ["1 runs: 2 × H200"], "parts": [], "href": ""}
+    with pytest.raises(ScenarioError, match="is running"):
+        two.size(("tiny",), "again")
+    (words,) = begun
+    laid = [text for word, text in itertools.pairwise(words) if word == "--set"]
+    searched = load_scenario(two.stated("tiny"), laid)
+    assert (searched.clusters["h200"].nodes, searched.workloads["chat"].requests_per_s) == (5, 7.5)
+    sized = searched.sizing
+    assert sized is not None
+    assert {name: one.max_nodes for name, one in sized.clusters.items()} == {"h200": 20, "mi325x": 16}
 
 
 def test_the_answer_names_what_was_turned_from_what_to_what(desk: Desk, post: Post) -> None:
@@ -298,21 +380,21 @@ def test_of_one_knob_the_last_turn_counts_where_it_was_first() -> None:
 
 
 def test_command_line_knobs_stay_within_the_language(desk: Desk) -> None:
-    check_turns(desk.stated, ["clusters.h200.nodes=5", "site.tariff=us-new-york", "slo_target.attainment=0.995"])
+    check_turns(desk.stated(""), ["clusters.h200.nodes=5", "site.tariff=us-new-york", "slo_target.attainment=0.995"])
 
 
 def test_no_move_waits_for_why_requests_are_late(every: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """That routes all work anew, twice: longer than the run itself. The page shows nothing of it."""
     monkeypatch.setattr("planner.answers.run.worst_reasons", lambda _: pytest.fail("routed anew"))
-    plan = every.plan(())
-    assert "per million tokens" in page.line(every, plan, intervals=False)
-    assert page.answer(every, plan, None, intervals=False)
+    plan = every.plan(("every",))
+    assert "per million tokens" in page.line(every, plan)
+    assert page.answer(every, [("every",)])
     assert page.rest(every, plan)
 
 
 def test_sections_read_the_tables_that_a_run_folder_has(desk: Desk, tmp_path: Path) -> None:
-    plan = desk.plan(())
-    live = desk.contents(plan, intervals=False)
+    plan = desk.plan(("tiny", "clusters.h200.nodes=8"))
+    live = desk.contents(plan)
     write_run(plan.result, tmp_path / "out")
     folder = read_contents(tmp_path / "out")
     for name in set(live.tables) - {"warnings"}:  # which a run's folder has in its summary

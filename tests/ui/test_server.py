@@ -66,25 +66,30 @@ BAD: list[tuple[bytes, int, str]] = [
     (b"{", 400, "not JSON"),
     (b"[" * 60_000, 400, "not JSON"),
     (b"[]", 400, "not a JSON object"),
-    (b'{"set": "clusters.h200.nodes=3"}', 400, "set must be a list"),
-    (b'{"set": [1]}', 400, "set must be a list"),
-    (b'{"pin": {}}', 400, "pin must be a list"),
+    (b'{"plan": "clusters.h200.nodes=3"}', 400, "plan must be a list"),
+    (b'{"plan": [1]}', 400, "plan must be a list"),
+    (b'{"plans": {}}', 400, "plans must be a list of at most 8 lists"),
+    (b'{"futures": [["future.traffic=lots"]], "part": "grid"}', 422, "no knob of this page"),
+    (b'{"futures": [["elsewhere=1"]], "part": "grid"}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "future.traffic=-1"]}', 422, "no knob of this page"),
+    (b'{"plan": ["elsewhere"]}', 422, "no scenario is called 'elsewhere'; there are tiny"),
+    (b'{"stop": 1}', 400, "stop must be true or false"),
     (b'{"move": -1}', 400, "move must be a whole number"),
     (b'{"move": "1"}', 400, "move must be a whole number"),
     (b'{"move": 1.5}', 400, "move must be a whole number"),
     (b'{"tab": 7}', 400, "tab must be a text"),
-    (b'{"part": "all"}', 400, "part must be answer, rest or intervals"),
-    (b'{"set": ["clusters.h200.nodes=-1"]}', 422, "clusters.h200.nodes"),
-    (b'{"set": ["clusters.h200.nodes=1e99"]}', 422, "clusters.h200.nodes"),
-    (b'{"set": ["clusters.h200.accelerator=Z80"]}', 422, "unknown accelerator 'Z80'"),
-    (b'{"set": ["clusters.b200.nodes=3"]}', 422, "clusters.b200"),
-    (b'{"set": ["nonsense"]}', 422, "no knob of this page"),
-    (b'{"set": ["name=other"]}', 422, "no knob of this page"),
-    (b'{"set": ["catalog.overlay=secret.yaml"]}', 422, "no knob of this page"),
-    (b'{"set": ["workloads.chat.growth={kind: csv, file: /etc/passwd}"]}', 422, "no knob of this page"),
-    (b'{"set": ["clusters.h200={accelerator: B200, nodes: 8}"]}', 422, "no knob of this page"),
-    (b'{"set": ["clusters.x={accelerator: B200, nodes: 8, quotes: []}"]}', 422, "no knob of this page"),
-    (b'{"set": ["clusters.h200.nodes=[1, 2]"]}', 422, "no knob of this page"),
+    (b'{"part": "all"}', 400, "part must be answer, rest or grid"),
+    (b'{"plan": ["tiny", "clusters.h200.nodes=-1"]}', 422, "clusters.h200.nodes"),
+    (b'{"plan": ["tiny", "clusters.h200.nodes=1e99"]}', 422, "clusters.h200.nodes"),
+    (b'{"plan": ["tiny", "clusters.h200.accelerator=Z80"]}', 422, "unknown accelerator 'Z80'"),
+    (b'{"plan": ["tiny", "clusters.b200.nodes=3"]}', 422, "clusters.b200"),
+    (b'{"plan": ["tiny", "nonsense"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "name=other"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "catalog.overlay=secret.yaml"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "workloads.chat.growth={kind: csv, file: /etc/passwd}"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "clusters.h200={accelerator: B200, nodes: 8}"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "clusters.x={accelerator: B200, nodes: 8, quotes: []}"]}', 422, "no knob of this page"),
+    (b'{"plan": ["tiny", "clusters.h200.nodes=[1, 2]"]}', 422, "no knob of this page"),
 ]
 
 
@@ -154,12 +159,12 @@ def test_a_newer_move_of_the_same_tab_drops_the_older_one_and_no_other_tab_s(
     may_end.set()
     for thread in threads:
         thread.join(60)
-    assert answers == {"first": 200, "second": 409, "other": 200, "third": 200}
+    assert answers == {"first": 409, "second": 409, "other": 200, "third": 200}
     assert "clusters.h200.nodes=32" not in begun, "what nobody awaits is not run"
     assert post(tab="a", move=2).status_code == 409
 
 
-def test_intervals_end_between_two_draws_when_a_newer_move_comes(
+def test_the_grid_ends_between_two_draws_when_a_newer_move_comes(
     served: tuple[TestClient, Live], desk: Desk, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[int] = []
@@ -169,13 +174,13 @@ def test_intervals_end_between_two_draws_when_a_newer_move_comes(
             drawn.append(number)
             if number == 2:
                 served[1]._latest["one"] = 99
-            progress()
+            progress([])
 
     monkeypatch.setattr("planner.ui.desk.draw_again", draw_again)
     turns = ["clusters.h200.nodes=7"]
-    assert post(set=turns, part="intervals").status_code == 409
+    assert post(set=turns, part="grid").status_code == 409
     assert drawn == [0, 1, 2]
-    assert desk.plan(tuple(turns)).drawn is None
+    assert desk.plan(("tiny", *turns)).drawn is None
 
 
 def test_the_rest_ends_between_two_sections_when_a_newer_move_comes(
@@ -207,9 +212,9 @@ def test_it_listens_on_this_machine_alone_and_a_port_in_use_is_one_message() -> 
 
 
 def test_a_plan_that_is_known_is_not_run_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = desk.plan(("clusters.h200.nodes=6",))
+    first = desk.plan(("tiny", "clusters.h200.nodes=6"))
     monkeypatch.setattr("planner.ui.desk.simulate", lambda _: pytest.fail("ran again"))
-    assert desk.plan(("clusters.h200.nodes=6",)) is first
+    assert desk.plan(("tiny", "clusters.h200.nodes=6")) is first
 
 
 def test_what_is_kept_is_bounded(
@@ -217,7 +222,7 @@ def test_what_is_kept_is_bounded(
 ) -> None:
     monkeypatch.setattr("planner.ui.desk.simulate", lambda _: None)
     for nodes in range(1, 9):
-        desk.plan((f"clusters.h200.nodes=10{nodes}",))
+        desk.plan(("tiny", f"clusters.h200.nodes=10{nodes}"))
     assert len(desk._plans) == 6
     desk._plans.clear()
     monkeypatch.undo()

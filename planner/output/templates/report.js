@@ -300,8 +300,6 @@
     else hidden.add(name);
     for (const button of document.querySelectorAll(".toggle"))
       if (button.dataset.series === name) button.setAttribute("aria-pressed", String(!hidden.has(name)));
-    for (const part of document.querySelectorAll(".part"))
-      if (part.dataset.series === name) part.hidden = hidden.has(name);
     for (const chart of charts) chart.draw();
   };
 
@@ -312,12 +310,19 @@
     const found = /^[<±+]?\s*(-?)\$?([\d,]+(?:\.\d+)?)\s*%?\s*([A-Za-z]*)/.exec(text);
     return found ? Number(found[1] + found[2].replaceAll(",", "")) * (scales[found[3]] || 1) : text ? text.toLowerCase() : null;
   };
+  const drawBars = () => {
+    for (const table of document.querySelectorAll("table[data-drawn]")) {
+      const cells = [...table.tBodies[0].rows].map((row) => row.cells[Number(table.dataset.drawn)]);
+      const sizes = cells.map((cell) => Math.abs(Number(rank(cell)) || 0)), most = Math.max(...sizes) || 1;
+      cells.forEach((cell, at) => { cell.classList.add("drawn"); cell.style.setProperty("--share", (100 * sizes[at]) / most + "%"); });
+    }
+  };
   const sortable = () => {
     for (const table of document.querySelectorAll("main table")) {
       const body = table.tBodies[0];
       if (!body || body.rows.length < 3 || !table.tHead || table.querySelector("button.sort")) continue;
       [...table.tHead.rows[0].cells].forEach((head, column) => {
-        if (!head.textContent.trim() || body.rows[0].cells[column]?.classList.contains("barcell")) return;
+        if (!head.textContent.trim()) return;
         const button = html("button", undefined, "sort");
         button.type = "button";
         button.append(...head.childNodes);
@@ -349,12 +354,13 @@
       for (const one of chart.series) one.group.toggleAttribute("hidden", hidden.has(one.name));
     }
     sortable();
+    drawBars();
   };
   attach();
   document.addEventListener("planner:redrawn", attach);
   const opened = [];
   window.addEventListener("beforeprint", () => {
-    for (const one of document.querySelectorAll("details:not([open], .dump, .plan)")) if (!one.closest("figure")) { one.open = true; opened.push(one); }
+    for (const one of document.querySelectorAll("details:not([open], .plan)")) if (!one.closest("figure")) { one.open = true; opened.push(one); }
     for (const chart of charts) if (!chart.room) chart.fit(chart.plot.clientWidth); // print waits for no observer
   });
   window.addEventListener("afterprint", () => { while (opened.length) opened.pop().open = false; });

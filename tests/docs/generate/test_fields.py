@@ -177,12 +177,13 @@ def test_every_field_of_the_language_is_explained() -> None:
 
 
 def _written_paths(content: Any, path: str = "") -> Iterator[str]:
-    """Yield the documented form of every path in a file: names of workloads and clusters become <name>."""
+    """Yield the documented form of every path in a file: names of workloads, clusters, models become <name>."""
     if not isinstance(content, dict):
         yield path
         return
     for key, value in content.items():
-        shown = "<name>" if path in ("workloads", "clusters", "sizing.clusters") else key
+        is_name = path in ("workloads", "clusters", "sizing.clusters") or path.endswith(".contract.token_prices")
+        shown = "<name>" if is_name else key
         yield from _written_paths(value, f"{path}.{shown}" if path else shown)
 
 
