@@ -121,7 +121,7 @@ class Evaluator:
     ) -> tuple[Any, Plan]:
         """Return the scenario and the compiled plan of a candidate under a replication's inputs."""
         trial = self.trial
-        gc.collect()  # runs that hold themselves would fill hundreds of MB; what there was before is frozen
+        gc.collect(1)  # young runs that hold themselves would fill hundreds of MB; what there was before is frozen
         base = trial.choices.stated(counts)
         clusters = dict(base.content["clusters"])
         for (name, field), value in changes.items():
