@@ -20,12 +20,11 @@ def answer_section(contents: Contents) -> Section:
     said = [str(sentence) for sentence in summary["sentences"]]
     columns = ("cluster", "accelerator", "date", "nodes")
     bought = [(*cells, dollars(usd)) for *cells, usd in plan.rows(*columns, numbers=["capital_usd"])]
-    header = ("cluster", "accelerator", "date", "nodes", "paid")
     blocks: list[Block] = [
         *sentences(said[:1], "headline"),
-        *([picture] if (picture := frontier_picture(contents)) else []),
+        frontier_picture(contents) or months_chart(contents),
         *sentences([verdict_line(summary["verdict"]), *said[1:3]]),
-        Grid(caption="What to buy whatever is seen", header=header, rows=bought, numeric=(3, 4)),
+        Grid(caption="What to buy whatever is seen", header=(*columns, "paid"), rows=bought, numeric=(3, 4)),
     ]
     if (frontier := contents.table("frontier")) is not None:
         plans = frontier.rows("plan", "is_answer", numbers=["probability_fraction"], totals=["objective_usd"])
@@ -59,15 +58,8 @@ def policies_section(contents: Contents) -> Section | None:
     shares = ("slo_met_fraction", "worst_tenth_attainment_fraction", "utilisation_fraction")
     amounts = ("objective_usd", *shares, "answer_saves")
     ways = [
-        (
-            name,
-            shown(cost),
-            percent(met, 0),
-            percent(worst, 1),
-            percent(used, 0),
-            NOTHING if saves is None else shown(saves),
-        )
-        for name, cost, met, worst, used, saves in contents.tables["policies"].rows("decided", numbers=amounts)
+        (name, shown(cost), *map(percent, parts, (0, 1, 0)), NOTHING if saves is None else shown(saves))
+        for name, cost, *parts, saves in contents.tables["policies"].rows("decided", numbers=amounts)
         if cost is not None
     ]
     header = ("decided", "cost", "SLO met", "worst tenth", "utilised", "the answer saves")
@@ -84,21 +76,29 @@ def policies_section(contents: Contents) -> Section | None:
     return section("review", blocks, "Ways to decide")
 
 
+_SHARES = {"slo_attainment_fraction": "SLO lowest", "utilisation_fraction": "utilised"}
+
+
+def months_chart(contents: Contents) -> Block:
+    """Draw the lowest SLO attainment and the utilisation by month."""
+    table, calendar = contents.tables["months"], Calendar(contents.tables["months"].texts("month"))
+    places = [calendar.middle(month) for month in table.texts("month")]
+    series = [
+        Series(name, list(zip(places, table.numbers(column), strict=True)), colour)
+        for colour, (column, name) in enumerate(_SHARES.items())
+    ]
+    told = "SLO attainment that the required share of replications reaches, and utilisation in the mean."
+    return calendar.chart("size-months", "SLO attainment and utilisation by month", told, "percent", series)
+
+
 def months_section(contents: Contents) -> Section:
     """Return what binds in each month."""
-    shares, table = ("slo_attainment_fraction", "utilisation_fraction"), contents.tables["months"]
-    months = table.rows("month", "workload", "capacity_binds", "power_binds", numbers=shares)
+    months = contents.tables["months"].rows("month", "workload", "capacity_binds", "power_binds", numbers=[*_SHARES])
     said = {("true", "true"): "capacity, power", ("true", "false"): "capacity", ("false", "true"): "power"}
     rows = [
         (m[:7], load, percent(met, 2), percent(used), said.get((*by,), "nothing")) for m, load, *by, met, used in months
     ]
-    header = ("month", "workload", "SLO lowest", "utilised", "binding constraint")
+    header = ("month", "workload", *_SHARES.values(), "binding constraint")
     caption = "The workload with the lowest SLO attainment, month by month"
     grid = Grid(caption=caption, header=header, rows=rows, numeric=(2, 3))
-    calendar = Calendar(table.texts("month"))
-    drawn = enumerate(zip(header[2:4], map(table.numbers, shares), strict=True))
-    places = [calendar.middle(month) for month in table.texts("month")]
-    series = [Series(name, list(zip(places, line, strict=True)), colour) for colour, (name, line) in drawn]
-    told = "SLO attainment that the required share of replications reaches, and utilisation in the mean."
-    chart = calendar.chart("size-months", "SLO attainment and utilisation by month", told, "percent", series)
-    return section("time", [chart, grid], "Binding constraints by month")
+    return section("time", [grid], "Binding constraints by month")

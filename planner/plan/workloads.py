@@ -188,8 +188,7 @@ def _order(
         is_slow = service.lateness.late_fractions[0] > _MOST_IDLE_LATE * allowed
         return rent(index), is_slow, cluster.node_power.full_kw / service.requests_per_s, cluster.name
 
-    is_ranked = scenario.routing == "preference"
-    return sorted(able, key=lambda index: (rank[index] if is_ranked else 0, *another(index)))
+    return sorted(able, key=lambda index: (rank[index] if scenario.routing == "preference" else 0, *another(index)))
 
 
 def _rent_usd_per_h(cluster: ClusterPlan) -> float:

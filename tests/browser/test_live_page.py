@@ -354,7 +354,7 @@ def test_axe_finds_no_fault(live: Page, axe: str) -> None:
 
 @pytest.mark.prove
 def test_every_control_of_the_page_makes_another_plan(live: Page) -> None:
-    other = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "each": "horizon"}
+    other = {"accelerator": "H100", "engine": "sglang", "precision": "bf16", "tariff": "us-texas", "per": "horizon"}
     paths = live.run(
         '[...document.querySelectorAll("[id^=knob-][data-path]")].map(one => [one.dataset.path, one.type])'
     )
