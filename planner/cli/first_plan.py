@@ -47,12 +47,12 @@ def init(
     from planner.catalog.load import load_catalog
     from planner.demand.shape import zone
     from planner.onramp import first_scenario as first
-    from planner.onramp.traffic_fit import Stated
+    from planner.onramp.traffic_fit import TrafficOptions
     from planner.output.terminal import text_table
     from planner.scenario.schema import SCHEMA_FILE, WRITTEN_BY, scenario_schema
 
     path, beside = Path(f"{name}.yaml"), Path(SCHEMA_FILE)
-    stated = Stated(
+    stated = TrafficOptions(
         model=model,
         workload_preset=workload_preset,
         timezone=timezone or "UTC",
@@ -70,7 +70,7 @@ def init(
         raise ScenarioError(Problem(file=str(beside), message=message, hint="move it away, or work in another folder"))
     known, given = load_catalog(overlay=overlay), None if start is None else start.date()
     workloads, first_day = first.fit_workloads(sources or (), stated, known, given)
-    workloads = workloads if sources or stated != Stated() else []  # the starter has one of its own
+    workloads = workloads if sources or stated != TrafficOptions() else []  # the starter has one of its own
     machines = first.read_fleet(fleet) if fleet is not None else ()
     machines += first.read_quotes(quotes) if quotes is not None else ()
     text = first.scenario_text(name, first_day, workloads, machines, overlay)

@@ -21,7 +21,7 @@ from planner.catalog.load import Catalog, load_catalog
 from planner.errors import Problem, ScenarioError, printable, raise_all
 from planner.finance.months import add_months
 from planner.onramp.metrics import MAX_BYTES, fetch, is_metrics, read_metrics
-from planner.onramp.traffic_fit import Figure, Fitted, Stated, Traffic, fitted_workload, traffic_of_log
+from planner.onramp.traffic_fit import Figure, Fitted, ObservedTraffic, TrafficOptions, fitted_workload, traffic_of_log
 from planner.onramp.traffic_log import COLUMNS, is_hourly_series, parse_columns, read_hourly_rates, read_request_log
 from planner.scenario.fields import Name
 from planner.scenario.loading import scenario_from_document
@@ -83,7 +83,7 @@ def read_quotes(path: Path) -> tuple[Row, ...]:
     return rows
 
 
-def read_traffic(source: str, stated: Stated) -> dict[str, Traffic]:
+def read_traffic(source: str, stated: TrafficOptions) -> dict[str, ObservedTraffic]:
     """Return what a file or a server shows, by the workload's name; several where it has several served models.
 
     A source is a path or an address, with ``NAME=`` before it where its workload has another name than the file's or
@@ -92,7 +92,7 @@ def read_traffic(source: str, stated: Stated) -> dict[str, Traffic]:
     named = re.fullmatch(r"([^\W_][\w-]{0,63})=(.+)", source, re.DOTALL)
     name, place = named.groups() if named else ("", source)
     path, usual = Path(place), Path(place).name.partition(".")[0]
-    seen: dict[str | None, Traffic]
+    seen: dict[str | None, ObservedTraffic]
     if re.match("https?://", place):
         host, usual = urllib.parse.urlsplit(place).hostname or place, "live"
         seen = read_metrics(fetch(place), host, time.time())
@@ -100,7 +100,7 @@ def read_traffic(source: str, stated: Stated) -> dict[str, Traffic]:
         seen, usual = read_metrics([read_bytes(path, MAX_BYTES)], path.name, path.stat().st_mtime), ""
     elif is_hourly_series(path, stated.columns is not None):
         rates = read_hourly_rates(path, stated.rate_column, stated.requests_per_s)
-        seen = {None: Traffic(source=path.name, rates=rates)}
+        seen = {None: ObservedTraffic(source=path.name, rates=rates)}
     else:
         log = read_request_log(path, parse_columns(stated.columns), stated.time_unit)
         parts = log.by_model()
@@ -114,14 +114,14 @@ def read_traffic(source: str, stated: Stated) -> dict[str, Traffic]:
 
 
 def fit_workloads(
-    sources: Sequence[str], stated: Stated, catalog: Catalog, start: datetime.date | None = None
+    sources: Sequence[str], stated: TrafficOptions, catalog: Catalog, start: datetime.date | None = None
 ) -> tuple[list[Fitted], datetime.date]:
     """Return the workloads that files and servers show, without any the one that is stated; and the first day.
 
     Files of one name show one workload. A model is the catalogue's whose name is part of the one it is served under.
     The first day is the first of the month after the last series ends, unless stated; 2026-01-01 without dates.
     """
-    seen: dict[str, Traffic] = {}
+    seen: dict[str, ObservedTraffic] = {}
     for source in sources:
         for name, traffic in read_traffic(source, stated).items():
             seen[name] = seen[name].beside(traffic) if name in seen else traffic
@@ -136,7 +136,7 @@ def fit_workloads(
         last = datetime.datetime.fromtimestamp(max(ends) - SECONDS_PER_HOUR, tz=datetime.UTC).date()
         start = last if last.day == 1 else add_months(last.replace(day=1), 1)
     fitted, start = list[Fitted](), start or _USUAL_START
-    for name, traffic in seen.items() or [(stated.workload_preset or "chat", Traffic(source=""))]:
+    for name, traffic in seen.items() or [(stated.workload_preset or "chat", ObservedTraffic(source=""))]:
         served = (traffic.model or "").rpartition("/")[2].lower()
         alike = [known for known in catalog.models if re.search(rf"(?<![\w.]){re.escape(known)}(?![\w.])", served)]
         model, remark = stated.model or USUAL_MODEL, "as given" if stated.model else "assumed: no file names it"

@@ -18,7 +18,7 @@ import numpy as np
 from planner.arrays import Floats
 from planner.demand.shape import HOURS_PER_WEEK
 from planner.errors import Problem, ScenarioError
-from planner.onramp.traffic_fit import EPOCH_HOUR_OF_WEEK, Histogram, Traffic, level_remark
+from planner.onramp.traffic_fit import EPOCH_HOUR_OF_WEEK, Histogram, ObservedTraffic, level_remark
 from planner.onramp.traffic_log import (
     COLUMNS,
     MAX_NUMBER,
@@ -90,7 +90,7 @@ def _fetched(url: str) -> bytes:
     return bytes(content)
 
 
-def read_metrics(contents: Iterable[bytes], place: str, scraped_s: float) -> dict[str | None, Traffic]:
+def read_metrics(contents: Iterable[bytes], place: str, scraped_s: float) -> dict[str | None, ObservedTraffic]:
     """Return the traffic of each served model; raise ScenarioError for what is no answer or names no known metric.
 
     ``scraped_s`` is when a text without times was read from its server.
@@ -162,7 +162,7 @@ def _counter(known: _Samples, start_s: float | None, first_s: float) -> _Counter
     return times_s, np.cumsum([0.0, *np.where(steps < 0.0, values[1:], steps)])
 
 
-def _traffic(counted: dict[str, dict[float, list[_Counter]]], place: str, model: str | None) -> Traffic:
+def _traffic(counted: dict[str, dict[float, list[_Counter]]], place: str, model: str | None) -> ObservedTraffic:
     """Return what the counters of a served model show, by metric and part: 0, a bucket's bound, or -1 for the sum.
 
     Engines, servers and reasons to finish are added up. Of the metrics for one role the first is taken.
@@ -178,7 +178,7 @@ def _traffic(counted: dict[str, dict[float, list[_Counter]]], place: str, model:
             histograms[role] = Histogram(bounds=bounds, counts=np.maximum.accumulate(counts), total=total)
     rates, level = _hours(counted[_REQUESTS][0.0]) if totals["requests"] > 0.0 else (None, None)
     lengths = {side: histograms[side].lengths() for side in ("input", "output") if side in histograms}
-    return Traffic(
+    return ObservedTraffic(
         source=place,
         model=model,
         level=level,

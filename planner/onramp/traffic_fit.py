@@ -1,7 +1,7 @@
 """A workload fitted to what files show of it, whatever their format: level, growth, day and week, lengths, latencies.
 
-Every reader makes a ``Traffic`` of its file. Each figure is fitted with its error, which stands beside it; what no file
-shows is assumed, and says so.
+Every reader makes an ``ObservedTraffic`` of its file. Each figure is fitted with its error, which stands beside it;
+what no file shows is assumed, and says so.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class ObservedTraffic:
     """What a file shows of one workload; None or empty where it does not."""
 
     source: str
@@ -126,10 +126,10 @@ class Traffic:
     latencies: Mapping[str, Histogram] = field(default_factory=dict)
     """Measured latencies by the objective that they belong to: ``ttft_s``, ``tpot_s``."""
 
-    def beside(self, other: Traffic) -> Traffic:
+    def beside(self, other: ObservedTraffic) -> ObservedTraffic:
         """Return what two files of one workload show: the longer series, and otherwise the first that shows it."""
         longest = max(self.rates, other.rates, key=lambda rates: rates.rates.size if rates else 0)
-        shown = {name: getattr(self, name) for name in Traffic.__dataclass_fields__}
+        shown = {name: getattr(self, name) for name in ObservedTraffic.__dataclass_fields__}
         seen = {name: shows for name, shows in shown.items() if shows is not None and shows not in ((), {})}
         return replace(other, **seen | {"rates": longest, "source": f"{self.source} and {other.source}"})
 
@@ -163,7 +163,7 @@ class TrendFit:
     """Growth and season of each hour ÷ the level at the end, shape (hours,)."""
 
 
-def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) -> Traffic:
+def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) -> ObservedTraffic:
     """Return all that a log shows; the standard error of the rate includes burstiness: √(I / n)."""
     requests = log.times_s.size
     if requests < 2:
@@ -190,7 +190,7 @@ def traffic_of_log(log: RequestLog, source: str = "", model: str | None = None) 
             if log.has_date:
                 week_hour, end_h = (first_hour + EPOCH_HOUR_OF_WEEK) % HOURS_PER_WEEK, first_hour + counts.size
                 rates = replace(rates, first_hour_of_week=week_hour, end_s=end_h * SECONDS_PER_HOUR)
-    return Traffic(
+    return ObservedTraffic(
         source=source,
         model=model,
         level=level,
@@ -392,7 +392,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class TrafficOptions:
     """What is stated of the workloads, and how their files are to be read."""
 
     model: str | None = None
@@ -451,7 +451,9 @@ class Fitted:
         return {"source": self.source, "figures": plain}
 
 
-def fitted_workload(name: str, traffic: Traffic, stated: Stated, model: Figure, start: datetime.date) -> Fitted:
+def fitted_workload(
+    name: str, traffic: ObservedTraffic, stated: TrafficOptions, model: Figure, start: datetime.date
+) -> Fitted:
     """Return a workload with all that its files show; the rest is stated, or the preset's and marked as assumed.
 
     A level at the end of a series grows until the scenario's first day, where growth is fitted or stated.

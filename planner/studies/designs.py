@@ -6,9 +6,9 @@ asked for in any order and any portion, so workers need no more than the design 
 Inputs that are money alone move no machine. Rows that differ in nothing else share one simulation: those of a tornado,
 of Saltelli that move such an input, and the further draws of a nested Monte Carlo study.
 
-Points are scrambled Sobol or plain; point i is always the same, however many are asked. Replication i
-takes point i // R of randomisation i % R, for R independent randomisations. All of them so grow together, the study can
-be stopped anywhere, and the spread of R estimates gives an honest interval.
+Points are scrambled Sobol or plain; point i is always the same, however many are asked. Replication i takes point
+i // R of randomisation i % R, for R independent randomisations. All of them so grow together, the study can be stopped
+anywhere, and the spread of R estimates gives an honest interval.
 """
 
 from __future__ import annotations

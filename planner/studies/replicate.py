@@ -211,8 +211,8 @@ class Replicator:
         """Return the places of the inputs that are money alone: whatever they are, the machines do the same.
 
         Each is moved alone to both its ends, all others at their medians, and the compiled plans are compared; then
-        those that passed are moved together. An input that is correlated with one
-        that moves machines, or with such a one, is none of them.
+        those that passed are moved together. An input that is correlated with one that moves machines, or with such a
+        one, is none of them.
         """
         inputs, scenarios = replace(self.setup.inputs, mixing=None), range(len(self.setup.scenarios))
         median = inputs.drawn(np.full((1, len(inputs)), 0.5))[0]

@@ -22,7 +22,7 @@ from planner.calibration.benchmarks import read_benchmarks
 from planner.calibration.check import check_benchmarks
 from planner.catalog.load import load_catalog
 from planner.onramp.first_scenario import fit_workloads, scenario_text
-from planner.onramp.traffic_fit import Stated
+from planner.onramp.traffic_fit import TrafficOptions
 from planner.output.folder import NOT_READ, Contents, contents_of, fitting, read_contents
 from planner.output.svg import svg_of
 from planner.plan.build import build_plan
@@ -150,7 +150,7 @@ def traffic(corpus: Corpus, chance: random.Random) -> None:
     """Read a spoiled request log, hourly series or export of metrics, and write its scenario."""
     path = corpus.folder / "t.csv"
     path.write_bytes(mutate(chance.choice((REQUESTS, SERIES, SCRAPE, QUERY)).encode(), chance, is_yaml=False))
-    workloads, start = fit_workloads([str(path)], Stated(), load_catalog())
+    workloads, start = fit_workloads([str(path)], TrafficOptions(), load_catalog())
     scenario_text("spoiled", start, workloads)
 
 

@@ -18,8 +18,8 @@ from planner.errors import ScenarioError
 from planner.onramp.traffic_fit import (
     Figure,
     Fitted,
-    Stated,
-    Traffic,
+    ObservedTraffic,
+    TrafficOptions,
     fit_hourly_shape,
     fit_lengths,
     fit_trend,
@@ -35,7 +35,7 @@ CHAT = workload_preset("chat")
 MODEL = Figure(field="model", fitted="llama-3.1-8b", remark="as given")
 
 
-def _traffic(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -> Traffic:
+def _traffic(*, prefix_cache_hit_fraction: float | None = None, **changes: object) -> ObservedTraffic:
     generator = np.random.default_rng(2)
     times_s = np.sort(generator.random(3000)) * 3600.0
     prompts = np.exp(6 + generator.standard_normal(3000))
@@ -49,17 +49,17 @@ def _traffic(*, prefix_cache_hit_fraction: float | None = None, **changes: objec
     return traffic_of_log(log, "a log\nof two lines.csv")
 
 
-def _fitted(traffic: Traffic, **stated: Any) -> Fitted:
-    return fitted_workload("mine", traffic, Stated(**stated), MODEL, datetime.date(2026, 1, 1))
+def _fitted(traffic: ObservedTraffic, **stated: Any) -> Fitted:
+    return fitted_workload("mine", traffic, TrafficOptions(**stated), MODEL, datetime.date(2026, 1, 1))
 
 
 def _by_field(fitted: Fitted) -> dict[str, Figure]:
     return {figure.field: figure for figure in fitted.figures}
 
 
-def _series(rates: Any, **changes: Any) -> Traffic:
+def _series(rates: Any, **changes: Any) -> ObservedTraffic:
     known: dict[str, Any] = {"column": "x", "first_hour_of_week": 0, "end_s": MONDAY_S + 3600.0 * len(rates)} | changes
-    return Traffic(source="rates.csv", rates=HourlyRates(rates=np.asarray(rates, dtype=float), **known))
+    return ObservedTraffic(source="rates.csv", rates=HourlyRates(rates=np.asarray(rates, dtype=float), **known))
 
 
 def test_what_a_log_does_not_show_is_assumed_aloud() -> None:
