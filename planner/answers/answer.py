@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from planner.answers import study_report
 from planner.answers.charts import figures_of
 from planner.answers.report import head_of
 from planner.errors import Problem, ScenarioError
@@ -127,11 +126,8 @@ class Answer(Generic[Found]):
         contents = read_contents(self.folder)
         section, picture = head_of(contents)
         picture = picture or next(iter(figures_of(contents).values()), None)
-        summary = contents.summary
-        verdicts = summary.get("verdicts") or study_report.verdicts_of(contents) or {"SLO": summary.get("verdict", {})}
         return answer_html(
             contents.name,
-            {name: str(one["status"]) for name, one in verdicts.items() if one},
             [block for block in section.blocks if isinstance(block, Sentence | Facts | Grid)],
             "" if picture is None else svg_of(picture),
             os.fspath(self.folder),

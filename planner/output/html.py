@@ -11,7 +11,7 @@ import functools
 import hashlib
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -107,12 +107,11 @@ def memo_page(title: str, sections: Sequence[Section]) -> bytes:
     return f"{filled.render(title=title, memo=sections, m=macros(), style=Markup(asset('memo.css')))}\n".encode()
 
 
-def answer_html(title: str, verdicts: Mapping[str, str], blocks: Sequence[Block], svg: str, folder: str) -> str:
-    """Return an answer as part of a notebook: a badge for each verdict, blocks with the first rows of grids, chart."""
+def answer_html(title: str, blocks: Sequence[Block], svg: str, folder: str) -> str:
+    """Return an answer as part of a notebook: blocks with the first rows of grids, then a chart."""
     shown = [block._replace(rows=block.rows[:_NOTEBOOK_ROWS]) if isinstance(block, Grid) else block for block in blocks]
     marked = {"svg": Markup(svg), "style": Markup(asset("notebook.css")), "m": macros()}
-    filled = environment().get_template("notebook.html")
-    return filled.render(title=title, verdicts=verdicts, blocks=shown, folder=folder, **marked)
+    return environment().get_template("notebook.html").render(title=title, blocks=shown, folder=folder, **marked)
 
 
 def section_html(section: Section) -> Markup:

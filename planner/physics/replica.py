@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -296,14 +297,24 @@ class ServiceTerms:
         return 1.0 / self.pooled_replicas
 
 
+def _mean(of_prompts: Floats, weights: Floats) -> Any:
+    """Return the mean over prompts: a number of one replica, a column of several."""
+    mean = of_prompts @ weights
+    return mean[:, None] if mean.ndim else float(mean)
+
+
 class ReplicaTimes:
-    """One replica's step and prefill times for one workload's lengths; arrays of shape (prompts,)."""
+    """One replica's step and prefill times for one workload's lengths; arrays of shape (prompts,).
 
-    def __init__(self, replicas: Replicas, index: int, speed: float, lengths: Lengths) -> None:
-        """Compute the times of a replica that runs at ``speed`` times the formula's speed."""
+    Of several replicas, arrays have a row for each, and what is a number of one is a column.
+    """
 
-        def of(name: str) -> float:
-            return float(replicas[name][index])
+    def __init__(self, replicas: Replicas, index: int | Ints, speed: float, lengths: Lengths) -> None:
+        """Compute the times of replicas that run at ``speed`` times the formula's speed."""
+
+        def of(name: str) -> Any:
+            figures = replicas[name][index]
+            return figures[:, None] if figures.ndim else float(figures)
 
         self.lengths = lengths
         self.overhead_s = of("ttft_fixed_s")
@@ -315,7 +326,7 @@ class ReplicaTimes:
         self._window, self._windowed = of("window_tokens"), of("windowed_fraction")
         self._attends, self._indexed = of("attended_tokens"), of("index_fraction")
         # Distributions have tails that no model attends to: what is longer is cut, as requests are.
-        prompt = np.minimum(lengths.prompt_tokens, max(of("longest_tokens") - self.output, 1.0))
+        prompt = np.minimum(lengths.prompt_tokens, np.maximum(of("longest_tokens") - self.output, 1.0))
         cached = np.floor(prompt * lengths.cached_fraction)
         before = self._kept(0.5 * prompt)
         attended = np.minimum(before, self._attends) + self._indexed * before
@@ -329,8 +340,8 @@ class ReplicaTimes:
         stream_s = yielded * (of("stream_s") + of("routed_s")) / speed
         full_s = beside_s(stream_s, chunk_s)
         # Prompts that share a step hide its weights once: 1 + λ·(E[S] + D) of them, prompts taking half of the time.
-        mean_s, rest_s = float(lengths.prompt_weights @ compute_s), np.maximum(compute_s - full * chunk_s, 0.0)
-        together = 1.0 + 0.5 * (1.0 + yielded * (self.fixed_s + self.routed_s) / max(mean_s, 1e-12))
+        mean_s, rest_s = _mean(compute_s, lengths.prompt_weights), np.maximum(compute_s - full * chunk_s, 0.0)
+        together = 1.0 + 0.5 * (1.0 + yielded * (self.fixed_s + self.routed_s) / np.maximum(mean_s, 1e-12))
         self.prefill_s = full * full_s + rest_s - (rest_s - beside_s(stream_s, rest_s)) / together
         self._full_chunk_s, self.steps = full_s / yielded, yielded * fresh / chunk
         self._prefill_s2 = self.prefill_s**2
@@ -346,18 +357,17 @@ class ReplicaTimes:
     def _weigh(self, weights: Floats) -> None:
         """Compute the figures that depend on the weights of prompt lengths."""
         self.prompt_weights = weights
-        self.mean_steps = float(weights @ self.steps)
-        self._tokens_up_to = np.cumsum(weights * self.steps)
-        self.mean_prefill_s = float(weights @ self.prefill_s)
-        self.square_prefill_s2 = float(weights @ self._prefill_s2)
-        context = float(weights @ self._context)
-        read = min(context, self._attends) + self._indexed * context
+        self.mean_steps = _mean(self.steps, weights)
+        self._tokens_up_to = np.cumsum(weights * self.steps, axis=-1)
+        self.mean_prefill_s = _mean(self.prefill_s, weights)
+        self.square_prefill_s2 = _mean(self._prefill_s2, weights)
+        context = _mean(self._context, weights)
+        read = np.minimum(context, self._attends) + self._indexed * context
         self.sequence_s = (self._alone_s + self._kv_s * read) / self._speed
-        mean_prompt = float(weights @ self._prompt)
-        held = mean_prompt + 2.0 * self._halfway * self._reserved
-        held -= self._windowed * max(held - self._window, 0.0)
+        held = _mean(self._prompt, weights) + 2.0 * self._halfway * self._reserved
+        held = held - self._windowed * np.maximum(held - self._window, 0.0)
         self.room = self._kv_tokens / held
-        self.most_batch = min(self.room, self._max_sequences)
+        self.most_batch = np.minimum(self.room, self._max_sequences)
 
     def slow_chunks(self, room_s: Floats) -> Floats:
         """Return the share of prompt tokens in chunks that lengthen a step by more than some times, of their shape."""
@@ -391,14 +401,14 @@ class ReplicaTimes:
 
     def decode_s(self, batch: Floats) -> Floats:
         """Return the time of a decode step without prefill."""
-        if self.routed_s == 0.0:  # a dense model has no experts to touch
+        if not np.any(self.routed_s):  # a dense model has no experts to touch
             return np.asarray(self.fixed_s + self.sequence_s * batch)
         touched = -np.expm1(batch * self.log_missed)
         return np.asarray(self.fixed_s + self.routed_s * touched + self.sequence_s * batch)
 
     def tpot_s(self, batch: Floats) -> Floats:
         """Return the mean time per output token: a decode step and its share of the prefills beside it."""
-        return self.decode_s(batch) + batch * self.mean_prefill_s / self.output
+        return np.asarray(self.decode_s(batch) + batch * self.mean_prefill_s / self.output)
 
     def requests_per_s(self, batch: Floats) -> Floats:
         """Return the request rate that sustains a batch: B / (E[output]·TPOT)."""

@@ -78,14 +78,14 @@ def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: F
         under, above = over.take(low), over.take(low + 1)
         return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * place, 0.0, 1.0))
 
-    late = np.empty((ttft_s.size, rate.size))
+    late, unseen = np.empty((ttft_s.size, rate.size)), waiting(looked_at_s - taken_s)
     for number, objective_s in enumerate(ttft_s.tolist()):
         beyond = waiting(objective_s - taken_s)
         likely = beyond > _NEVER**asked.alone  # a power takes as long as all else
         missed = np.power(beyond, asked.pooled_replicas, out=np.zeros_like(beyond), where=likely)
         if objective_s < looked_at_s:
             behind = _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
-            missed += behind * np.maximum(beyond - np.maximum(waiting(looked_at_s - taken_s), missed), 0.0)
+            missed += behind * np.maximum(beyond - np.maximum(unseen, missed), 0.0)
         late[number] = missed @ times.prompt_weights
     return late
 
@@ -284,7 +284,7 @@ def late_curve(times: ReplicaTimes, asked: ServiceTerms) -> Curve:
 
     A replica that does not hold a sequence has all of them late.
     """
-    batch, too_long = _batches(times, asked), too_long_fraction(times, asked)
+    batch, too_long = _batches(times, asked), float(too_long_fraction(times, asked.ttft_s))
     rates = times.requests_per_s(batch)
     objectives = _late_by_objective(times, asked, batch[_WORKED_OUT], batch)
     capacity = 0.0
@@ -318,6 +318,15 @@ def sustains_more(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: floa
     return any(np.interp(requests_per_s, rates[between], row) < most for row, most in zip(late, allowed, strict=True))
 
 
+def most_rates(times: ReplicaTimes, tpot_s: float) -> Floats:
+    """Return rates that the SLO capacity of no replica exceeds, shape (replicas,): where steps alone take too long."""
+    batch = _most_batch(times, tpot_s) * _LOADS
+    rates = times.requests_per_s(batch)
+    is_beyond = (_busy(times, batch, rates) > _MOST_BUSY) | (times.decode_s(batch) > tpot_s)
+    is_beyond[:, -1] = True
+    return np.asarray(np.where(is_beyond, rates, np.inf).min(axis=1))
+
+
 def _batches(times: ReplicaTimes, asked: ServiceTerms) -> Floats:
     """Return the batches of a curve, from nearly idle to the largest worth evaluating."""
     most = _most_batch(times, asked.tpot_s)
@@ -326,9 +335,9 @@ def _batches(times: ReplicaTimes, asked: ServiceTerms) -> Floats:
     return np.append(_IDLE_BATCH, float(np.interp(_MOST_BUSY, busy, tried)) * _POINTS)
 
 
-def too_long_fraction(times: ReplicaTimes, asked: ServiceTerms) -> float:
-    """Return the share of requests whose own prompt takes longer than the TTFT objective on an idle replica."""
-    return float(times.prompt_weights @ (times.alone_s > asked.ttft_s))
+def too_long_fraction(times: ReplicaTimes, ttft_s: float) -> Floats:
+    """Return the share of requests whose own prompt takes longer than a TTFT objective on idle replicas."""
+    return np.asarray((times.alone_s > ttft_s) @ times.prompt_weights)
 
 
 def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Floats, batch: Floats) -> list[Floats]:
@@ -336,9 +345,8 @@ def _late_by_objective(times: ReplicaTimes, asked: ServiceTerms, worked_out: Flo
 
     It is worked out at some batches, and interpolated between them in its logarithm, being all but exponential.
     """
-    too_long = too_long_fraction(times, asked)
-    tight = too_long > 0.25 * (1.0 - asked.percentile)
-    ttft_s = asked.ttft_s * (_STRICTER if tight else _STRICTER[:1])
+    too_long = float(too_long_fraction(times, asked.ttft_s))
+    ttft_s = asked.ttft_s * (_STRICTER if too_long > 0.25 * (1.0 - asked.percentile) else _STRICTER[:1])
     rate, late = times.requests_per_s(worked_out), np.ones((ttft_s.size, worked_out.size))
     if times.room >= 1.0:
         first = late_first(times, asked, rate, times.decode_s(worked_out), ttft_s)
@@ -392,7 +400,7 @@ def refusing(times: ReplicaTimes, asked: ServiceTerms, requests_per_s: Floats) -
         if not tried.size:
             break
         rest = times.weighted(thinning.left(share))
-        batches = max(_most_batch(rest, asked.tpot_s), 1e-9) * _LOADS
+        batches = np.maximum(_most_batch(rest, asked.tpot_s), 1e-9) * _LOADS
         rates = rest.requests_per_s(batches)
         rate = requests_per_s[tried] * (1.0 - share)
         beyond = np.ones_like(rate)  # all of them, where more come than the replica takes at all
@@ -451,13 +459,12 @@ def _late(times: ReplicaTimes, asked: ServiceTerms, batch: Floats, worth: Floats
     return late
 
 
-def _most_batch(times: ReplicaTimes, tpot_s: float) -> float:
-    """Return the largest batch worth evaluating.
+def _most_batch(times: ReplicaTimes, tpot_s: float) -> Floats:
+    """Return the largest batch worth evaluating, of several replicas a column.
 
     Where memory ends, mean TPOT is 1.5 times the objective, or prompts take all but a fiftieth of the time.
     """
-    slope_s = times.sequence_s + times.mean_prefill_s / times.output
-    slow = (1.5 * tpot_s - times.fixed_s) / slope_s
-    step_s = times.fixed_s + times.routed_s
-    full = MOST_PROMPT_SHARE / (1.0 - MOST_PROMPT_SHARE) * times.output * step_s / max(times.mean_prefill_s, 1e-12)
-    return float(min(np.clip(slow, 1.0, max(times.most_batch, 1.0)), full))
+    slow = (1.5 * tpot_s - times.fixed_s) / (times.sequence_s + times.mean_prefill_s / times.output)
+    step_s, prefill_s = times.fixed_s + times.routed_s, np.maximum(times.mean_prefill_s, 1e-12)
+    full = MOST_PROMPT_SHARE / (1.0 - MOST_PROMPT_SHARE) * times.output * step_s / prefill_s
+    return np.asarray(np.minimum(np.clip(slow, 1.0, np.maximum(times.most_batch, 1.0)), full))

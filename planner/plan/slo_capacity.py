@@ -18,7 +18,7 @@ from planner.demand.bursts import SHARP, Lateness
 from planner.errors import CapacityError
 from planner.physics.operating import OperatingPoint, Traffic, at_objective, disaggregated
 from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, ServiceTerms
-from planner.physics.slo_model import Curve, late_curve, refusing, sustains_more, too_long_fraction
+from planner.physics.slo_model import Curve, late_curve, most_rates, refusing, sustains_more, too_long_fraction
 from planner.plan.plan import MOST_LOAD
 from planner.scenario.cluster import Cluster
 from planner.scenario.workload import Length, Workload
@@ -123,18 +123,19 @@ class Candidates:
         it is, keeps no objective. It is taken only where all are so, and then the one on which fewest are: until then
         none of these is worked out.
         """
-        trials = []
-        for index in np.argsort(-self.mean_rates, kind="stable").tolist():
-            if self.mean_rates[index] < 0.0:
-                break
-            times, asked = ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload)
-            may_keep = too_long_fraction(times, asked) <= 1.0 - asked.percentile + _ROUNDING
-            trials.append((index, times, asked, may_keep))
+        order = np.argsort(-self.mean_rates, kind="stable")
+        order = order[self.mean_rates[order] >= 0.0]
+        together, slo = ReplicaTimes(self.replicas, order, speed, lengths), workload.slo
+        keeping = too_long_fraction(together, slo.ttft_s) <= 1.0 - slo.share + _ROUNDING
+        trials = list(zip(order.tolist(), keeping.tolist(), most_rates(together, slo.tpot_s).tolist(), strict=True))
         chosen: tuple[int, Curve, float] | None = None
-        for tried in ([trial for trial in trials if trial[3]], trials):
+        for tried in ([trial for trial in trials if trial[1]], trials):
             chosen, best = None, (floor > 0.0, floor or -1.0)
-            for index, times, asked, may_keep in tried:
+            for index, may_keep, most in tried:
                 count = float(self.replicas["accelerators"][index])
+                if best[0] and best[1] * count >= most:
+                    continue
+                times, asked = ReplicaTimes(self.replicas, index, speed, lengths), self.asked(index, workload)
                 if best[0] and not sustains_more(times, asked, best[1] * count):
                     continue
                 curve = late_curve(times, asked)

@@ -20,6 +20,7 @@ from planner.physics.slo_model import (
     late_first,
     late_tokens,
     least_late_tokens,
+    most_rates,
     prompts_behind,
     refusing,
     room_for_prefills,
@@ -358,3 +359,32 @@ def test_replies_of_one_token_are_late_by_their_first_alone(h200: Replicas) -> N
     assert curve.capacity_requests_per_s > 0.0
     hurried = late_curve(ReplicaTimes(h200, 0, 1.0, one), dataclasses.replace(ASKED, tpot_s=1e-3))
     assert hurried.late_fraction[0] == curve.late_fraction[0] < 0.01
+
+
+@pytest.mark.parametrize(("model", "precision"), [("llama-3.1-70b", "fp8"), ("deepseek-r1", "fp8")])
+def test_replicas_looked_at_together_are_those_looked_at_one_by_one(model: str, precision: str) -> None:
+    """What is left out by the rate that none exceeds could never have been chosen, and what is left in is near."""
+    catalog = load_catalog()
+    part, shape = part_of("H200", catalog), shape_of(model, catalog)
+    specs = [
+        ReplicaSpec(
+            part=part, shape=shape, precision=precision, accelerators=count, engine="vllm", chunk_tokens=chunk
+        )
+        for count in (2, 4, 8)[2 if shape.experts else 0 :]
+        for chunk in (256, 2048, 16384)
+    ]  # fmt: skip
+    replicas, of = price_replicas(specs, shipped_calibration()), lengths()
+    for ttft_s, tpot_s in ((2.0, 0.05), (0.5, 0.02), (5.0, 0.2)):
+        asked = dataclasses.replace(ASKED, ttft_s=ttft_s, tpot_s=tpot_s)
+        together = ReplicaTimes(replicas, np.arange(len(specs)), 0.9, of)
+        most = most_rates(together, tpot_s)
+        for index in range(len(specs)):
+            alone = ReplicaTimes(replicas, index, 0.9, of)
+            for name in ("alone_s", "sequence_s", "mean_prefill_s", "most_batch", "room", "steps"):
+                np.testing.assert_allclose(getattr(together, name)[index], getattr(alone, name), rtol=1e-12)
+            capacity = late_curve(alone, asked).capacity_requests_per_s
+            beyond = float(most[index]) * (1.0 + 1e-12)  # rows are summed in another order
+            assert capacity <= beyond
+            assert not sustains_more(alone, asked, beyond)
+            if ttft_s == 5.0:
+                assert capacity > 0.2 * beyond
