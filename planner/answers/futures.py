@@ -13,7 +13,7 @@ from planner.output.folder import Contents
 from planner.output.tables import Table, TableDescription
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.words import dollars, percent
-from planner.plan.slo_target import met_months_over
+from planner.plan.attainment import met_months_over
 from planner.studies.futures import InFuture
 from planner.units import MILLION, counted
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from planner.output.words import dollars, percent, unit_price
-from planner.plan.slo_target import Verdict
+from planner.plan.attainment import Verdict
 from planner.run.measure_names import FLEET, HIGHER_IS_BETTER
 from planner.scenario.scenario import Scenario
 from planner.units import counted
@@ -349,6 +349,11 @@ def _open(verdict: Verdict, option: str = "-n") -> str:
         f"INCONCLUSIVE at n = {verdict.replications}: P(SLO met) {verdict.share:.0%} [{low * 100:.0f}, "
         f"{high * 100:.0f}] against {verdict.confidence * 100:.6g}%; {number}"
     )
+
+
+def swept_target(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the SLO target to which a sweep's manifest holds its points."""
+    return dict(manifest["slo_target"])
 
 
 def target_words(target: Mapping[str, Any]) -> str:

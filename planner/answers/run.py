@@ -32,8 +32,8 @@ from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Tab
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.words import percent, short_dollars, unit_price
 from planner.parallel import shared
+from planner.plan.attainment import Verdict, met_months_over, run_out, shortfall_over
 from planner.plan.quantities import attainment
-from planner.plan.slo_target import Verdict, met_months_over, run_out, shortfall_over
 from planner.run import tables
 from planner.run import unit_economics as units
 from planner.run.commitments import commitments
@@ -336,21 +336,23 @@ def replications_summary(chance: Replications) -> dict[str, Any]:
 
 def verdict_summary(result: RunResult, chance: Replications | None = None) -> dict[str, Any]:
     """Return a plan's verdict over the replications drawn, with the base case's lowest attainment."""
-    target, base, labels = result.scenario.slo_target, result.slo_result(), result.plan.months.labels
+    base, labels = result.slo_result(), result.plan.months.labels
     drawn = (slo_figures(result),) if chance is None else chance.figures
     names = (judgement.SHORTFALL, "slo_met_months", judgement.WORST)
     shortfalls, months, lowest = (np.array([row[name] for row in drawn], float) for name in names)
-    through, moment = int(met_months_over(months, target.confidence)), None
+    moment = None
     if (worst := base.worst) is not None:
         workload = None if worst.workload is None else result.plan.workloads[worst.workload].name
         share = rounded(worst.slo_attainment_fraction)
         moment = {"month": labels[worst.month], "workload": workload, "slo_attainment_fraction": share}
-    tested = len(drawn) if moment else 0
+    met, tested = (int((shortfalls == 0.0).sum()), len(drawn)) if moment else (0, 0)
+    verdict = Verdict.of(result.scenario, met, tested)
+    through = int(met_months_over(months, verdict.confidence))
     missed = Counter(m for by in ((base.missed_months,) if chance is None else chance.missed_months) for m in by)
     return judgement.verdict_record(
-        Verdict(int((shortfalls == 0.0).sum()) if moment else 0, tested, target.confidence),
+        verdict,
         result.scenario,
-        shortfall_fraction=rounded(shortfall_over(shortfalls, target.confidence)),
+        shortfall_fraction=rounded(shortfall_over(shortfalls, verdict.confidence)),
         first_missed_month=labels[through] if through < len(labels) else None,
         lowest_fraction=rounded(np.nanmin(lowest)) if moment else None,
         base_case=moment,

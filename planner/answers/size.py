@@ -23,9 +23,9 @@ from planner.files import check_target, replace_synced
 from planner.output.folder import WORKBOOK, Contents, place_folder
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table
 from planner.output.terminal import text_table, wrapped
+from planner.plan.attainment import LEAST_SHORTFALL, met_months_over, shortfall_over
 from planner.plan.placement import services_of
 from planner.plan.reuse import Reuse
-from planner.plan.slo_target import LEAST_SHORTFALL, Verdict, met_months_over, past_mending
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of
@@ -73,7 +73,7 @@ def plan_rows(sized: Sized) -> Table:
 def policy_rows(sized: Sized) -> Table:
     """Return policies.csv."""
     rows: list[Sequence[Any]] = []
-    attainment = sized.slo_target.attainment
+    attainment = sized.trial.attainment
     for way in sized.ways:
         run, saved = way.outcome, way.saved
         if run is None:
@@ -82,7 +82,7 @@ def policy_rows(sized: Sized) -> Table:
         missed = float(
             (np.nan_to_num(run.shares, nan=1.0) <= attainment - LEAST_SHORTFALL).any(axis=2).sum(axis=1).mean()
         )
-        figures = (run.cost, run.net_present_cost_usd, run.capital_usd, float(run.kept(attainment).mean()))
+        figures = (run.cost, run.net_present_cost_usd, run.capital_usd, run.verdict.share)
         less = (None, None, None) if saved is None else (saved.value, saved.low, saved.high)
         used = float(run.utilisation.mean())
         rows.append((way.name, *figures, run.worst_tenth, missed, used, *less, sized.choices.words(run.counts)))
@@ -91,13 +91,13 @@ def policy_rows(sized: Sized) -> Table:
 
 def future_rows(sized: Sized) -> Iterator[Sequence[Any]]:
     """Yield the rows of futures.csv: each way in each future, and as stated."""
-    target, labels = sized.slo_target, sized.choices.plan.months.labels
+    trial, labels = sized.trial, sized.choices.plan.months.labels
     stated = [(way.name, AS_STATED, None, way.outcome) for way in sized.ways if way.outcome is not None]
     for name, future, weight, outcome in (*stated, *sized.futures) if sized.futures else ():
-        verdict = Verdict(int(outcome.kept(target.attainment).sum()), outcome.worst.size, target.confidence)
-        short = np.nan_to_num(outcome.shares, nan=1.0).min(axis=2) <= target.attainment - LEAST_SHORTFALL
+        verdict = outcome.verdict
+        short = np.nan_to_num(outcome.shares, nan=1.0).min(axis=2) <= trial.attainment - LEAST_SHORTFALL
         months = np.where(short.any(axis=1), short.argmax(axis=1), len(labels)).astype(np.float64)
-        through = int(met_months_over(months, target.confidence))
+        through = int(met_months_over(months, verdict.confidence))
         missed = labels[through] if through < len(labels) else ""
         money = (outcome.net_present_cost_usd, None, float(outcome.utilisation.mean()))
         yield name, future, weight, verdict.status, verdict.share, *verdict.interval, missed, *money, None, None, None
@@ -105,13 +105,13 @@ def future_rows(sized: Sized) -> Iterator[Sequence[Any]]:
 
 def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
     """Yield the rows of months.csv: the lowest SLO attainment, and the binding constraint."""
-    choices, slo_target, plan, choose = sized.choices, sized.slo_target, sized.plan, sized.choices.choose
+    choices, trial, plan, choose = sized.choices, sized.trial, sized.plan, sized.choices.choose
     purchases, loads, edges = choices.purchases, choices.plan.workloads, choices.plan.month_edges_h
-    enough = max(1, int(np.ceil(slo_target.confidence * plan.worst.size - 1e-9)))
+    enough = max(1, int(np.ceil(trial.confidence * plan.worst.size - 1e-9)))
     shares = np.nan_to_num(plan.shares, nan=1.0)
     # The share that enough replications reach, month by month: their ⌈p·n⌉-th best.
     reached = -np.sort(-shares, axis=0)[enough - 1]
-    broken = (shares < slo_target.attainment).any(axis=2).mean(axis=0)
+    broken = (shares < trial.attainment).any(axis=2).mean(axis=0)
     binding = {one.month for one in sized.explanation.marginal}
     cap_kw, node_kw = choose.it_power_cap_kw, min(cluster.nameplate_kw for cluster in choices.plan.clusters)
     for month, label in enumerate(choices.plan.months.labels):
@@ -123,9 +123,9 @@ def month_rows(sized: Sized) -> Iterator[Sequence[Any]]:
             for purchase, count in zip(purchases, plan.counts, strict=False)
         ]
         tight = cap_kw is not None and power_kw + node_kw > cap_kw
-        load = loads[int(np.argmin(reached[month]))].name if slo_target.is_per_workload else ""
+        load = "" if choices.plan.slo_target.scope == "fleet" else loads[int(np.argmin(reached[month]))].name
         least, capital = float(reached[month].min()), choices.capital_usd((*due, *plan.counts[len(due) :]))
-        figures = (least, least - slo_target.attainment, float(broken[month]), float(plan.utilisation[month]))
+        figures = (least, least - trial.attainment, float(broken[month]), float(plan.utilisation[month]))
         yield str(label), load, *figures, power_kw, capital, month in binding, tight
 
 
@@ -212,12 +212,11 @@ def size_summary(sized: Sized) -> dict[str, Any]:
 
 def _record(sized: Sized) -> dict[str, Any]:
     """Return the verdict on fresh replications, as summaries hold it."""
-    outcome, target = sized.plan, sized.slo_target
-    short = round(max(0.0, target.attainment - outcome.service(target.confidence)), 6)
-    lowest = round(float(np.nanmin(outcome.worst)), 6)
+    worst, verdict = sized.plan.worst, sized.plan.verdict
+    short = round(max(0.0, shortfall_over(sized.trial.attainment - worst, verdict.confidence)), 6)
     return verdict_record(
-        sized.verdict, sized.scenario, shortfall_fraction=short, first_missed_month=None, lowest_fraction=lowest,
-        past_mending=past_mending(outcome.ceilings.T, target.attainment),
+        verdict, sized.scenario, shortfall_fraction=short, first_missed_month=None,
+        lowest_fraction=round(float(worst.min()), 6), past_mending=sized.causes,
     )  # fmt: skip
 
 
@@ -256,7 +255,7 @@ def said_of(sized: Sized) -> Iterator[str]:
     words = choices.words(plan.counts) if any(plan.counts) else "nothing, what is there is enough"
     low, high = map(money, sized.cost_range)
     trades = choices.choose.miss_cost_usd is not None
-    lead = "Buy" if sized.verdict.status != "MISSED" or trades else "Cheapest plan found, not confirmed:"
+    lead = "Buy" if plan.verdict.status != "MISSED" or trades else "Cheapest plan found, not confirmed:"
     doubt = "of the mean over fresh replications" if trades else "for the error of P(SLO met)"
     cost = f"{what[sized.trial.objective]} {money(plan.cost)} ({low} to {high} {doubt})"
     yield f"{lead} {words}: {cost}."
@@ -265,10 +264,10 @@ def said_of(sized: Sized) -> Iterator[str]:
             f"Of that, {money(plan.cost - plan.net_present_cost_usd)} is for requests that miss their SLO, at "
             f"{choices.choose.miss_cost_usd:g} USD each: no probability is held."
         )
-    probability, asked = sized.probability, sized.slo_target.confidence
+    probability, verdict = sized.probability, plan.verdict
     yield (
-        f"P(SLO met) {probability.value:.1%} (±{probability.half_width:.1%}) of {asked:.0%} asked; "
-        f"{sized.verdict.met} of {sized.verdict.replications} fresh replications meet it. In the worst tenth of them "
+        f"P(SLO met) {probability.value:.1%} (±{probability.half_width:.1%}) of {verdict.confidence:.0%} asked; "
+        f"{verdict.met} of {verdict.replications} fresh replications meet it. In the worst tenth of them "
         f"attainment falls to {plan.worst_tenth:.2%}."
     )
     if sized.unfixable > 0.0:
@@ -282,8 +281,7 @@ def said_of(sized: Sized) -> Iterator[str]:
     for way in sized.ways:
         if way.outcome is not None and way.saved is not None:
             saves, least, most = map(money, (way.saved.value, way.saved.low, way.saved.high))
-            rival_words = choices.words(way.outcome.counts)
-            met = float(way.outcome.kept(sized.slo_target.attainment).mean())
+            met, rival_words = way.outcome.verdict.share, choices.words(way.outcome.counts)
             yield (
                 f"Against a plan {way.name}, which meets the SLO target in {met:.0%} of them, it saves {saves} "
                 f"({least} to {most}): {rival_words}."
@@ -397,7 +395,7 @@ def size_answer(folder: Path, sized: Sized, warnings: Sequence[str]) -> Answer[S
         warnings=warnings,
         summarise=lambda: size_summary(sized),
         say=lambda verbose: size_text(sized, verbose=verbose),
-        is_met=lambda: sized.verdict.status != "MISSED",
+        is_met=lambda: sized.plan.verdict.status != "MISSED",
         rows=lambda: policy_rows(sized),
     )
 

@@ -27,7 +27,7 @@ from planner.output.folder import REPORT, WORKBOOK, Contents, command_line, open
 from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Table, number_column, text_column
 from planner.output.terminal import cell, text_table, wrapped
 from planner.output.workbook import write_tables
-from planner.plan.slo_target import run_out
+from planner.plan.attainment import run_out
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.study import Prior, Study
 from planner.studies import decision

@@ -376,7 +376,7 @@ class Plan:
         """The attainment that each workload is held to, shape (workloads,), (1,) where all are held to one."""
         target = self.slo_target
         return np.array(
-            [target.attainment_of(load.name) for load in self.workloads if target.is_per_workload]
+            [target.attainment_of(load.name) for load in self.workloads if target.scope == "workload"]
             or [target.attainment]
         )
 

@@ -20,10 +20,10 @@ from planner.errors import ScenarioError
 from planner.finance.ledger import ACCOUNT_CODES, NOT_COST_ACCOUNTS, Dimension, Ledger, View
 from planner.finance.statements import Frequency, cover_ratio, monthly_statements
 from planner.plan import quantities
+from planner.plan.attainment import SloResult, judge
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
 from planner.plan.plan import Plan, facility_kw
-from planner.plan.slo_target import SloResult, judge
 from planner.run.accounting import overloaded, write_ledger
 from planner.run.cohorts import Cohort, cohorts_of, opening_of
 from planner.run.monthly import Monthly, check_run, sum_months
@@ -137,7 +137,7 @@ class RunResult:
 
     def slo_result(self) -> SloResult:
         """Return how this replication stands to the scenario's SLO target."""
-        return judge(self.missed_requests(), self.settled_requests(), self.plan.slo_target, self.plan.slo_attainments)
+        return judge(self.plan, self.missed_requests(), self.settled_requests())
 
     def tokens(self, requests: Floats, *, output_only: bool = False) -> Floats:
         """Turn requests by month and workload, shape (months, ..., workloads), into tokens of the same shape."""

@@ -39,8 +39,8 @@ from planner.engine.scan import steps_by_hour
 from planner.engine.window import Missed, missed_under
 from planner.finance.present_value import ratio
 from planner.plan import quantities
+from planner.plan.attainment import CEILINGS, lowest_share
 from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Plan
-from planner.plan.slo_target import CEILINGS, targeted_shares
 from planner.run.simulate import RunResult, per_run
 
 REASONS: Mapping[str, str] = {
@@ -221,8 +221,7 @@ def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, fl
 
     Each is the lowest that the SLO target is about, as if nothing else were missed: with site outages alone, less what
     burst rental serves of them, and with prompts too long for the objective on every cluster as well, which are all
-    of a workload's in months in which no batch meets it. That of a workload with an attainment of its own is as far
-    from the common one as from its own.
+    of a workload's in months in which no batch meets it.
     """
     demand = np.concatenate([window.demand_requests for window in result.run.windows], axis=1)
     settled, dark = result.settled_requests(), demand * (1.0 - lit_share(result, offered))
@@ -234,12 +233,7 @@ def slo_ceilings(result: RunResult, offered: Plan | None = None) -> dict[str, fl
         idle = [plan.no_burst_tables[0, list(order), w, 0].min(initial=1.0) for w, order in tables]
         late = np.minimum(late, np.where(_outgrown(plan), 1.0, idle))
     both = outages + np.maximum(settled - outages, 0.0) * late
-    target, ceilings = result.plan.slo_target, []
-    apart = target.attainment - result.plan.slo_attainments
-    for missed in (outages, both):
-        shares = targeted_shares(missed, settled, target) + apart
-        ceilings.append(np.nan if np.isnan(shares).all() else float(np.nanmin(shares)))
-    return dict(zip(CEILINGS, ceilings, strict=True))
+    return {name: lowest_share(result.plan, by, settled) for name, by in zip(CEILINGS, (outages, both), strict=True)}
 
 
 def worst_reasons(result: RunResult, most: int = 3) -> list[dict[str, str | float]]:

@@ -48,7 +48,7 @@ def check_scenario(scenario: Scenario) -> None:
     _check_clusters(scenario, catalog, end, report)
     _check_references(scenario, report)
     for name in scenario.slo_target.workloads:
-        if not scenario.slo_target.is_per_workload:
+        if scenario.slo_target.scope == "fleet":
             report(("slo_target", "workloads"), "is of single workloads, and the scope is the fleet")
         elif name not in scenario.workloads:
             hint = nearest(name, scenario.workloads)

@@ -405,16 +405,6 @@ class SloTarget(Strict):
     """Least share of replications that meet it, above 0 and below 1: no number of replications proves certainty.
     Default 0.9: nine in ten (assumption)."""
 
-    @property
-    def is_per_month(self) -> bool:
-        """Whether it must be met in every month; otherwise over the whole horizon."""
-        return self.per == "month"
-
-    @property
-    def is_per_workload(self) -> bool:
-        """Whether it must be met for every workload; otherwise for all requests together."""
-        return self.scope == "workload"
-
     def attainment_of(self, workload: str) -> float:
         """Return the attainment that a workload is held to."""
         return self.workloads.get(workload, self.attainment)

@@ -18,18 +18,18 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from planner.arrays import Bools, Floats
+from planner.arrays import Floats
 from planner.engine.driver import keep_memory
 from planner.errors import ScenarioError
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account, usd
+from planner.plan.attainment import LEAST_SHORTFALL, Verdict, targeted_shares
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.plan.reuse import Reuse
-from planner.plan.slo_target import LEAST_SHORTFALL, targeted_shares
 from planner.run.measures import measures, present_cost_usd, running_factors
 from planner.run.simulate import RunResult, simulate_plan
 from planner.run.slo_misses import slo_ceilings
-from planner.scenario.scenario import Scenario, SloTarget
+from planner.scenario.scenario import Scenario
 from planner.sizing.choices import Choices, Counts
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import Crew
@@ -61,7 +61,7 @@ class SizingOutcome:
     utilisation: Floats
     """Of each month's accelerator-hours in service, those at work, shape (months,)."""
     ceilings: Floats
-    """Attainment that no purchase raises, by the names of :data:`~planner.plan.slo_target.CEILINGS`, shape (2,)."""
+    """Attainment that no purchase raises, by the names of :data:`~planner.plan.attainment.CEILINGS`, shape (2,)."""
 
     @property
     def worst(self) -> float:
@@ -83,7 +83,10 @@ class Trial:
     design: MonteCarlo | None
     """None without a study: only chance differs between replications."""
     seed: int
-    slo_target: SloTarget
+    attainment: float
+    """Share of requests that is to be in time, of workloads without an attainment of their own."""
+    confidence: float
+    """Share of replications in which it is to be."""
 
     def drawn(self, first: int, last: int) -> Floats:
         """Return the inputs' values in a range of replications, shape (replications, inputs)."""
@@ -158,7 +161,7 @@ class Evaluator:
         levelised = np.nan
         if self.trial.objective == "levelised":
             levelised = measures(result)["levelised_cost_per_million_tokens_usd"] or np.inf
-        monthly, target = result.monthly, self.trial.slo_target
+        monthly = result.monthly
         missed = self.trial.choices.choose.miss_cost_usd or 0.0
         missed *= float(result.missed_requests().sum(axis=1) @ running_factors(result.plan)) if missed else 0.0
         api = cost - float(present_cost_usd(result, (Account.API,)).sum())
@@ -168,8 +171,8 @@ class Evaluator:
             net_present_cost_usd=cost,
             capital_usd=capital,
             overflow_usd=missed + api,
-            shares=targeted_shares(result.missed_requests(), result.settled_requests(), target)
-            + (target.attainment - result.plan.slo_attainments),
+            shares=targeted_shares(result.plan, result.missed_requests(), result.settled_requests())
+            + (self.trial.attainment - result.plan.slo_attainments),
             utilisation=np.divide(busy, there, out=np.zeros_like(busy), where=there > 0),
             ceilings=np.array([*slo_ceilings(result, self.trial.choices.plan).values()]),
         )
@@ -282,6 +285,7 @@ class Judged:
     """A candidate plan's figures over several replications."""
 
     counts: Counts
+    verdict: Verdict
     costs: Floats
     """What is minimised, shape (replications,)."""
     net_present_cost_usd: float
@@ -301,25 +305,18 @@ class Judged:
         """Mean over the replications."""
         return float(self.costs.mean())
 
-    def kept(self, attainment: float) -> Bools:
-        """Return which replications reach an SLO attainment, shape (replications,)."""
-        return np.asarray(self.worst > attainment - LEAST_SHORTFALL)
-
     @property
     def worst_tenth(self) -> float:
         """Mean of the lowest attainments over the worst tenth of the replications: how deep misses go."""
         return float(np.sort(self.worst)[: max(1, self.worst.size // 10)].mean())
 
-    def service(self, confidence: float) -> float:
-        """Return the SLO attainment reached with a confidence p: the ⌈p·n⌉-th best of n replications."""
-        enough = max(1, math.ceil(confidence * self.worst.size - 1e-9))
-        return float(np.sort(self.worst)[::-1][enough - 1])
 
-
-def judged(counts: Counts, outcomes: Sequence[SizingOutcome]) -> Judged:
-    """Return a policy's figures over its outcomes."""
+def judged(trial: Trial, counts: Counts, outcomes: Sequence[SizingOutcome]) -> Judged:
+    """Return a policy's figures over its outcomes, and whether they meet the SLO target."""
+    met = sum(outcome.meets(trial.attainment) for outcome in outcomes)
     return Judged(
         counts=counts,
+        verdict=Verdict(met, len(outcomes), trial.confidence),
         costs=np.array([outcome.cost for outcome in outcomes]),
         net_present_cost_usd=float(np.mean([outcome.net_present_cost_usd for outcome in outcomes])),
         capital_usd=float(np.mean([outcome.capital_usd for outcome in outcomes])),

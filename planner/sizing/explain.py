@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
-from planner.plan.slo_target import past_mending
+from planner.plan.attainment import past_mending
 from planner.scenario.scenario import Sizing
 from planner.sizing.choices import Counts
 from planner.sizing.evaluate import Changes, Evaluator
@@ -320,12 +320,12 @@ def _predicted(search: Search, best: Counts) -> float | None:
 
 def nothing_mends(search: Search) -> str:
     """Return that too many replications miss the SLO target whatever is bought, by cause and with the remedy."""
-    surrogate, target = search.surrogate, search.trial.slo_target
-    causes = past_mending(np.array([one.ceilings for one in surrogate.surveys]).T, target.attainment)
+    surrogate, trial = search.surrogate, search.trial
+    causes = past_mending(np.array([one.ceilings for one in surrogate.surveys]).T, trial.attainment)
     said = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in causes.items() if count)
     return (
         f"{surrogate.unfixable:.0%} of replications miss the SLO target whatever is bought ({said} of "
-        f"{len(surrogate.surveys)} surveyed), and {1.0 - target.confidence:.0%} may: a second site, an earlier date, a "
+        f"{len(surrogate.surveys)} surveyed), and {1.0 - trial.confidence:.0%} may: a second site, an earlier date, a "
         "lower slo_target.attainment or slo_target.confidence is the remedy, not nodes"
     )
 

@@ -48,7 +48,7 @@ class Search:
     def __init__(self, surrogate: Surrogate, archive: Archive, clock: Clock) -> None:
         self.surrogate, self.archive, self.clock = surrogate, archive, clock
         self.trial, self.choices = surrogate.trial, surrogate.choices
-        self.confidence = self.trial.slo_target.confidence
+        self.confidence = self.trial.confidence
         self.trades = surrogate.trades
         self._values: dict[Counts, tuple[float, float]] = {}
         self._reacts = self._rents = False
@@ -483,7 +483,7 @@ class Search:
         logs, _ = surrogate.log_loads(surrogate.fleet(counts))
         order = [*np.argsort(logs, kind="stable").tolist(), *self.fresh]
         spare = len(order) - math.ceil(self.confidence * len(order) - 1e-9)
-        attainment = self.trial.slo_target.attainment
+        attainment = self.trial.attainment
         for first in range(0, len(order), 4):
             part = order[first : first + 4]
             spare -= sum(not outcome.meets(attainment) for outcome in self.outcomes(counts, part))

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import CapacityError
-from planner.plan.slo_target import Verdict, past_mending
+from planner.plan.attainment import past_mending
 from planner.run.simulate import RunResult
-from planner.scenario.scenario import Scenario, SloTarget
+from planner.scenario.scenario import Scenario
 from planner.scenario.study import load_study
 from planner.sizing.choices import Choices, Counts, choices_of
 from planner.sizing.evaluate import (
@@ -54,8 +54,15 @@ def trial_of(
         inputs, used = resolve_inputs(written, bases), written.seed if seed is None else seed
         points = PointSet(sampling=written.sampling, dimensions=len(inputs), scramblings=written.scramblings, seed=used)
         design = MonteCarlo(points=points)
-    target = scenario.slo_target
-    return Trial(choices=choices, objective=objective, inputs=inputs, design=design, seed=used, slo_target=target)
+    return Trial(
+        choices=choices,
+        objective=objective,
+        inputs=inputs,
+        design=design,
+        seed=used,
+        attainment=scenario.slo_target.attainment,
+        confidence=scenario.slo_target.confidence,
+    )
 
 
 _LEAVING = 4  # replications in which the cost of a retirement is measured
@@ -151,17 +158,6 @@ class Sized:
         """What may be bought, ordered, rented and retired."""
         return self.trial.choices
 
-    @property
-    def slo_target(self) -> SloTarget:
-        """The SLO target of the sizing."""
-        return self.trial.slo_target
-
-    @property
-    def verdict(self) -> Verdict:
-        """Of the fresh replications."""
-        kept = int(self.plan.kept(self.slo_target.attainment).sum())
-        return Verdict(kept, self.plan.worst.size, self.slo_target.confidence)
-
     def as_stated(self) -> RunResult:
         """Return one run of the result with all inputs as stated, as ``planner run policy.yaml`` gives."""
         stated = dataclasses.replace(
@@ -194,7 +190,7 @@ def size(
         search = Search(made, Archive(workers, work), clock)
         # Where misses have a price no confidence is held, once a policy that holds it is known.
         is_free = trial.choices.choose.miss_cost_usd is not None
-        if search.surrogate.fixable.mean() < trial.slo_target.confidence and not is_free:
+        if search.surrogate.fixable.mean() < trial.confidence and not is_free:
             raise CapacityError(nothing_mends(search))
         every, stopped = search.every, ""
         ways: dict[str, Counts | None] = {}
@@ -289,10 +285,10 @@ def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, 
     """Return the result as far as it is known: the last of the ways is the answer."""
     trial, best = search.trial, [*ways.values()][-1]
     assert best is not None
-    plan = judged(best, search.outcomes(best, fresh))
+    plan = judged(trial, best, search.outcomes(best, fresh))
     made = []
     for name, counts in ways.items():
-        outcome = None if counts is None else judged(counts, search.outcomes(counts, fresh))
+        outcome = None if counts is None else judged(trial, counts, search.outcomes(counts, fresh))
         saved = None
         if outcome is not None and counts != best:
             less = outcome.costs - plan.costs
@@ -307,7 +303,7 @@ def _sized(scenario: Scenario, search: Search, fresh: range, ways: Mapping[str, 
         probability=dataclasses.replace(search.surrogate.bias, value=probability),
         cost_range=(low - cost + plan.cost, high - cost + plan.cost),
         unfixable=search.surrogate.unfixable,
-        causes=past_mending(plan.ceilings.T, trial.slo_target.attainment),
+        causes=past_mending(plan.ceilings.T, trial.attainment),
         ways=tuple(made),
         explanation=Explanation(),
         rivals=(),
@@ -331,7 +327,7 @@ def _futures(sized: Sized, plans: Plans, effort: Effort, fresh: range, clock: Cl
             few = fresh[:_IN_FUTURE]
             outcomes = workers.all(Evaluator.outcome, [(counts, r) for counts in policies for r in few])
         for place, (way, counts) in enumerate(zip(ways, policies, strict=True)):
-            seen = judged(counts, outcomes[place * len(few) : (place + 1) * len(few)])
+            seen = judged(trial, counts, outcomes[place * len(few) : (place + 1) * len(few)])
             made.append(WayInFuture(way.name, name, scenario.futures[name].weight, seen))
     return tuple(made)
 

@@ -32,7 +32,7 @@ from scipy.special import log_ndtr, ndtr
 
 from planner.arrays import Bools, Floats, Ints
 from planner.engine.orders import forecast_peak, looks_to_h, order_up_to
-from planner.plan.slo_target import LEAST_SHORTFALL
+from planner.plan.attainment import LEAST_SHORTFALL
 from planner.run.measures import running_factors
 from planner.sizing.choices import Counts, due_h
 from planner.sizing.evaluate import Run, SizingOutcome, Trial
@@ -145,7 +145,7 @@ class Surrogate:
         self.refit(choices.reference())
 
     def _past_mending(self, ceilings: Floats) -> Bools:
-        return np.asarray((self.trial.slo_target.attainment - ceilings >= LEAST_SHORTFALL).any(axis=-1))
+        return np.asarray((self.trial.attainment - ceilings >= LEAST_SHORTFALL).any(axis=-1))
 
     # Fleet
 
@@ -395,7 +395,7 @@ class Surrogate:
 
     def calibrate(self, known: Sequence[tuple[Run, SizingOutcome]], near: Counts) -> None:
         """Fit threshold and spread to runs, those of policies like ``near`` weighing most; and the unfixable share."""
-        attainment = self.trial.slo_target.attainment
+        attainment = self.trial.attainment
         by_replication = {r: bool(self._past_mending(outcome.ceilings)) for (_, r), outcome in known}
         by_replication |= dict(enumerate(self.hopeless.tolist()))
         if not self._is_drawn:

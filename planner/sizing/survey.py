@@ -17,9 +17,9 @@ from planner.engine.log import streams
 from planner.engine.orders import peak_needs, worths
 from planner.finance.financing import yearly_cost_usd
 from planner.finance.ledger import Account
+from planner.plan.attainment import LEAST_SHORTFALL
 from planner.plan.parts import Headcount
 from planner.plan.plan import Plan
-from planner.plan.slo_target import LEAST_SHORTFALL
 from planner.run.measures import present_cost_usd, running_factors
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import lit_share, slo_ceilings
@@ -73,7 +73,7 @@ class Survey:
     tokens: float
     """Discounted tokens asked for, in millions."""
     ceilings: Floats
-    """SLO attainment that no purchase raises, by the names of :data:`~planner.plan.slo_target.CEILINGS`."""
+    """SLO attainment that no purchase raises, by the names of :data:`~planner.plan.attainment.CEILINGS`."""
     peaks: Floats
     """Peak need by month in nodes of each cluster that is ordered on a signal, shape (clusters, months)."""
     worths: Floats
@@ -265,11 +265,12 @@ def outage_misses(trial: Trial, replications: int) -> Bools | None:
 
     They are those that runs of these replications draw, held against the expected demand of their hours.
     """
-    plan, target = trial.choices.plan, trial.slo_target
+    plan = trial.choices.plan
     paths = [path for uncertain in trial.inputs.entries for targets in uncertain.targets for path in targets]
     here = plan.is_here
     urgent = [w for w, load in enumerate(plan.workloads) if not load.deadline_h and here[w]]
-    is_told = target.is_per_month and target.is_per_workload and plan.money.market.burst is None
+    target = plan.slo_target
+    is_told = target.per == "month" and target.scope == "workload" and plan.money.market.burst is None
     if not is_told or any(path[:2] in (("site", "outages_per_year"), ("site", "outage_h")) for path in paths):
         return None
     misses = np.zeros(replications, dtype=bool)

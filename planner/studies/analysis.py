@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.arrays import Bools, Floats, Ints
 from planner.finance.months import MonthGrid
-from planner.plan.slo_target import CEILINGS, past_mending
+from planner.plan.attainment import CEILINGS, past_mending
 from planner.run.measure_names import FLEET
 from planner.studies import decision
 from planner.studies.decision import PERCENTILES, IntervalEstimate, PairwiseDecision, SloStanding
@@ -164,7 +164,7 @@ class Finished:
         groups = self.prepared.study.scramblings if groups is None else groups
         judged = decision.standings(columns, self.prepared.targeted, groups, lower_is_better=objective.lower_is_better)
         ceilings = np.stack([decision.once(self.output(name)[::every].T, chance) for name in CEILINGS], axis=1)
-        past = map(past_mending, ceilings, [base.scenario.slo_target.attainment for base in self.prepared.scenarios])
+        past = map(past_mending, ceilings, [one.attainment for one in self.prepared.targeted])
         return [standing._replace(past_mending=by) for standing, by in zip(judged, past, strict=True)]
 
     def drivers(self) -> Iterator[Driver]:

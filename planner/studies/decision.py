@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.arrays import Bools, Floats
-from planner.plan.slo_target import Verdict, met_months_over, shortfall_over
+from planner.plan.attainment import Verdict, met_months_over, shortfall_over
 from planner.studies.designs import Integers
 
 CONFIDENCE = 0.95
@@ -160,6 +160,15 @@ class PairwiseDecision(NamedTuple):
     p95_regret: IntervalEstimate
 
 
+class Targeted(NamedTuple):
+    """A scenario of a study, and what its SLO target holds it to."""
+
+    scenario: str
+    attainment: float
+    confidence: float
+    """Share of replications that is to meet it."""
+
+
 class SloStanding(NamedTuple):
     """Result of one scenario of a study against its SLO target."""
 
@@ -191,28 +200,27 @@ def once(figures: Floats, chance: Integers) -> Floats:
 
 
 def standings(
-    columns: Sequence[Floats], asked: Sequence[tuple[str, float]], scramblings: int, *, lower_is_better: bool
+    columns: Sequence[Floats], asked: Sequence[Targeted], scramblings: int, *, lower_is_better: bool
 ) -> list[SloStanding]:
     """Return each scenario's result against its SLO target, and its probability of being best.
 
-    ``columns`` are the headline, shortfalls and months kept; ``asked`` has each scenario's name and the share of
-    replications that is to keep its SLO target.
+    ``columns`` are the headline, shortfalls and months kept.
     """
     objective, shortfalls, months = columns
-    short = [shortfall_over(shortfalls[which], share) for which, (_, share) in enumerate(asked)]
     verdicts = [
-        Verdict(int((shortfalls[which] == 0.0).sum()), int(np.isfinite(shortfalls[which]).sum()), share)
-        for which, (_, share) in enumerate(asked)
+        Verdict(int((short == 0.0).sum()), int(np.isfinite(short).sum()), of.confidence)
+        for short, of in zip(shortfalls, asked, strict=True)
     ]
     keeping = [which for which, verdict in enumerate(verdicts) if verdict.status != "MISSED"]
     worse = _worse(objective, lower_is_better=lower_is_better)
     standings = []
-    for which, (name, share) in enumerate(asked):
+    for which, of in enumerate(asked):
         best = IntervalEstimate(value=float("nan"))
         if which in keeping:
             best = share_estimate(_is_better(_excess(worse, which, keeping)), scramblings)
-        through = met_months_over(months[which], share)
-        standings.append(SloStanding(name, verdicts[which], short[which], through, best, {}))
+        short = shortfall_over(shortfalls[which], of.confidence)
+        through = met_months_over(months[which], of.confidence)
+        standings.append(SloStanding(of.scenario, verdicts[which], short, through, best, {}))
     return standings
 
 

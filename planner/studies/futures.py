@@ -18,7 +18,7 @@ from pydantic import Field
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.parallel import shared
-from planner.plan.slo_target import Verdict
+from planner.plan.attainment import Verdict
 from planner.run.replications import Replications, draw_again
 from planner.run.simulate import RunResult, simulate
 from planner.scenario.fields import EntryName
@@ -59,7 +59,7 @@ class InFuture:
     def verdict(self) -> Verdict:
         """Whether the plan meets its SLO target in the future, by its replications there."""
         met = sum(figures["slo_shortfall_fraction"] == 0.0 for figures in self.chance.figures)
-        return Verdict(met, self.chance.number, self.result.scenario.slo_target.confidence)
+        return Verdict.of(self.result.scenario, met, self.chance.number)
 
 
 def load_futures(file: Path) -> Futures:

@@ -10,6 +10,7 @@ from planner.errors import Problem, ScenarioError, raise_all
 from planner.plan.build import build_plan
 from planner.plan.contradictions import hardly_meant
 from planner.scenario.study import Study, load_study
+from planner.studies.decision import Targeted
 from planner.studies.designs import MAX_DIMENSIONS, Design, MonteCarlo, OneAtATime, PointSet, Saltelli
 from planner.studies.inputs import Stated, UncertainInputs, far_ends, resolve_inputs, stated
 from planner.studies.replicate import HEADLINES, Output, Replicator, Setup, needed_by, objective_names
@@ -49,9 +50,10 @@ class Prepared:
         return 0 if name is None else self.names.index(name)
 
     @property
-    def targeted(self) -> tuple[tuple[str, float], ...]:
-        """Name of each scenario, and the share of replications that must meet its SLO target."""
-        return tuple((base.name, base.scenario.slo_target.confidence) for base in self.scenarios)
+    def targeted(self) -> tuple[Targeted, ...]:
+        """Each scenario, and what it is held to."""
+        targets = ((base.name, base.scenario.slo_target) for base in self.scenarios)
+        return tuple(Targeted(name, target.attainment, target.confidence) for name, target in targets)
 
     def setup(self, design: Design) -> Setup:
         """Return the setup that is sent to workers."""

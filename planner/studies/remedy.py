@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.errors import CapacityError, ScenarioError
+from planner.plan.attainment import Verdict
 from planner.plan.build import build_plan
 from planner.plan.plan import Plan
-from planner.plan.slo_target import Verdict
 from planner.run.measures import measures
 from planner.run.simulate import RunResult, simulate_plan
 from planner.scenario.scenario import Scenario
@@ -60,8 +60,8 @@ def find_remedy(
     if worst is None:
         return None
     # As many may miss as leave the verdict MET; none where so few replications could never be.
-    allowed, confidence = 0, scenario.slo_target.confidence
-    while Verdict(replications - allowed - 1, replications, confidence).status == "MET":
+    allowed = 0
+    while Verdict.of(scenario, replications - allowed - 1, replications).status == "MET":
         allowed += 1
     order = tuple(dict.fromkeys((*hardest, *range(replications))))
     best: Remedy | None = None

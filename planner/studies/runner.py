@@ -15,7 +15,7 @@ import pyarrow as pa
 from planner.arrays import Floats
 from planner.errors import ScenarioError
 from planner.parallel import cores
-from planner.studies.decision import IntervalEstimate, mean_estimate, percentile_estimate, standings
+from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate, percentile_estimate, standings
 from planner.studies.designs import MonteCarlo
 from planner.studies.engines import LOCAL_DASK, run_batches
 from planner.studies.replicate import Replicator, Setup, objective_names
@@ -87,8 +87,8 @@ class Goal:
     scramblings: int = 1
     until: Until | None = None
     """When the study may end early; None: run all rows."""
-    targeted: tuple[tuple[str, float], ...] = ()
-    """Each scenario's name and the share of replications that is to meet its SLO target: whom P(best) counts among."""
+    targeted: tuple[Targeted, ...] = ()
+    """Each scenario and what it is held to: whom P(best) counts among."""
     lower_is_better: bool = True
 
     @property

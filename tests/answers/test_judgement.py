@@ -36,7 +36,7 @@ from planner.answers.judgement import (
 )
 from planner.answers.study import study_table
 from planner.output.blocks import Grid, Section, Sentence
-from planner.plan.slo_target import Verdict
+from planner.plan.attainment import Verdict
 from planner.scenario.loading import load_scenario
 from tests.answers.hand_made import contents_of, without_badges
 from tests.conftest import TINY, Planner

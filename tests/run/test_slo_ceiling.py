@@ -16,7 +16,7 @@ from planner.answers.judgement import past_mending_lines
 from planner.engine import driver
 from planner.engine.log import ChangeLog, SiteEvent
 from planner.engine.processes import Steps
-from planner.plan.slo_target import CEILINGS, past_mending
+from planner.plan.attainment import CEILINGS, past_mending
 from planner.run.simulate import RunResult, simulate
 from planner.run.slo_misses import slo_ceilings
 from planner.scenario.loading import load_scenario

@@ -84,12 +84,12 @@ def problem(
 
 def whole(search: Search, counts: Counts) -> Judged:
     """Return a policy over the replications of the search."""
-    return judged(counts, search.outcomes(counts, range(search.replications)))
+    return judged(search.trial, counts, search.outcomes(counts, range(search.replications)))
 
 
 def keeps(search: Search, plan: Judged) -> bool:
     """Return whether enough replications of the search meet the SLO target."""
-    return bool(plan.kept(search.trial.slo_target.attainment).mean() >= search.trial.slo_target.confidence - 1e-9)
+    return plan.verdict.share >= plan.verdict.confidence - 1e-9
 
 
 def solved(content: dict[str, Any], overrides: Sequence[str] = (), parts: Sequence[str] = ()) -> Judged:

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from planner.plan.slo_target import CEILINGS, Verdict
-from planner.scenario.scenario import SloTarget
+from planner.plan.attainment import CEILINGS, Verdict
 from planner.studies.analysis import Finished
-from planner.studies.decision import decisions, standings, worth_of_knowing
+from planner.studies.decision import Targeted, decisions, standings, worth_of_knowing
 from planner.units import unit_of
 
 NAMES = ("a", "b", "c")
@@ -105,7 +104,7 @@ def test_only_what_may_meet_its_slo_target_can_be_best() -> None:
     short[:16, 0] = np.linspace(0.01, 0.16, 16)
     short[:8, 1] = 0.3
     months = np.where(short > 0, 5.0, 36.0)
-    asked = [(name, 0.9) for name in NAMES]
+    asked = [Targeted(name, 0.99, 0.9) for name in NAMES]
     a, b, c = standings([rows.T, short.T, months.T], asked, 4, lower_is_better=True)
     assert [each.verdict.status for each in (a, b, c)] == ["MISSED", "INCONCLUSIVE", "MET"]
     assert [each.verdict.share for each in (a, b, c)] == pytest.approx([0.8, 0.9, 1.0])
@@ -126,7 +125,8 @@ def test_replications_that_failed_judge_nothing() -> None:
     rows = np.array([[1.0, 2.0]] * 16)
     rows[3, 0] = np.nan
     short = np.where(np.isnan(rows), np.nan, 0.0)
-    found = standings([rows.T, short.T, short.T + 36.0], [("a", 0.8), ("b", 0.8)], 4, lower_is_better=True)
+    asked = [Targeted(name, 0.99, 0.8) for name in "ab"]
+    found = standings([rows.T, short.T, short.T + 36.0], asked, 4, lower_is_better=True)
     assert found[0].verdict == Verdict(15, 15, 0.8)
     assert found[0].verdict.status == "MET"
     assert found[0].best_fraction.completed == 15
@@ -172,8 +172,7 @@ def test_a_pairs_worth_is_in_dollars_of_the_tokens_it_would_serve() -> None:
     output = SimpleNamespace(name=name, unit=unit_of(name), lower_is_better=True)
     prepared = SimpleNamespace(
         names=("fails", "a", "b"),
-        scenarios=[SimpleNamespace(scenario=SimpleNamespace(slo_target=SloTarget()))] * 3,
-        targeted=[(name, 0.9) for name in ("fails", "a", "b")],
+        targeted=[Targeted(name, 0.99, 0.9) for name in ("fails", "a", "b")],
         objective=output,
         inputs=SimpleNamespace(entries=inputs),
         study=SimpleNamespace(scramblings=8),

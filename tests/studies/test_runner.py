@@ -14,12 +14,12 @@ import pytest
 from planner.answers.run import summary
 from planner.answers.study import write_study
 from planner.errors import ScenarioError
-from planner.plan.slo_target import CEILINGS
+from planner.plan.attainment import CEILINGS
 from planner.run.simulate import simulate
 from planner.scenario.study import Normal
 from planner.studies import engines, runner
 from planner.studies.analysis import Finished
-from planner.studies.decision import IntervalEstimate, mean_estimate
+from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate
 from planner.studies.inputs import UncertainInputs
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines, objective_names
@@ -224,7 +224,7 @@ def test_a_study_looks_at_the_figure_it_is_told() -> None:
     objective = random.normal([[9.0, 10.0, 10.5]], 1.0, (400, 3))
     short = np.where([[True, False, False]], 0.2, np.zeros((400, 3)))
     rows = np.stack([objective, short, np.full((400, 3), 12.0)], axis=1)
-    plans = (("cheap", 0.9), ("sound", 0.9), ("dear", 0.9))
+    plans = tuple(Targeted(name, 0.99, 0.9) for name in ("cheap", "sound", "dear"))
 
     def found(until: Until) -> IntervalEstimate:
         goal = Goal(rows=400, objective="cost_usd", scramblings=4, until=until, targeted=plans)

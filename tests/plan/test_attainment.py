@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from planner.errors import ScenarioError
-from planner.plan.slo_target import SloResult, Verdict, judge, met_months_over, run_out, shortfall_over
+from planner.plan.attainment import SloResult, Verdict, met_months_over, run_out, shortfall_over
+from planner.plan.attainment import judge as judge_plan
+from planner.plan.plan import Plan
 from planner.run.simulate import simulate
 from planner.scenario.scenario import SloTarget
 
@@ -24,6 +27,14 @@ FLEET = SloTarget(scope="fleet")
 # Months by workloads: chat keeps 99% in every month; code, a hundredth of it, misses half of the third month.
 SETTLED = np.array([[1e6, 1e4], [1e6, 1e4], [1e6, 1e4], [1e6, 1e4]])
 MISSED = np.array([[1e3, 0.0], [1e4, 100.0], [1e3, 5e3], [0.0, 6e3]])
+
+
+def judge(missed: np.ndarray, settled: np.ndarray, target: SloTarget) -> SloResult:
+    """Judge requests by a target, those of a plan whose workloads are called 0 and 1."""
+    loads = [SimpleNamespace(name=str(w)) for w in range(missed.shape[1])]
+    plan = SimpleNamespace(slo_target=target, workloads=loads)
+    plan.slo_attainments = Plan.slo_attainments.__get__(plan)
+    return judge_plan(plan, missed, settled)  # type: ignore[arg-type]
 
 
 def where(verdict: SloResult) -> tuple[Any, ...]:
@@ -94,11 +105,11 @@ def served(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 def counted(missed: np.ndarray, settled: np.ndarray, slo_target: SloTarget) -> tuple[Fraction, int | None]:
     """Return the worst share and the first month that breaks, counted request by request in whole numbers."""
-    groups = [[0], [1]] if slo_target.is_per_workload else [[0, 1]]
+    groups = [[0], [1]] if slo_target.scope == "workload" else [[0, 1]]
     worst, first = Fraction(1), None
     for columns in groups:
         rows = [(int(m[columns].sum()), int(s[columns].sum())) for m, s in zip(missed, settled, strict=True)]
-        if not slo_target.is_per_month:
+        if slo_target.per == "horizon":
             whole = sum(s for _, s in rows)
             rows = [(sum(m for m, _ in rows[: end + 1]), whole) for end in range(len(rows))]
         for month, (lost, whole) in enumerate(rows):
@@ -128,7 +139,7 @@ def test_workloads_with_attainments_of_their_own_are_judged_as_each_would_be_alo
     requests: tuple[np.ndarray, np.ndarray], slo_target: SloTarget, first: float, second: float
 ) -> None:
     target = slo_target.model_copy(update={"scope": "workload"})
-    together = judge(*requests, target, np.array([first, second]))
+    together = judge(*requests, target.model_copy(update={"workloads": {"0": first, "1": second}}))
     alone = [
         judge(requests[0][:, [w]], requests[1][:, [w]], target.model_copy(update={"attainment": share}))
         for w, share in enumerate((first, second))

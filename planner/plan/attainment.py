@@ -1,4 +1,4 @@
-"""The SLO target: which share of requests is to meet its objective, over what, and whether a plan meets it.
+"""SLO attainment: which share of requests meets its objective, as a target counts it, and whether that is enough.
 
 One replication is judged by its requests that missed their objective and its requests settled, by month and workload;
 a plan by how many of its replications meet the target. Whoever ranks, advises or searches calls these functions.
@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from planner.arrays import Floats
+from planner.plan.plan import Plan
 from planner.plan.quantities import attainment
-from planner.scenario.scenario import SloTarget
+from planner.scenario.scenario import Scenario
 
 LEAST_SHORTFALL = 5e-7
 """Shortfalls below it are none: files hold shares to six decimals, and a verdict must not contradict them."""
@@ -75,6 +76,11 @@ class Verdict(NamedTuple):
     confidence: float
     """Share of replications that is to meet it."""
 
+    @classmethod
+    def of(cls, scenario: Scenario, met: int, replications: int) -> Verdict:
+        """Return the verdict on a scenario, of whose replications some meet its target."""
+        return cls(met, replications, scenario.slo_target.confidence)
+
     @property
     def share(self) -> float:
         """Share of replications that meet the target; NaN without any."""
@@ -114,34 +120,42 @@ def _interval(met: int, replications: int) -> tuple[float, float]:
     return float(low) if met else 0.0, float(high) if met < replications else 1.0
 
 
-def targeted_shares(missed: Floats, settled: Floats, slo_target: SloTarget) -> Floats:
-    """Return the SLO attainment that a target applies to, shape (months, workloads or 1).
+def targeted_shares(plan: Plan, missed: Floats, settled: Floats) -> Floats:
+    """Return the SLO attainment that a plan's target applies to, shape (months, workloads or 1).
 
     Each month: 1 − missed / settled, NaN where nothing was settled. Over the horizon: 1 − missed so far / settled in
     all months, the most that the whole can still come to after that month, so it never rises and ends at the share
     of the horizon; the month in which it falls below the SLO target is the one that spends what may be missed.
     """
-    if not slo_target.is_per_workload:
+    if plan.slo_target.scope == "fleet":
         missed, settled = missed.sum(axis=1, keepdims=True), settled.sum(axis=1, keepdims=True)
-    if slo_target.is_per_month:
+    if plan.slo_target.per == "month":
         return attainment(missed, settled)
     return attainment(np.cumsum(missed, axis=0), np.broadcast_to(settled.sum(axis=0), missed.shape))
 
 
-def judge(missed: Floats, settled: Floats, slo_target: SloTarget, attainments: Floats | None = None) -> SloResult:
-    """Return whether a replication meets an SLO target, where it is worst, where it first breaks and by how much.
+def lowest_share(plan: Plan, missed: Floats, settled: Floats) -> float:
+    """Return the lowest SLO attainment that a plan's target applies to; NaN without requests.
 
-    ``missed`` and ``settled`` are requests, shape (months, workloads), ``attainments`` what each workload is held to,
-    (workloads,), where that is not all the same. The shortfall is max(0, attainment − share) where that is largest, and
-    what is less than :data:`LEAST_SHORTFALL` is none.
+    That of a workload with an attainment of its own is as far from the common one as from its own.
     """
-    shares = targeted_shares(missed, settled, slo_target)
-    short = (slo_target.attainment if attainments is None else attainments) - shares
+    shares = targeted_shares(plan, missed, settled) + (plan.slo_target.attainment - plan.slo_attainments)
+    return math.nan if np.isnan(shares).all() else float(np.nanmin(shares))
+
+
+def judge(plan: Plan, missed: Floats, settled: Floats) -> SloResult:
+    """Return whether a replication meets its plan's target, where it is worst, where it first breaks and by how much.
+
+    ``missed`` and ``settled`` are requests, shape (months, workloads). The shortfall is max(0, attainment − share)
+    where that is largest, and what is less than :data:`LEAST_SHORTFALL` is none.
+    """
+    shares = targeted_shares(plan, missed, settled)
+    short = plan.slo_attainments - shares
     if np.isnan(shares).all():
         return SloResult(shortfall_fraction=0.0, worst=None, first_missed=None)
 
     def moment(month: int, of: int) -> Moment:
-        workload = of if slo_target.is_per_workload else None
+        workload = None if plan.slo_target.scope == "fleet" else of
         return Moment(month=month, workload=workload, slo_attainment_fraction=float(shares[month, of]))
 
     month, of = (int(place) for place in np.unravel_index(np.nanargmax(short), shares.shape))
