@@ -16,12 +16,12 @@ weighted by G because requests see their own crowd.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
+from numpy.polynomial.hermite_e import hermegauss
 
 from planner.arrays import Floats
 
@@ -141,25 +141,6 @@ def _minutes(rate_cv: float) -> tuple[Floats, Floats]:
 
 @cache
 def _normal() -> tuple[Floats, Floats]:
-    """Return nodes and weights of the Gauss–Hermite quadrature for the normal distribution; weights sum to 1.
-
-    Nodes are the eigenvalues of the polynomials' recurrence (Golub and Welsch, 1969), mended by a step of Newton's, and
-    weights go with one over the square of the polynomial before the last. numpy's own needs 13 ms to be imported.
-    """
-    steps = np.sqrt(np.arange(1.0, _NODES))
-    nodes = np.linalg.eigvalsh(np.diag(steps, -1))  # which reads what lies below the diagonal
-    before, last = _hermite(nodes)
-    nodes -= last / (before * math.sqrt(_NODES))
-    nodes = 0.5 * (nodes - nodes[::-1])  # they lie alike on both sides, to the last digit
-    before, _ = _hermite(nodes)
-    weights = 1.0 / (before * before)
-    weights = weights + weights[::-1]
+    """Return nodes and weights of the Gauss–Hermite quadrature for the normal distribution; weights sum to 1."""
+    nodes, weights = hermegauss(_NODES)
     return nodes, weights / weights.sum()
-
-
-def _hermite(at: Floats) -> tuple[Floats, Floats]:
-    """Return the orthonormal Hermite polynomials of the last two degrees at given points."""
-    before, last = np.zeros_like(at), np.ones_like(at)
-    for degree in range(_NODES):
-        before, last = last, (at * last - math.sqrt(degree) * before) / math.sqrt(degree + 1.0)
-    return before, last
