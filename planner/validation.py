@@ -82,10 +82,8 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
 def validate(model: type[ModelT], document: Document) -> ModelT:
     """Return a document as a pydantic model; raise one ScenarioError that lists every problem."""
     if not isinstance(document.content, dict):
-        place = document.locate(())
-        file, line = (place.file, place.line) if place else (None, None)
         holds = "is empty" if document.content is None else f"holds {_describe(document.content)}"
-        raise ScenarioError(Problem(file=file, line=line, message=f"{holds}; expected a mapping of keys to values"))
+        raise ScenarioError(document.problem((), f"{holds}; expected a mapping of keys to values"))
     try:
         return model.model_validate(frozen(document.content))
     except ValidationError as error:

@@ -49,8 +49,7 @@ from planner.physics.coefficients import (
     Calibration,
     Groups,
 )
-from planner.physics.operating import Traffic, at_concurrency, at_saturation
-from planner.physics.replica import ReplicaSpec, ReplicaWork, describe, price
+from planner.physics.replica import ReplicaSpec, ReplicaWork, Traffic, at_concurrency, at_saturation, describe, price
 from planner.units import MILLISECOND
 
 QUANTITIES = ("tpot_s", "ttft_s", "output_tokens_per_s_per_accelerator")

@@ -34,9 +34,8 @@ from planner.output.scales import TOTAL
 from planner.output.svg import ratio_axis
 from planner.physics.coefficients import DENSE, MIXTURE, Calibration
 from planner.physics.model_on_part import memory_fit
-from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import FITTED, PREFILL_MEMORY_FRACTION, BoardRating, board_power_w
-from planner.physics.replica import ReplicaSpec, describe, price_replicas
+from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, describe, price_replicas
 
 SHIPPED_POWER = SHIPPED_MEASUREMENTS.with_name("power_measurements.csv")
 CHART = "validation.png"

@@ -18,10 +18,10 @@ from planner.catalog.load import VERSION
 from planner.output.tables import Table
 from planner.physics.coefficients import NORMAL_90
 from planner.plan.capacity import as_first_bought, options, runner_up
+from planner.plan.clusters import stack_name
 from planner.plan.money import hourly_priors, rent_prior
 from planner.plan.placement import services_of
-from planner.plan.reuse import Reuse
-from planner.plan.software import stack_name
+from planner.plan.plan import Reuse
 from planner.scenario.cluster import HourlyRental, OnDemand, Reserved, Spot
 from planner.scenario.scenario import Scenario
 from planner.units import unit_of

@@ -25,7 +25,7 @@ from planner.output.tables import DEFAULT_FORMAT, SCHEMA_VERSION, CsvFormat, Tab
 from planner.output.terminal import text_table, wrapped
 from planner.plan.attainment import LEAST_SHORTFALL, met_months_over, shortfall_over
 from planner.plan.placement import services_of
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Reuse
 from planner.run.replications import draw_again
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import layer_of

@@ -30,8 +30,16 @@ from planner.calibration import benchmarks
 from planner.catalog.load import Catalog
 from planner.errors import PlannerError
 from planner.physics.coefficients import DISAGGREGATED, SATURATED, SERVING, UNSTATED, Calibration, Groups
-from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation, first_token_apart_s
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
+from planner.physics.replica import (
+    Replicas,
+    ReplicaSpec,
+    Traffic,
+    at_concurrency,
+    at_objective,
+    at_saturation,
+    first_token_apart_s,
+    price_replicas,
+)
 from planner.units import MILLISECOND
 
 _KEYS = [*benchmarks.NAME_COLUMNS, "tp", "ep", "attention_dp", "max_num_seqs", "scenario", benchmarks.DRAFT_COLUMN]

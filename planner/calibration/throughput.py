@@ -16,8 +16,7 @@ from planner.catalog.load import Catalog, formats_of
 from planner.errors import CapacityError, Problem, ScenarioError, raise_wrong
 from planner.physics.coefficients import SATURATED, SERVING, Calibration
 from planner.physics.model_on_part import canonical_precision, memory_fit, smallest_fit
-from planner.physics.operating import Traffic, at_concurrency, at_objective, at_saturation
-from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, at_objective, at_saturation, price_replicas
 from planner.units import MILLISECOND
 
 _TIMES, _RATES = ("ttft_ms", "tpot_ms"), ("tokens_per_s_per_user", "output_tokens_per_s_per_gpu")

@@ -74,8 +74,8 @@ class Catalog(Strict):
         for stack in self.stacks.values():
             if stack.vendor.value == vendor and stack.engine.value == engine:
                 return stack
-        names = choices(self.engines(vendor))
-        raise ScenarioError(f"engine {engine!r} does not run on {vendor} accelerators; choose from {names}")
+        engines = self.engines(vendor)
+        raise ScenarioError(f"engine {engine!r} does not run on {vendor} accelerators; choose from {choices(engines)}")
 
     def engines(self, vendor: str) -> list[str]:
         """Return the engines that serve on the accelerators of a vendor."""

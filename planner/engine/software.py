@@ -12,9 +12,8 @@ import numpy as np
 import simpy
 
 from planner.engine.log import ChangeLog, SoftwareEvent, Streams
-from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan
+from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan, matured
 from planner.plan.plan import Plan
-from planner.plan.quantities import matured
 from planner.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
 
 Steps = Generator[simpy.Event, Any, None]

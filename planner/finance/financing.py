@@ -125,6 +125,14 @@ def choose_quote(quotes: Sequence[Quote], order_date: date) -> Quote | None:
     return max(holding, key=lambda quote: (quote.valid_from is not None, quote.valid_from or order_date), default=None)
 
 
+def mean_prices(start_price_usd: float, change_per_year: float, edge_months: Floats) -> Floats:
+    """Return the mean of a price over each period: p₀·∫ (1 + c)^(t/12) dt / Δt, from the periods' edges."""
+    growth = np.log1p(change_per_year) / MONTHS_PER_YEAR
+    step = growth * np.diff(edge_months)
+    risen = np.divide(np.expm1(step), step, out=np.ones_like(step), where=step != 0)
+    return np.asarray(start_price_usd * np.exp(growth * edge_months[:-1]) * risen, dtype=np.float64)
+
+
 def term_prices_usd_per_h(first_usd_per_h: float, change_per_year: float, signed_h: Floats) -> Floats:
     """Return the hourly price of each contract term by its signing time, shape (terms,)."""
     return first_usd_per_h * (1.0 + change_per_year) ** (signed_h / HOURS_PER_YEAR)

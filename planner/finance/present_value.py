@@ -226,14 +226,6 @@ def break_even_utilisation(
     return fixed_cost_usd / margin if margin > 0 else None
 
 
-def mean_prices(start_price_usd: float, change_per_year: float, edge_months: Floats) -> Floats:
-    """Return the mean of a price over each period: p₀·∫ (1 + c)^(t/12) dt / Δt, from the periods' edges."""
-    growth = np.log1p(change_per_year) / MONTHS_PER_YEAR
-    step = growth * np.diff(edge_months)
-    risen = np.divide(np.expm1(step), step, out=np.ones_like(step), where=step != 0)
-    return np.asarray(start_price_usd * np.exp(growth * edge_months[:-1]) * risen, dtype=np.float64)
-
-
 def margin(revenue_usd: ArrayLike, cost_usd: ArrayLike) -> Floats:
     """Return (revenue − cost) / revenue, NaN without revenue; shapes broadcast."""
     return 1.0 - ratio(cost_usd, revenue_usd)

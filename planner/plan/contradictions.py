@@ -14,21 +14,20 @@ import numpy as np
 
 from planner.demand.plan import TableGrowth, WorkloadDemand
 from planner.errors import CapacityError, Problem, raise_all
-from planner.finance.months import add_months
 from planner.plan.capacity import Services, service_of
-from planner.plan.clusters import order_date
-from planner.plan.plan import Plan, allowed_it_kw, full_load_kw, on_site_kw
-from planner.plan.reuse import Reuse
-from planner.plan.software import MOST_EVENTS, expected_events, upgrade_days
+from planner.plan.clusters import order_date, upgrade_days
+from planner.plan.plan import ClusterPlan, Plan, Reuse, allowed_it_kw, full_load_kw, on_site_kw
 from planner.scenario.consistency import implausible
 from planner.scenario.scenario import Scenario
 from planner.scenario.site import dated_quotes, window_zone
 from planner.scenario.workload import GrowthSteps
-from planner.units import SECONDS_PER_HOUR, rounded_up
+from planner.units import HOURS_PER_YEAR, SECONDS_PER_HOUR, rounded_up
 from planner.yaml_io import KeyPath
 
 MOST_TOKENS_PER_S = 1e9
 """Google reported 1.3e15 tokens a month in October 2025, 5e8 a second; twice that is nobody's plan."""
+MOST_EVENTS = 2_000_000
+"""A run keeps every event, in about half a kilobyte: this many fill a gigabyte."""
 _TABLE_MARGIN_H = 62.0 * 24.0  # a table by months has its last row on the first of the last one
 
 
@@ -58,7 +57,7 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
         if count > MOST_EVENTS:
             refuse(path, f"about {count:,.0f} {what} are to be expected in this run; at most {MOST_EVENTS:,} may be")
     notes = [*_power(plan, refuse), *_notes(scenario, plan)]
-    warnings += [*_nothing(scenario, plan), *_out_of_time(scenario, plan, demands), *_unused_quotes(scenario)]
+    warnings += [*_nothing(scenario, plan), *_out_of_time(scenario, plan, demands), *_unused_quotes(scenario, plan)]
     tariff = scenario.load_catalog().tariff(scenario.site.tariff)
     if scenario.site.electricity.windows and window_zone(scenario.site, tariff) is None:
         warnings.append(
@@ -73,6 +72,33 @@ def contradictions(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDem
 def hardly_meant(scenario: Scenario, plan: Plan) -> list[str]:
     """Return all warnings before a run: implausible figures of the scenario, then contradictions of its plan."""
     return [*(str(problem) for problem in implausible(scenario)), *plan.warnings]
+
+
+def expected_events(plan: Plan) -> Iterator[tuple[KeyPath, str, float]]:
+    """Yield the key path, the kind and the expected number over the horizon of each kind of event."""
+    failures = sum(expected_failures(plan, cluster) for cluster in plan.clusters)
+    yield ("reliability", "failure_multiplier"), "failures", failures
+    years, models = plan.hours / HOURS_PER_YEAR, {workload.model for workload in plan.workloads}
+    per_year = sum(i.per_year + i.per_upgrade * s.upgrades_per_year for s in plan.software.stacks for i in s.incidents)
+    yield ("software", "incident_multiplier"), "incidents", per_year * years * len(models)
+    if plan.site.outages_per_year > 0:
+        outages = plan.hours / (HOURS_PER_YEAR / plan.site.outages_per_year + plan.site.outage_h)
+        yield ("site", "outages_per_year"), "outages", outages
+    for name, tenants in zip(plan.demand.names, plan.demand.tenants, strict=True):
+        for index, tenant in enumerate(tenants):
+            switches = 2.0 * plan.hours / (tenant.mean_on_h + tenant.mean_off_h)
+            yield ("workloads", name, "tenants", index), "starts and stops", switches
+
+
+def expected_failures(plan: Plan, cluster: ClusterPlan) -> float:
+    """Return the expected failures of a cluster's n nodes in T hours: n·λ·(T + (m − 1)·τ·(1 − exp(−T/τ)))."""
+    reliability, order = plan.reliability, cluster.order
+    start_h = order.placed_h + order.lead_h + order.slip_h.low if order else cluster.online_h or 0.0
+    hours = max(0.0, min(plan.hours, cluster.retire_h) - max(0.0, start_h))
+    early = (reliability.early_life_multiplier - 1.0) * reliability.early_life_h
+    exposure_h = hours - early * np.expm1(-hours / reliability.early_life_h)
+    per_node_h = sum(cause.per_node_h for cause in reliability.causes) * cluster.failure_multiplier
+    return float(cluster.nodes * per_node_h * exposure_h)
 
 
 def _power(plan: Plan, refuse: Callable[[KeyPath, str], None]) -> Iterator[str]:
@@ -177,7 +203,7 @@ def _nothing(scenario: Scenario, plan: Plan) -> Iterator[str]:
 
 def _out_of_time(scenario: Scenario, plan: Plan, demands: Sequence[WorkloadDemand]) -> Iterator[str]:
     """Yield a note for each date outside the horizon, and for growth tables that do not cover all months."""
-    end = add_months(scenario.start, scenario.horizon_months)
+    end = plan.months.end
     for path, first, last, what in _dated(scenario):
         if first >= end or last < scenario.start:
             side = "after" if first >= end else "before"
@@ -219,15 +245,14 @@ def _later(day: date, days: float) -> date:
     return date.fromordinal(min(day.toordinal() + math.ceil(days), date.max.toordinal()))
 
 
-def _unused_quotes(scenario: Scenario) -> Iterator[str]:
+def _unused_quotes(scenario: Scenario, plan: Plan) -> Iterator[str]:
     """Yield a note for each quote that is valid on no day on which the cluster can order."""
-    end = add_months(scenario.start, scenario.horizon_months)
     for name, cluster in scenario.clusters.items():
         first = order_date(scenario, cluster)
         reviewed = bool(scenario.expansion.enlarging(name))
         for quote in dated_quotes(cluster):
             begins, ends = quote.valid_from or date.min, quote.valid_until or date.max
-            if not (quote.holds_on(first) or (reviewed and begins < end and ends >= scenario.start)):
+            if not (quote.holds_on(first) or (reviewed and begins < plan.months.end and ends >= scenario.start)):
                 held = f"from {begins} " if quote.valid_from else ""
                 held += f"until {ends}" if quote.valid_until else "on"
                 later = f", and a review buys from {scenario.start} on" if reviewed else ""
@@ -241,18 +266,18 @@ def _outgrown(plan: Plan) -> Iterator[str]:
     """Yield the workloads whose requests grow too long for their SLO, and from which month on."""
     for w, workload in enumerate(plan.workloads):
         if workload.overdue_share is not None:
-            begins = add_months(plan.start, int(workload.overdue_share.argmax()))
+            begins = plan.months.labels[int(workload.overdue_share.argmax())]
             yield (
-                f"workload {workload.name} outgrows its objective on every cluster in {begins:%Y-%m}: from then on all "
+                f"workload {workload.name} outgrows its objective on every cluster in {begins}: from then on all "
                 f"its requests are late, and served within {workload.overdue_share.max():.1%} of the fleet, the share "
                 "of its tokens until then"
             )
         for c in workload.cluster_order:
             months = np.flatnonzero(plan.requests_per_node_h[c, w] <= 0.0)
             if months.size:
-                begins = add_months(plan.start, int(months[0]))
+                begins = plan.months.labels[int(months[0])]
                 yield (
-                    f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins:%Y-%m}: "
+                    f"workload {workload.name} outgrows its objective on {plan.clusters[c].name} in {begins}: "
                     "its requests are then so long that no batch meets it, and are refused there"
                 )
 
@@ -283,9 +308,9 @@ def _unchanged(scenario: Scenario, plan: Plan) -> Iterator[str]:
                 f"planned work may drain every node of cluster {cluster.name} at once: it has {cluster.nodes} and the "
                 f"reserve (reliability.reserve_nodes) is {reserve}"
             )
-    end, days = add_months(scenario.start, scenario.horizon_months), upgrade_days(scenario, scenario.load_catalog())
+    days = upgrade_days(scenario, scenario.load_catalog())
     for index, step in enumerate(scenario.software.steps):
-        if _later(step.date, days) >= end:
+        if _later(step.date, days) >= plan.months.end:
             said = f"upgrades come every {days:g} days: a release of {step.date} may be taken only beyond the horizon"
             yield str(scenario.document.problem(("software", "steps", index, "date"), said))
 

@@ -12,14 +12,13 @@ from planner.catalog.load import Catalog
 from planner.errors import ScenarioError
 from planner.finance import financing
 from planner.finance.depreciation import LossRule, ResaleCurve, TaxRules
-from planner.finance.financing import LeaseTerms
+from planner.finance.financing import LeaseTerms, mean_prices
 from planner.finance.months import MonthGrid, add_months
-from planner.finance.present_value import CashFlowTiming, mean_prices
+from planner.finance.present_value import CashFlowTiming
 from planner.finance.tariffs import escalation, hourly_prices_usd_per_kwh
 from planner.plan import parts
 from planner.plan.parts import TOKEN_KINDS, ApiPlan, HourlyTerms, RentPlan, as_stated
 from planner.plan.plan import ClusterPlan
-from planner.plan.software import SUPPORT_USD
 from planner.scenario.cluster import (
     Api,
     Cluster,
@@ -38,6 +37,8 @@ from planner.scenario.site import tariff_of, window_zone
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
 from planner.yaml_io import KeyPath
 
+_SUPPORT_USD = {"none": 0.0, "standard": 300.0, "premium": 900.0}  # per accelerator and year
+
 
 def money_plan(
     scenario: Scenario, catalog: Catalog, clusters: tuple[ClusterPlan, ...], grid: MonthGrid, rates: Floats
@@ -54,7 +55,7 @@ def money_plan(
         staff_per_accelerator=finance.operations_staff_per_1000_accelerators / 1000.0,
         staff_usd_per_year=finance.operations_staff_usd_per_year,
         crew_usd_per_year=finance.repair_crew_usd_per_year,
-        support_usd_per_accelerator_year=SUPPORT_USD[software.support_contract] if support is None else support,
+        support_usd_per_accelerator_year=_SUPPORT_USD[software.support_contract] if support is None else support,
         escalator_per_year=_rise(finance, finance.people_escalator_per_year),
         part_usd=accelerator_usd * finance.spare_part_price_fraction,
         rma_usd=finance.rma_usd_per_repair,
@@ -62,7 +63,7 @@ def money_plan(
         warranty_h=finance.warranty_months * HOURS_PER_YEAR / MONTHS_PER_YEAR,
     )
     terms = burst and _hourly_terms(
-        scenario, ("finance", "burst_rental"), burst, burst.accelerator, "ondemand", catalog
+        scenario, ("finance", "burst_rental"), burst, burst.accelerator, "ondemand", grid, catalog
     )
     # Accelerators rented for bursts serve like the best cluster of the plan.
     per_node = np.array([cluster.accelerators_per_node for cluster in clusters])
@@ -191,12 +192,12 @@ def _token_prices(
     return table if any(price is not None for price in prices) else None
 
 
-def api_plan(scenario: Scenario, name: str, catalog: Catalog) -> ApiPlan | None:
+def api_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) -> ApiPlan | None:
     """Compile a cluster that is an API, at the stated or the catalogue's prices by model; None for machines."""
     contract = scenario.clusters[name].contract
     if not isinstance(contract, Api):
         return None
-    grid, loads = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months), scenario.workloads.values()
+    loads = scenario.workloads.values()
     asked = [contract.token_prices.get(load.model, TokenPrice()) if load.allow_api else None for load in loads]
     edges = grid.edge_coordinates - grid.edge_coordinates[0]
     prices = _token_prices(scenario, catalog, edges, asked, "clusters", name, "contract")
@@ -227,11 +228,16 @@ def hourly_priors(accelerator: str, kind: str, catalog: Catalog) -> dict[str, st
 
 
 def _hourly_terms(
-    scenario: Scenario, place: KeyPath, stated: HourlyRental, accelerator: str, kind: str, catalog: Catalog
+    scenario: Scenario,
+    place: KeyPath,
+    stated: HourlyRental,
+    accelerator: str,
+    kind: str,
+    grid: MonthGrid,
+    catalog: Catalog,
 ) -> HourlyTerms:
     """Compile the terms of a rental by the hour, the catalogue's of the accelerator where not stated."""
     priors = hourly_priors(accelerator, kind, catalog)
-    grid = MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
 
     def figure(key: str) -> float:
         return _or_prior(scenario, (*place, key), getattr(stated, key), priors[key], catalog)
@@ -253,19 +259,19 @@ _TERM_PRIORS = {12: "1yr", 36: "3yr"}
 """Terms in months for which the catalogue may have rents, by the word in its names."""
 
 
-def rent_plan(scenario: Scenario, name: str, catalog: Catalog) -> RentPlan | None:
+def rent_plan(scenario: Scenario, name: str, grid: MonthGrid, catalog: Catalog) -> RentPlan | None:
     """Compile the contract of a rented cluster, at the stated or the catalogue's rent; None for others.
 
     A term has its price by month, renewals included, and the price of leaving.
     """
-    cluster, grid = scenario.clusters[name], MonthGrid(start=scenario.start, horizon_months=scenario.horizon_months)
+    cluster = scenario.clusters[name]
     contract = cluster.contract
     if contract is None or isinstance(contract, FinanceLease | Api):
         return None
     place, prior = ("clusters", name, "contract"), rent_prior(cluster)
     if isinstance(contract, RentedNodes):
         kind, warm = contract.kind.replace("-", ""), np.inf if contract.warm_nodes == "all" else contract.warm_nodes
-        terms = _hourly_terms(scenario, place, contract, cluster.accelerator, kind, catalog)
+        terms = _hourly_terms(scenario, place, contract, cluster.accelerator, kind, grid, catalog)
         rented = RentPlan(
             usd_per_accelerator_h=terms.usd_per_accelerator_h, is_hosted=True, hourly=terms, warm_nodes=warm
         )

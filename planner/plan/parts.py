@@ -367,6 +367,14 @@ class MaturityPlan:
     """Time constant of the gap."""
 
 
+def matured(gain: float, constant_h: float, after_h: float) -> float:
+    """Return the part of a gap in log speed that has closed after some hours: g·(1 − exp(−t/τ)).
+
+    Before the moment from which the gap is counted it is negative: older software is slower.
+    """
+    return -gain * math.expm1(-after_h / constant_h) if constant_h > 0.0 else gain
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
     """A gain or loss of speed from a date on."""

@@ -26,8 +26,7 @@ from planner.errors import CapacityError
 from planner.physics.model_on_part import USABLE_FRACTION, MemoryFit
 from planner.physics.replica import ReplicaSpec
 from planner.plan.capacity import Factors, Service, Services, as_first_bought, build_services, capacity_table, served_by
-from planner.plan.plan import Deployment, Placement, Plan, WorkloadPlan
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Deployment, Placement, Plan, Reuse, WorkloadPlan
 from planner.scenario.scenario import Scenario
 from planner.units import GB, SECONDS_PER_HOUR
 

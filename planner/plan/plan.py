@@ -1,10 +1,12 @@
-"""The plan: a scenario compiled to the arrays that every replication reads."""
+"""The plan: a scenario compiled to the arrays that every replication reads, and what plans of it share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from planner.finance.months import MonthGrid
 from planner.physics.power import NodePower
 from planner.plan import parts
 from planner.plan.parts import BurstTables, ProcessPlan
-from planner.scenario.scenario import SloTarget
+from planner.scenario.scenario import Scenario, SloTarget
 from planner.units import HOURS_PER_YEAR, MILLION
 
 LOAD_CELLS = 256
@@ -463,3 +465,35 @@ def allowed_it_kw(plan: Plan, cap_kw: Floats, hours: slice | Ints) -> Floats:
     fixed = plan.site.fixed_fraction
     allowed: Floats = (cap_kw - overhead * fixed * plan.site.rated_kw) / (1.0 + overhead * (1.0 - fixed))
     return np.maximum(allowed, 0.0)
+
+
+Kept = TypeVar("Kept")
+
+
+@functools.lru_cache(maxsize=4096)  # a table is 2 kB and a workload's hours are 210 kB: some 100 MB at the very most
+def _place(*_key: Hashable) -> list[Any]:
+    """Return the cache slot of a key, empty at first; the least recently used slot is dropped first."""
+    return []
+
+
+class Reuse:
+    """A cache of figures that plans of one scenario have in common, computed once per process.
+
+    A study, a sweep or a notebook compiles the same scenario many times with a few figures changed. Most of a plan does
+    not depend on them: what a node sustains depends on models, parts and objectives, the hours of a week on a time
+    zone. Each part is kept under the figures that decide it, so whatever was compiled before, the plan is the same.
+    """
+
+    def __init__(self, stated: Scenario) -> None:
+        """Load the catalogue and the calibration, which no study can vary."""
+        self.catalog = stated.load_catalog()
+        self._file = stated.load_calibration()
+        self.calibration = self.once("calibration", self._file.calibration)
+
+    def once(self, key: Hashable, compute: Callable[[], Kept]) -> Kept:
+        """Return the cached result of a key for this catalogue and calibration, or compute it now."""
+        place = _place(id(self.catalog), id(self._file), key)
+        if not place:  # both are held beside it, so that their numbers are not given again; threads may compute twice
+            place.append((compute(), self.catalog, self._file))
+        kept: Kept = place[0][0]
+        return kept

@@ -7,8 +7,6 @@ different sizes weigh what they hold. A ratio without a denominator is NaN.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -159,11 +157,3 @@ def shares(*weights: Floats) -> Floats:
         total = table.sum(axis=-1, keepdims=True)
         np.divide(table, total, out=split, where=total > 0)
     return split
-
-
-def matured(gain: float, constant_h: float, after_h: float) -> float:
-    """Return the part of a gap in log speed that has closed after some hours: g·(1 − exp(−t/τ)).
-
-    Before the moment from which the gap is counted it is negative: older software is slower.
-    """
-    return -gain * math.expm1(-after_h / constant_h) if constant_h > 0.0 else gain

@@ -27,8 +27,7 @@ from planner.engine.log import Streams, streams
 from planner.errors import ConservationError, Problem, ScenarioError
 from planner.plan.build import build_plan
 from planner.plan.placement import services_of
-from planner.plan.plan import Plan
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Plan, Reuse
 from planner.plan.sizes import resized
 from planner.requests.batching import Request
 from planner.requests.hour import Arrivals, Breakdown, Hour, ZoomWindow, draw_arrivals, hour_at, replay, window_of

@@ -21,9 +21,9 @@ from planner.engine.log import streams
 from planner.engine.software import launch_of
 from planner.finance.present_value import ratio
 from planner.plan import quantities
+from planner.plan.clusters import POLICIES, policy_days
 from planner.plan.parts import IncidentPlan, StackPlan, TeamPlan
 from planner.plan.plan import Plan
-from planner.plan.software import POLICIES, policy_days
 from planner.run.monthly import slowed_hours
 from planner.run.simulate import RunResult
 from planner.run.slo_misses import INCIDENT, lost_requests

@@ -24,11 +24,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from planner.catalog.load import workload_preset, workload_preset_names
 from planner.errors import Problem, ScenarioError
 from planner.finance.months import add_months
 from planner.scenario.consistency import check_scenario
 from planner.scenario.scenario import Future, Scenario
-from planner.scenario.workload import lay_presets_under, value_at
 from planner.validation import sound_part, validate
 from planner.yaml_io import Document, KeyPath, Location, document_of_mapping, dotted, parse_document, read_document
 
@@ -47,10 +47,8 @@ def load_scenario(source: Source, overrides: Sequence[str] = ()) -> Scenario:
     overrides = (overrides,) if isinstance(overrides, str) else overrides
     if isinstance(source, Scenario):
         return source.laid_over(overrides) if overrides else source
-    if isinstance(source, Mapping):
-        return scenario_from_document(_over_base(document_of_mapping(source), Path("dict"), ()), overrides)
-    document = document_of(Path(source))
-    if kind_of(document) == "study":
+    document = document_of(source)
+    if kind_of(document) == "study" and not isinstance(source, Mapping):
         hint = f"planner montecarlo {source} runs it, and planner validate checks it"
         raise ScenarioError(document.problem((), "is a study, not a scenario", hint))
     return scenario_from_document(document, overrides)
@@ -62,9 +60,13 @@ def kind_of(document: Document) -> Literal["scenario", "study"]:
     return "study" if "scenarios" in keys and not keys & {"workloads", "clusters", "extends"} else "scenario"
 
 
-def document_of(path: Path) -> Document:
-    """Read a scenario file merged over the files it extends, unchecked."""
-    return _over_base(read_document(path), path, ())
+def document_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Document:
+    """Read a scenario from a file or a dict, merged over the files it extends, unchecked."""
+    if isinstance(source, Mapping):
+        read, path = document_of_mapping(source), Path("dict")
+    else:
+        read, path = read_document(Path(source)), Path(source)
+    return _over_base(read, path, ())
 
 
 def scenario_from_document(document: Document, overrides: Sequence[str] = ()) -> Scenario:
@@ -129,17 +131,69 @@ def with_vendors(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update=update)
 
 
+_PRESET_PATHS: dict[str, tuple[str, ...]] = {
+    **{f"{side}_{what}_tokens": ("lengths", side, what) for side in ("input", "output") for what in ("mean", "p95")},
+    "prefix_cache_hit_fraction": ("prefix_cache_hit_fraction",),
+    **{name: ("load_profile", name) for name in ("peak_to_mean", "trough_to_mean", "weekend_fraction")},
+    **{f"noise_{name}": ("noise", name) for name in ("sigma", "correlation_h")},
+    "burst_index_of_dispersion": ("burst_index_of_dispersion",),
+    **{name: ("slo", name) for name in ("ttft_s", "tpot_s")},
+    **{name: (name,) for name in ("priority", "completion_window_h")},
+}
+
+
+def lay_presets_under(document: Document) -> None:
+    """Fill in the fields that the user did not state, for each workload that names a preset."""
+    workloads = document.content.get("workloads") if isinstance(document.content, dict) else None
+    if not isinstance(workloads, dict):
+        return
+    filled = dict(workloads)
+    document.content = {**document.content, "workloads": filled}
+    for name, stated in workloads.items():
+        if not isinstance(stated, dict) or (preset := stated.get("preset")) not in workload_preset_names():
+            continue
+        figures, filled[name], shape = workload_preset(preset), dict(stated), stated.get("load_profile")
+        own_shape = isinstance(shape, dict) and {"peak_to_mean", "weekend_fraction", "weekly_profile"} & set(shape)
+        for field, path in _PRESET_PATHS.items():
+            value = figures.get(field)
+            if value is None or (path[0] == "load_profile" and own_shape):
+                continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
+            if path[0] == "lengths" and value_at(stated, (*path[:-1], "quantiles")):
+                continue
+            if field == "completion_window_h" and stated.get("priority", "deferrable") != "deferrable":
+                continue
+            if field.endswith("p95_tokens"):  # the preset's spread is kept around a mean of the user's own
+                mean, stated_mean = figures[field.replace("p95", "mean")], value_at(stated, (*path[:-1], "mean"))
+                usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
+                value = value / mean * float(stated_mean if usable else mean)
+            target = filled[name]
+            for key in path[:-1]:
+                below = target.get(key)
+                if below is not None and not isinstance(below, dict):
+                    break  # not a mapping: validation will say so
+                target[key] = target = dict(below or {})
+            else:
+                if path[-1] not in target:
+                    target[path[-1]] = value
+                    document.locations["workloads", name, *path] = Location(f"workload preset {preset}", None)
+
+
+def value_at(content: Any, path: KeyPath | list[str], absent: object = None) -> Any:
+    """Return what the user wrote at a path, or ``absent``."""
+    for key in path:
+        content = content.get(key, absent) if isinstance(content, dict) else absent
+    return content
+
+
 def _over_base(document: Document, path: Path, below: tuple[str, ...]) -> Document:
     """Return the content of ``path`` merged over the files it extends."""
     written = document.content.get("extends") if isinstance(document.content, dict) else None
     if written is None:
         return document
     names = written if isinstance(written, list | tuple) and written else [written]
-    place = document.locate(("extends",))
 
     def fail(message: str) -> ScenarioError:
-        line = place.line if place else None
-        return ScenarioError(Problem(file=str(path), line=line, path="extends", message=message))
+        return ScenarioError(document.problem(("extends",), message))
 
     if not all(isinstance(name, str) for name in names) or len(names) > MAX_EXTENDS:
         raise fail(f"must be a file name, or a list of up to {MAX_EXTENDS}")

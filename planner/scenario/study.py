@@ -16,9 +16,8 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from planner.errors import Problem, ScenarioError, raise_all
 from planner.scenario.fields import EntryName, Name
-from planner.scenario.loading import document_of, merge, scenario_from_document
+from planner.scenario.loading import document_of, merge, scenario_from_document, value_at
 from planner.scenario.scenario import Scenario
-from planner.scenario.workload import value_at
 from planner.validation import Strict, validate
 from planner.yaml_io import Document, KeyPath, Location, read_document
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import datetime
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from planner.catalog.load import workload_preset, workload_preset_names
+from planner.catalog.load import workload_preset_names
 from planner.demand.bursts import Bursts
 from planner.demand.tokens import LengthDistribution
 from planner.errors import ScenarioError
 from planner.scenario.cluster import TokenPrice
 from planner.scenario.fields import BelowOne, EntryName, Plausible, Positive
-from planner.units import MONTHS_PER_YEAR
 from planner.validation import Strict, choices
-from planner.yaml_io import Document, KeyPath, Location
 
 _LEAST_REQUESTS_PER_S = 1e-9  # stands for none where they are divided by
 
@@ -384,79 +382,3 @@ class Workload(Strict):
         """Variation of its requests from minute to minute, at the mean rate of day one."""
         rate, index = max(self.requests_per_s, _LEAST_REQUESTS_PER_S), self.burst_index_of_dispersion
         return Bursts(requests_per_s=rate, index_of_dispersion=index, scaling=self.burst_scaling)
-
-    def busiest_requests_per_s(self, horizon_months: int) -> float:
-        """Return an upper bound on the forecast's hourly rates; infinity for growth from a table."""
-        shape, profile = self.load_profile, self.load_profile.weekly_profile
-        peak = shape.peak_to_mean if profile is None else max(profile) * len(profile) / sum(profile)
-        peak *= 1.0 + (shape.season.amplitude_fraction if shape.season else 0.0)
-        peak *= max((1.0, *(holiday.multiplier for holiday in shape.holidays)))
-        peak *= math.prod(spike.multiplier for spike in self.spikes)
-        match self.growth:
-            case Compound(per_year=rate):
-                growth = max(1.0, (1.0 + rate) ** (horizon_months / MONTHS_PER_YEAR))
-            case GrowthByYear(per_year=rates):
-                growth = max(1.0, (1.0 + max(rates.values())) ** (horizon_months / MONTHS_PER_YEAR))
-            case Flat():
-                growth = 1.0
-            case SCurve(ceiling_multiplier=ceiling):
-                growth = ceiling
-            case GrowthSteps(steps=steps):
-                growth = max(1.0, *(step.multiplier for step in steps))
-            case GrowthTable():
-                growth = math.inf
-        return float(self.requests_per_s * peak * growth)
-
-
-_PATHS: dict[str, tuple[str, ...]] = {
-    **{f"{side}_{what}_tokens": ("lengths", side, what) for side in ("input", "output") for what in ("mean", "p95")},
-    "prefix_cache_hit_fraction": ("prefix_cache_hit_fraction",),
-    **{name: ("load_profile", name) for name in ("peak_to_mean", "trough_to_mean", "weekend_fraction")},
-    **{f"noise_{name}": ("noise", name) for name in ("sigma", "correlation_h")},
-    "burst_index_of_dispersion": ("burst_index_of_dispersion",),
-    **{name: ("slo", name) for name in ("ttft_s", "tpot_s")},
-    **{name: (name,) for name in ("priority", "completion_window_h")},
-}
-
-
-def lay_presets_under(document: Document) -> None:
-    """Fill in the fields that the user did not state, for each workload that names a preset."""
-    workloads = document.content.get("workloads") if isinstance(document.content, dict) else None
-    if not isinstance(workloads, dict):
-        return
-    filled = dict(workloads)
-    document.content = {**document.content, "workloads": filled}
-    for name, stated in workloads.items():
-        if not isinstance(stated, dict) or (preset := stated.get("preset")) not in workload_preset_names():
-            continue
-        figures, filled[name], shape = workload_preset(preset), dict(stated), stated.get("load_profile")
-        own_shape = isinstance(shape, dict) and {"peak_to_mean", "weekend_fraction", "weekly_profile"} & set(shape)
-        for field, path in _PATHS.items():
-            value = figures.get(field)
-            if value is None or (path[0] == "load_profile" and own_shape):
-                continue  # a shape of one's own is taken whole: peak, trough and weekend belong together
-            if path[0] == "lengths" and value_at(stated, (*path[:-1], "quantiles")):
-                continue
-            if field == "completion_window_h" and stated.get("priority", "deferrable") != "deferrable":
-                continue
-            if field.endswith("p95_tokens"):  # the preset's spread is kept around a mean of the user's own
-                mean, stated_mean = figures[field.replace("p95", "mean")], value_at(stated, (*path[:-1], "mean"))
-                usable = isinstance(stated_mean, int | float) and not isinstance(stated_mean, bool)
-                value = value / mean * float(stated_mean if usable else mean)
-            target = filled[name]
-            for key in path[:-1]:
-                below = target.get(key)
-                if below is not None and not isinstance(below, dict):
-                    break  # not a mapping: validation will say so
-                target[key] = target = dict(below or {})
-            else:
-                if path[-1] not in target:
-                    target[path[-1]] = value
-                    document.locations["workloads", name, *path] = Location(f"workload preset {preset}", None)
-
-
-def value_at(content: Any, path: KeyPath | list[str], absent: object = None) -> Any:
-    """Return what the user wrote at a path, or ``absent``."""
-    for key in path:
-        content = content.get(key, absent) if isinstance(content, dict) else absent
-    return content

@@ -24,8 +24,7 @@ from planner.errors import ScenarioError
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account, usd
 from planner.plan.attainment import LEAST_SHORTFALL, Verdict, targeted_shares
 from planner.plan.build import build_plan
-from planner.plan.plan import Plan
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Plan, Reuse
 from planner.run.measures import measures, present_cost_usd, running_factors
 from planner.run.simulate import RunResult, simulate_plan
 from planner.run.slo_misses import slo_ceilings

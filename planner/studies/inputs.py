@@ -24,7 +24,7 @@ from planner.catalog.load import shape_of
 from planner.errors import PlannerError, Problem, ScenarioError, raise_all
 from planner.physics.coefficients import groups_of
 from planner.plan.capacity import Service, build_services, options
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Reuse
 from planner.scenario import study as language
 from planner.scenario.consistency import check_scenario, far_off, mark_at
 from planner.scenario.loading import SHARED

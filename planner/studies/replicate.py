@@ -15,8 +15,7 @@ from planner.arrays import Floats
 from planner.errors import PlannerError, Problem, ScenarioError, printable
 from planner.finance.months import MonthGrid
 from planner.plan.build import build_plan, repriced, same_machines
-from planner.plan.plan import Plan
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Plan, Reuse
 from planner.run.measure_names import DEFINITIONS, FLEET, HIGHER_IS_BETTER, MEASURES
 from planner.run.measures import measures, observed, revenue_usd, series_of, service
 from planner.run.simulate import RunResult, counted_anew, simulate_plan

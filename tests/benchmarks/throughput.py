@@ -8,8 +8,15 @@ from collections.abc import Callable
 import numpy as np
 
 from planner.catalog.load import load_catalog, part_of, shape_of
-from planner.physics.operating import OperatingPoint, Traffic, at_concurrency, at_objective, at_saturation
-from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.physics.replica import (
+    OperatingPoint,
+    ReplicaSpec,
+    Traffic,
+    at_concurrency,
+    at_objective,
+    at_saturation,
+    price_replicas,
+)
 from tests.shipped import shipped_calibration
 
 CASES = 1_000_000

@@ -11,8 +11,8 @@ from scipy import stats
 
 from planner.engine.failures import HARD, MEDIUM, SOFT, Failures, draw_failures, draw_interruptions
 from planner.engine.log import streams
+from planner.plan.contradictions import expected_failures
 from planner.plan.parts import RentPlan
-from planner.plan.software import expected_failures
 from tests.engine.plans import cause_plan, cluster_plan, make_plan, reliability_plan
 
 HOURS = 20_000.0

@@ -23,9 +23,9 @@ from planner.engine.log import ChangeLog, SpeedChange, streams
 from planner.engine.software import IncidentProcess, launch_of
 from planner.errors import ScenarioError
 from planner.plan.build import build_plan
+from planner.plan.clusters import _stack
 from planner.plan.parts import Headcount, MaturityPlan, SoftwarePlan, StepPlan, TeamPlan, ThreePoint
 from planner.plan.plan import Plan
-from planner.plan.software import _stack
 from planner.run.measures import measures
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario

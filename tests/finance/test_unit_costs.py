@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+from planner.finance.financing import mean_prices
 from planner.finance.present_value import (
     break_even_utilisation,
     cumulative_per_million_tokens,
     levelised_cost,
     margin,
-    mean_prices,
     net_present_value,
     per_million_tokens,
 )

@@ -14,7 +14,7 @@ from planner import yaml_io as documents
 from planner.demand.plan import growth_multiplier
 from planner.demand.shape import Horizon
 from planner.errors import ScenarioError
-from planner.plan.workloads import read_growth_table
+from planner.plan.build import read_growth_table
 from planner.scenario.consistency import MOST_BYTES, expected_bytes
 from planner.scenario.loading import load_scenario
 from planner.studies.prepare import prepare

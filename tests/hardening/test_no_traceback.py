@@ -16,7 +16,7 @@ import pytest
 
 from planner.demand.shape import Horizon
 from planner.errors import ScenarioError
-from planner.plan.workloads import read_growth_table
+from planner.plan.build import read_growth_table
 from planner.run.simulate import simulate
 from planner.scenario.loading import load_scenario
 from planner.studies.distributions import quantile

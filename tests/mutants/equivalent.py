@@ -36,7 +36,7 @@ _NO_WRONGS = (
         "told only where the cap is the same at all hours",
     ),
     (
-        "plan:stated_over_formula",
+        "plan:_mean_rates",
         "0.0",
         "1.0",
         "a layout that meets no objective serves 0, which is finite",

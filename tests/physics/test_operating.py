@@ -6,14 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.coefficients import MAX_SEQUENCES, Calibration, prior_calibration
-from planner.physics.operating import (
+from planner.physics.replica import (
     OperatingPoint,
+    Replicas,
+    ReplicaSpec,
     Traffic,
     at_concurrency,
     at_objective,
     at_saturation,
+    price_replicas,
 )
-from planner.physics.replica import Replicas, ReplicaSpec, price_replicas
 from tests.physics.cases import B200, DEEPSEEK, GPT_OSS, H200, LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL
 
 SPECS = [

@@ -7,13 +7,14 @@ import pytest
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import NAMES, Calibration, prior_calibration
-from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.replica import (
     Lengths,
     Replicas,
     ReplicaSpec,
     ReplicaTimes,
+    Traffic,
     all_reduce_hops,
+    at_concurrency,
     describe,
     port_bytes_per_s,
     price,

@@ -23,12 +23,10 @@ from scipy.stats import gamma
 import planner.catalog
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.coefficients import Calibration, roofline_calibration
-from planner.physics.operating import at_objective
 from planner.physics.power import BoardRating, NodeRating, ServingMix, build_node_power
-from planner.physics.replica import ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
+from planner.physics.replica import ReplicaSpec, ReplicaTimes, ServiceTerms, at_objective, price_replicas
 from planner.physics.slo_model import late_curve
-from planner.plan.capacity import Service
-from planner.plan.slo_capacity import lengths_of, traffic_of
+from planner.plan.capacity import Service, lengths_of, traffic_of
 from planner.scenario.scenario import Scenario
 from tests.shipped import shipped_calibration
 

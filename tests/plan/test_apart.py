@@ -13,11 +13,10 @@ from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.errors import CapacityError
 from planner.physics.replica import ReplicaSpec, price_replicas
 from planner.physics.slo_model import Curve
-from planner.plan import slo_capacity as apart
-from planner.plan.capacity import Service, service_of
-from planner.plan.capacity import candidates as candidates_of
-from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import Candidates, traffic_of
+from planner.plan import capacity as apart
+from planner.plan.capacity import Candidates, Service, service_of, traffic_of
+from planner.plan.capacity import replica_specs as candidates_of
+from planner.plan.plan import Reuse
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import ZoomRequest, zoom
 from planner.scenario.workload import Workload
@@ -38,9 +37,9 @@ def test_a_router_chooses_among_the_replicas_that_do_this_part_of_the_work() -> 
     replicas = {"accelerators": np.array([2.0])}
     nodes = {"router_pool": "cluster", "nodes": 2, "accelerators_per_node": 8}
     some = Candidates(replicas=replicas, mean_rates=np.ones(1), share=0.25, **nodes)  # type: ignore[arg-type]
-    assert some.asked(0, load).pooled_replicas == 2.0
-    assert dataclasses.replace(some, share=1.0).asked(0, load).pooled_replicas == 8.0
-    assert dataclasses.replace(some, share=0.5, most_replicas=3.0).asked(0, load).pooled_replicas == 1.5
+    assert some.asked(0, load.slo).pooled_replicas == 2.0
+    assert dataclasses.replace(some, share=1.0).asked(0, load.slo).pooled_replicas == 8.0
+    assert dataclasses.replace(some, share=0.5, most_replicas=3.0).asked(0, load.slo).pooled_replicas == 1.5
 
 
 def test_two_pools_have_all_the_accelerators_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +102,7 @@ def test_a_prompts_cache_moves_over_the_network_before_the_first_token() -> None
     """
     some, specs, load = candidates(1e8)
     transfer_s = 1200 * 2 * 80 * 8 * 128 / (2 * 1e8)
-    assert apart.separate(specs, some, load).transfer_s == pytest.approx(transfer_s)
+    assert apart.separate(specs, some, traffic_of(load), load.slo).transfer_s == pytest.approx(transfer_s)
     assert 0.5 < transfer_s < 1.5
     _, slow, _ = within_slo(some, specs, load, 1.0, 1.0)
     at_once, specs, load = candidates(1e18, ttft_s=2.0 - transfer_s)
@@ -212,11 +211,11 @@ def test_what_can_wait_is_served_by_mean_times(monkeypatch: pytest.MonkeyPatch) 
     waits = {**CHAT, "priority": "deferrable", "completion_window_h": 12}
     growths = set()
 
-    def noted(workload: Any, growth: float) -> Any:
+    def noted(workload: Any, growth: float = 1.0) -> Any:
         growths.add(growth)
         return traffic_of(workload, growth)
 
-    monkeypatch.setattr("planner.plan.slo_capacity.traffic_of", noted)
+    monkeypatch.setattr("planner.plan.capacity.traffic_of", noted)
     assert service(waits, nodes=1, prefill_decode="disaggregated").requests_per_s == pytest.approx(
         service(waits, nodes=16, prefill_decode="disaggregated").requests_per_s
     )

@@ -15,12 +15,11 @@ import pytest
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.errors import ScenarioError
 from planner.physics.model_on_part import candidate_degrees
-from planner.physics.operating import Traffic, at_objective, disaggregated
-from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.physics.replica import ReplicaSpec, Traffic, at_objective, disaggregated, price_replicas
 from planner.plan import capacity
 from planner.plan.build import build_plan
 from planner.plan.capacity import Service, build_services, dated_log_gain, service_of
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Reuse
 from planner.scenario.loading import load_scenario
 from tests.engine.worlds import plan_of
 from tests.shipped import shipped_calibration

@@ -13,7 +13,7 @@ import yaml
 
 import planner.catalog
 from planner.plan.capacity import CHUNKS, Service, served_by
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Reuse
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario

@@ -10,8 +10,7 @@ import pytest
 
 from planner.engine.repair_shop import RepairShop
 from planner.errors import ScenarioError
-from planner.plan.contradictions import _outgrown
-from planner.plan.software import MOST_EVENTS, expected_events
+from planner.plan.contradictions import MOST_EVENTS, _outgrown, expected_events
 from planner.run.simulate import run_engine
 from tests.conftest import Planner, WriteScenario
 from tests.engine.plans import make_plan

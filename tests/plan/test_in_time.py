@@ -11,28 +11,38 @@ import pytest
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.model_on_part import memory_fit
-from planner.physics.operating import OperatingPoint, at_objective
-from planner.physics.replica import Lengths, ReplicaSpec, ReplicaTimes, ServiceTerms, price_replicas
+from planner.physics.replica import (
+    Lengths,
+    OperatingPoint,
+    ReplicaSpec,
+    ReplicaTimes,
+    ServiceTerms,
+    at_objective,
+    price_replicas,
+)
 from planner.physics.slo_model import Curve, late_curve
-from planner.plan import slo_capacity as attainment
-from planner.plan.capacity import Service, build_services, service_of
-from planner.plan.capacity import candidates as candidates_of
-from planner.plan.placement import _speed
-from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import (
+from planner.plan import capacity as attainment
+from planner.plan.build import queue_outgrown
+from planner.plan.capacity import (
     Candidates,
+    Service,
     _prefill_fraction,
     _up_to_all,
     as_tokens_grow,
+    build_services,
+    busiest_requests_per_s,
     lengths_of,
     mean_point,
     pooled_nodes,
     separate,
+    service_of,
     slo_point,
     traffic_of,
     without_end,
 )
-from planner.plan.workloads import queue_outgrown
+from planner.plan.capacity import replica_specs as candidates_of
+from planner.plan.placement import _speed
+from planner.plan.plan import Reuse
 from planner.run.simulate import simulate
 from planner.scenario.workload import Workload
 from tests.engine.plans import make_plan, workload_plan
@@ -73,11 +83,11 @@ def candidates(of: Workload) -> tuple[Candidates, OperatingPoint]:
 
 def curve_of(tried: Candidates, index: int, of: Workload) -> Curve:
     """Late shares of one of them."""
-    return late_curve(ReplicaTimes(tried.replicas, index, 1.0, lengths_of(of)), tried.asked(index, of))
+    return late_curve(ReplicaTimes(tried.replicas, index, 1.0, lengths_of(of)), tried.asked(index, of.slo))
 
 
 def _best(tried: Candidates, asked: Workload, lengths: Lengths) -> tuple[int, Curve, float]:
-    best = tried.best(1.0, asked, lengths)
+    best = tried.best(1.0, asked.slo, lengths)
     assert best is not None
     return best
 
@@ -188,7 +198,7 @@ def test_separate_pools_are_in_balance_by_accelerator() -> None:
     """What is served is what the share that decodes does, and the best decode layout is that by accelerator."""
     asked = workload()
     tried, _ = candidates(asked)
-    apart = separate(layouts(), tried, asked)
+    apart = separate(layouts(), tried, traffic_of(asked), asked.slo)
     decode = apart.point.requests_per_s / tried.replicas["accelerators"]
     assert apart.decode == np.argmax(decode)
     assert apart.rate == pytest.approx((1.0 - apart.prefill_share) * decode.max())
@@ -346,4 +356,4 @@ def test_a_full_cluster_places_as_many_replicas_for_a_small_model_as_keep_it_in_
     ],
 )
 def test_no_hour_of_the_forecast_passes_the_busiest(changes: dict[str, Any], busiest: float) -> None:
-    assert workload(requests_per_s=10.0, **changes).busiest_requests_per_s(24) == pytest.approx(busiest)
+    assert busiest_requests_per_s(workload(requests_per_s=10.0, **changes), 24) == pytest.approx(busiest)

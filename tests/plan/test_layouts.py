@@ -9,12 +9,10 @@ import pytest
 
 from planner.errors import CapacityError
 from planner.physics.coefficients import Calibration, roofline_calibration
-from planner.physics.operating import at_objective
-from planner.physics.replica import ReplicaSpec, price_replicas
-from planner.plan.capacity import Service, build_services, layouts_of, service_of
+from planner.physics.replica import ReplicaSpec, at_objective, price_replicas
+from planner.plan.capacity import Service, build_services, layouts_of, service_of, traffic_of
 from planner.plan.placement import laid_out
-from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import traffic_of
+from planner.plan.plan import Reuse
 from tests.engine.worlds import scenario_of
 
 

@@ -12,8 +12,7 @@ import pytest
 from planner.demand.bursts import Bursts, Lateness, shares_with_bursts
 from planner.engine.dispatch import allowed_loads
 from planner.plan.placement import services_of
-from planner.plan.plan import LOAD_CELLS, MOST_LOAD, load_grid
-from planner.plan.reuse import Reuse
+from planner.plan.plan import LOAD_CELLS, MOST_LOAD, Reuse, load_grid
 from planner.plan.sizes import _most_load
 from planner.run.simulate import simulate
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of

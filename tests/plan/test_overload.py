@@ -10,7 +10,7 @@ import pytest
 
 from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.replica import Lengths, ReplicaSpec, ReplicaTimes, price_replicas
-from planner.plan.slo_capacity import _FAR_BEYOND, _OVERLOADS, _admitted_by_pace
+from planner.plan.capacity import _FAR_BEYOND, _OVERLOADS, _admitted_by_pace
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import ZoomRequest, zoom
 from tests.engine.worlds import merged, plan_of, scenario_of

@@ -15,8 +15,7 @@ from planner.catalog.load import load_catalog, part_of, shape_of
 from planner.physics.model_on_part import memory_fit
 from planner.plan import placement
 from planner.plan.capacity import build_services
-from planner.plan.plan import Deployment
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Deployment, Reuse
 from planner.run.simulate import simulate
 from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 

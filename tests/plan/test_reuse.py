@@ -12,7 +12,7 @@ import yaml
 
 from planner.plan.build import build_plan
 from planner.plan.capacity import build_services
-from planner.plan.reuse import Reuse, _place
+from planner.plan.plan import Reuse, _place
 from planner.scenario.cluster import Cluster
 from planner.scenario.loading import load_scenario
 from planner.scenario.scenario import Scenario

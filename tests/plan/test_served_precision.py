@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from planner.catalog.load import part_of, shape_of
-from planner.physics.operating import Traffic, at_concurrency
 from planner.physics.power import power_fraction
-from planner.physics.replica import ReplicaSpec, describe, price_replicas
-from planner.plan.capacity import Service, build_services, stream_s
-from planner.plan.reuse import Reuse
+from planner.physics.replica import ReplicaSpec, Traffic, at_concurrency, describe, price_replicas
+from planner.plan.capacity import Service, build_services, stream_s, traffic_of
+from planner.plan.plan import Reuse
 from tests.engine.worlds import plan_of, scenario_of
 from tests.shipped import shipped_calibration
 
@@ -71,7 +70,7 @@ def test_a_mixture_reads_the_experts_its_batch_touches_and_draws_what_was_measur
     )
     replicas, traffic = price_replicas([spec], shipped_calibration()), Traffic(input_tokens=1024, output_tokens=1024)
     step_s = float(at_concurrency(replicas, np.zeros(1, dtype=int), traffic, 4.0).tpot_s[0])
-    moved_s = stream_s(describe([spec]), 0, spec, scenario.workloads["chat"], np.array([4.0]))[0]
+    moved_s = stream_s(describe([spec]), 0, spec, traffic_of(scenario.workloads["chat"]), np.array([4.0]))[0]
     computed_s = 4 * float(describe([spec])["flops_s_per_token"][0])
     assert 1000.0 * float(power_fraction(moved_s / step_s, computed_s / step_s)) == pytest.approx(505.0, rel=0.1)
 

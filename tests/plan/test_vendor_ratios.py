@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from planner.catalog.load import load_catalog, part_of, shape_of
-from planner.physics.operating import Traffic, at_objective
-from planner.physics.replica import ReplicaSpec, price_replicas
+from planner.physics.replica import ReplicaSpec, Traffic, at_objective, price_replicas
 from tests.shipped import shipped_calibration
 
 

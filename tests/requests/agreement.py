@@ -22,9 +22,8 @@ import numpy as np
 from planner.demand.bursts import Bursts, shares_with_bursts
 from planner.physics.replica import ReplicaTimes, price_replicas
 from planner.physics.slo_model import late_curve, late_first
-from planner.plan.capacity import Service, build_services
-from planner.plan.reuse import Reuse
-from planner.plan.slo_capacity import Candidates, lengths_of
+from planner.plan.capacity import Candidates, Service, build_services, lengths_of
+from planner.plan.plan import Reuse
 from planner.requests.outcome import outcomes
 from planner.requests.zoom import ZoomRequest, zoom
 from planner.scenario.loading import load_scenario
@@ -295,7 +294,7 @@ def first_token_p99_s(cell: Cell) -> float:
         replicas=replicas, mean_rates=np.ones(1), router_pool=cell.pool, nodes=NODES[cell.work],
         accelerators_per_node=service.accelerators_per_node,
     )  # fmt: skip
-    asked = candidates.asked(0, workload)
+    asked = candidates.asked(0, workload.slo)
     replica = ReplicaTimes(replicas, 0, service.speed, lengths)
     curve = late_curve(replica, asked)
     batch, _ = curve.at(cell.load * curve.capacity_requests_per_s)

@@ -11,8 +11,15 @@ import simpy
 
 from docs.generate.by_request import closed_loop
 from planner.catalog.load import load_catalog, part_of, shape_of
-from planner.physics.operating import Traffic, at_concurrency
-from planner.physics.replica import Lengths, Replicas, ReplicaSpec, ReplicaTimes, price_replicas
+from planner.physics.replica import (
+    Lengths,
+    Replicas,
+    ReplicaSpec,
+    ReplicaTimes,
+    Traffic,
+    at_concurrency,
+    price_replicas,
+)
 from planner.requests.batching import Replica, Request, StepTimes
 from tests.requests.naive_batching import Sequence, Walk
 from tests.shipped import shipped_calibration

@@ -16,7 +16,7 @@ from planner.errors import ScenarioError
 from planner.onramp.traffic_log import read_request_log
 from planner.plan.build import build_plan
 from planner.plan.placement import services_of
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Reuse
 from planner.requests.hour import Breakdown, ZoomWindow, hour_at, minute_factors
 from planner.requests.outcome import Outcome, outcomes
 from planner.requests.zoom import Zoom, ZoomRequest, simulate_hour, zoom

@@ -17,7 +17,7 @@ from planner.errors import ScenarioError
 from planner.finance.ledger import Account
 from planner.plan.build import build_plan
 from planner.plan.placement import services_of
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Reuse
 from planner.run.measures import measures
 from planner.run.simulate import RunResult, simulate
 from planner.run.unit_economics import peak_hours

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner.plan.capacity import build_services
-from planner.plan.reuse import Reuse
+from planner.plan.plan import Reuse
 from planner.scenario.loading import load_scenario
 from planner.scenario.study import Lognormal, Percentiles
 from planner.studies.distributions import is_smooth, quantile

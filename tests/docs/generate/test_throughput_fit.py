@@ -10,8 +10,7 @@ from docs.generate.throughput_fit import Measurements, cross_validate, fit, fit_
 from planner.calibration.calibrate import CAMPAIGN_ROWS
 from planner.catalog.calibration import SHIPPED_MEASUREMENTS, shipped_file
 from planner.physics.coefficients import GROUP_SIGMA, NAMES, SATURATED, SERVING, Calibration, Groups, prior_calibration
-from planner.physics.operating import Traffic
-from planner.physics.replica import ReplicaSpec, describe
+from planner.physics.replica import ReplicaSpec, Traffic, describe
 from tests.physics.cases import B200, DEEPSEEK, H200, LLAMA_8B, LLAMA_70B, MI300X
 
 
