@@ -45,10 +45,9 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, months: Mont
         )  # fmt: skip
     entry = catalog.accelerator(cluster.accelerator)
     vendor, per_node = entry.vendor.value, entry.accelerators_per_node.value
-    maker = catalog.vendor(vendor)
     served = {workload: services[name, workload] for workload in scenario.workloads if (name, workload) in services}
     widest = max((service.tensor_parallel for service in served.values()), default=per_node)
-    loses_node = maker.lost_with_accelerator.value == "node"
+    loses_node = catalog.vendor(vendor).lost_with_accelerator.value == "node"
     list_usd = cluster.accelerator_price_usd
     if list_usd is None:  # the absence of both was refused with the scenario
         list_usd = entry.accelerator_price_usd.value if entry.accelerator_price_usd else 0.0
@@ -74,7 +73,7 @@ def cluster_plan(scenario: Scenario, name: str, services: Services, months: Mont
         online_h=online_h,
         order=_order(scenario, cluster.order) if cluster.order else None,
         retire_h=(retire - scenario.start).days * HOURS_PER_DAY if retire else np.inf,
-        failure_multiplier=scenario.reliability.vendor_failure_multiplier.get(vendor, maker.failure_multiplier.value),
+        failure_multiplier=scenario.reliability.vendor_failure_multiplier[vendor],
         node_power=_node_power(rating, mix),
         nameplate_kw=entry.node_max_kw.value,
         prices_usd=tuple(price * booked for price in new),
@@ -287,8 +286,8 @@ def software_plan(
     else:
         teams = []
         for vendor in sorted({cluster.vendor for cluster in clusters if cluster.api is None}):
-            usual = stated.engineers_per_800.get(vendor, catalog.vendor(vendor).engineers_per_800.value)
-            by_rate = PerThousand(per_1000_accelerators=usual * 1000.0 / 800.0, rounding="up")
+            per_1000 = stated.engineers_per_800[vendor] * 1000.0 / 800.0
+            by_rate = PerThousand(per_1000_accelerators=per_1000, rounding="up")
             people = (staffed or {}).get(vendor, by_rate)
             served = tuple(index for index, cluster in enumerate(clusters) if cluster.vendor == vendor)
             teams.append(TeamPlan(name=vendor, clusters=served, engineers=headcount(people)))
@@ -337,8 +336,7 @@ def software_plan(
 def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> StackPlan:
     """Compile a stack, its releases, its upgrades and the incidents that come with them or at any time."""
     stated, vendor = scenario.software, stack.vendor.value
-    usual = catalog.vendor(vendor).ratio("maturing_multiplier")
-    multiplier = stated.software_speedup_multiplier * stated.vendor_software_speedup_multiplier.get(vendor, usual)
+    multiplier = stated.software_speedup_multiplier * stated.vendor_software_speedup_multiplier[vendor]
     spread = stack.release_spread_fraction.value if stack.release_spread_fraction else 0.0
     young = stack.new_model_incident_multiplier
     maturity = {}
@@ -349,8 +347,7 @@ def _stack(scenario: Scenario, catalog: Catalog, stack: Stack, team: int) -> Sta
                 gain=ThreePoint(low=gain.low * multiplier, base=gain.base * multiplier, high=gain.high * multiplier),
                 months=as_stated(ThreePoint, months),
             )
-    usual = catalog.vendor(vendor).ratio("incident_multiplier")
-    often = stated.incident_multiplier * stated.vendor_incident_multiplier.get(vendor, usual)
+    often = stated.incident_multiplier * stated.vendor_incident_multiplier[vendor]
     incidents = []
     for kind, told in catalog.incidents.items():
         figures = catalog.incident(stack, kind)

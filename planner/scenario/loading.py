@@ -102,19 +102,18 @@ def scenario_from_document(document: Document, overrides: Sequence[str] = ()) ->
     scenario._document, scenario._read = document, scenario_from_document
     check_scenario(scenario)
     scenario.load_code()
-    scenario = with_vendors(scenario)
+    return with_catalog(scenario)
+
+
+def with_catalog(scenario: Scenario) -> Scenario:
+    """Return the scenario with the catalogue's vendor figures and longest lengths filled in, for plans and studies."""
+    catalog, reliability, software = scenario.load_catalog(), scenario.reliability, scenario.software
+    vendors, workloads = catalog.vendors, dict(scenario.workloads)
     # The model's context is the longest length of workloads whose quantiles state none.
-    models, workloads = scenario.load_catalog().models, dict(scenario.workloads)
     for name, workload in workloads.items():
-        longest, tokens = models[workload.model].max_context_tokens.value, workload.lengths
+        longest, tokens = catalog.models[workload.model].max_context_tokens.value, workload.lengths
         sides = {"input": tokens.input.within(longest), "output": tokens.output.within(longest)}
         workloads[name] = workload.model_copy(update={"lengths": tokens.model_copy(update=sides)})
-    return scenario.model_copy(update={"workloads": workloads})
-
-
-def with_vendors(scenario: Scenario) -> Scenario:
-    """Return the scenario with the catalogue's vendor figures filled in, so that studies can vary them."""
-    vendors, reliability, software = scenario.load_catalog().vendors, scenario.reliability, scenario.software
     failures = {name: vendor.failure_multiplier.value for name, vendor in vendors.items()}
     engineers = {name: vendor.engineers_per_800.value for name, vendor in vendors.items()}
     incidents = {name: vendor.ratio("incident_multiplier") for name, vendor in vendors.items()}
@@ -128,7 +127,7 @@ def with_vendors(scenario: Scenario) -> Scenario:
         "vendor_software_speedup_multiplier": maturing | software.vendor_software_speedup_multiplier,
     }
     update = {"reliability": reliability.model_copy(update=failing), "software": software.model_copy(update=by_vendor)}
-    return scenario.model_copy(update=update)
+    return scenario.model_copy(update={**update, "workloads": workloads})
 
 
 _PRESET_PATHS: dict[str, tuple[str, ...]] = {

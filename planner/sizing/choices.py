@@ -27,7 +27,7 @@ from planner.plan.clusters import order_date
 from planner.plan.plan import ClusterPlan, Plan, Reuse
 from planner.scenario.cluster import Cluster
 from planner.scenario.consistency import check_scenario
-from planner.scenario.loading import with_vendors
+from planner.scenario.loading import with_catalog
 from planner.scenario.scenario import Scenario, Sizing
 from planner.studies.inputs import Stated, stated
 from planner.units import HOURS_PER_DAY, HOURS_PER_YEAR, MONTHS_PER_YEAR, SECONDS_PER_HOUR
@@ -434,8 +434,9 @@ def choices_of(scenario: Scenario, parts: Sequence[str] = ()) -> Choices:
     for purchase in purchases:
         names.setdefault(purchase.cluster, []).append(purchase.name)
     content = _named(content | {"clusters": clusters}, names)
-    full = with_vendors(Scenario.model_validate(content))
+    full = Scenario.model_validate(content)
     full._document = scenario.document
+    full = with_catalog(full)
     check_scenario(full)
     retirements = tuple(Retirement(cluster=name, dates=tuple(sorted(dates))) for name, dates in choose.retire.items())
     base = Stated(name=full.name, scenario=full, content=content, dump=full.model_dump(by_alias=True))

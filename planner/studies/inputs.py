@@ -27,7 +27,7 @@ from planner.plan.capacity import Service, build_services, options
 from planner.plan.plan import Reuse
 from planner.scenario import study as language
 from planner.scenario.consistency import check_scenario, far_off, mark_at
-from planner.scenario.loading import SHARED
+from planner.scenario.loading import SHARED, with_catalog
 from planner.scenario.scenario import Scenario
 from planner.studies import distributions
 from planner.studies.distributions import TAIL, Resolved, is_numeric, is_smooth, quantile, value_of
@@ -111,7 +111,7 @@ def changed(
             content = replaced(content, path, new_value(uncertain, at(base.dump, path), float(drawn)))
     scenario = Scenario.model_validate(content)
     scenario._document = base.scenario.document
-    return scenario, factors
+    return with_catalog(scenario), factors
 
 
 def new_value(uncertain: UncertainInput, before: Any, drawn: float) -> Any:

@@ -9,8 +9,11 @@ import pytest
 from planner.answers.run import summary
 from planner.run.measure_names import FLEET
 from planner.run.simulate import simulate
+from planner.scenario.loading import load_scenario
 from planner.scenario.study import load_study
+from planner.studies.inputs import UncertainInputs, changed, stated
 from planner.studies.prepare import prepare
+from tests.conftest import ROOT
 from tests.studies.conftest import SMALL, run_study
 
 Write = Callable[..., Path]
@@ -72,3 +75,13 @@ def test_the_shipped_study_is_sound(shipped: Path) -> None:
     assert reached["clusters.mi325x*.resale_multiplier"] == [1, 1, 0, 0, 2]
     assert reached["finance.resale_multiplier"] == [1, 1, 1, 1, 1]
     assert reached["workloads.*.requests_per_s"] == [4, 4, 4, 4, 4]
+
+
+def test_a_draw_that_varies_nothing_is_the_scenario_as_loaded() -> None:
+    """What the catalogue fills in is there too: figures of vendors, and the longest of lengths stated as quantiles."""
+    lengths = "workloads.chat.lengths.input={mean: null, p95: null, quantiles: {0.5: 500, 0.9: 4000}}"
+    scenario = load_scenario(ROOT / "scenarios" / "mixed-fleet.yaml", [lengths])
+    nothing = UncertainInputs(entries=(), mixing=None)
+    drawn, _ = changed(stated(scenario.name, scenario), 0, nothing, np.zeros(0))
+    assert drawn.model_dump() == scenario.model_dump()
+    assert drawn.software.rollback_impossible_fraction["amd"] > 0.0
