@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTIES := tests/demand tests/engine tests/finance tests/output tests/physics tests/run
 QUICK  := tests/finance tests/engine tests/physics tests/test_units.py tests/test_errors.py tests/test_yaml_io.py
 
-.PHONY: run check test prove mutants fuzz attack pythons bench reference docs clean
+.PHONY: run check test types suite prove mutants fuzz attack pythons bench reference docs clean
 run: $(VENV)/installed
 	$(BIN)/planner run scenarios/mixed-fleet.yaml
 
@@ -33,9 +33,15 @@ check: $(VENV)/installed-dev
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.contracts.house
+	@$(MAKE) --no-print-directory -j 2 types suite
+
+# The types take one core a minute, so they are checked beside the tests.
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+suite: $(VENV)/installed-dev
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 prove: $(VENV)/installed-dev

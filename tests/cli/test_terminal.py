@@ -75,13 +75,22 @@ def test_a_pipe_gets_no_colour(planner: Planner) -> None:
     assert "\x1b" not in outcome.err
 
 
-def test_a_terminal_gets_colour_unless_it_is_refused(tmp_path: Path) -> None:
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_colour_unless_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = run_on_a_terminal(["run", "nowhere.yaml"], tmp_path)
     assert "\x1b[31merror:\x1b[0m nowhere.yaml: no such file" in shown
-    for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        plain = run_on_a_terminal(["run", "nowhere.yaml"], tmp_path, **environment)
-        assert "error: nowhere.yaml: no such file" in plain
-        assert "\x1b[31m" not in plain
+    with contextlib.redirect_stderr(Terminal()):
+        for refusal, term, painted in (("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)):
+            monkeypatch.setenv("NO_COLOR", refusal)
+            monkeypatch.setenv("TERM", term)
+            assert (paint("error:", "red") == "\x1b[31merror:\x1b[0m") == painted
+            assert painted or paint("error:", "red") == "error:"
 
 
 def test_paint_leaves_a_file_alone() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,17 @@ class LanguageServer:
 
     def open(self, path: Path) -> list[dict[str, Any]]:
         """Open a file as an editor does and return what the server finds wrong with it."""
-        uri = path.as_uri()
-        item = {"uri": uri, "languageId": "yaml", "version": 1, "text": path.read_text()}
-        self.diagnostics.pop(uri, None)
-        self.tell("textDocument/didOpen", {"textDocument": item})
-        while uri not in self.diagnostics:
+        return self.open_all([path])[0]
+
+    def open_all(self, paths: Sequence[Path]) -> list[list[dict[str, Any]]]:
+        """Open files at once, since the server waits a moment after each, and return what is wrong with each."""
+        for path in paths:
+            item = {"uri": path.as_uri(), "languageId": "yaml", "version": 1, "text": path.read_text()}
+            self.diagnostics.pop(path.as_uri(), None)
+            self.tell("textDocument/didOpen", {"textDocument": item})
+        while not all(path.as_uri() in self.diagnostics for path in paths):
             self._take(self._read())
-        return self.diagnostics[uri]
+        return [self.diagnostics[path.as_uri()] for path in paths]
 
     def complete(self, path: Path, line: int, column: int) -> list[str]:
         """Return what the server offers at a place."""

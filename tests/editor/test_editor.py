@@ -70,10 +70,11 @@ def test_the_starter_is_clean_in_an_editor(planner: Planner, server: LanguageSer
 
 
 def test_every_shipped_scenario_and_study_is_clean_in_an_editor(server: LanguageServer) -> None:
-    for path in sorted((ROOT / "scenarios").rglob("*.yaml")):
-        text = path.read_text()
-        line = STUDY_LINE if "\nscenarios:" in text else MODELINE
-        assert problems(server, line + text) == [], path
+    shipped = sorted((ROOT / "scenarios").rglob("*.yaml"))
+    texts = [path.read_text() for path in shipped]
+    opened = [written(server, (STUDY_LINE if "\nscenarios:" in text else MODELINE) + text) for text in texts]
+    for path, said in zip(shipped, server.open_all(opened), strict=True):
+        assert said == [], path
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from planner.engine.driver import Simulation
 from planner.engine.log import ChangeLog, Outage, streams
 from tests.engine.worlds import BASE, SHARED, merged, plan_of
 
-EXAMPLES = 20 if settings().max_examples < 200 else 200
+EXAMPLES = 10 if settings().max_examples < 200 else 200
 ORDER = {
     "placed": "2025-12-20", "lead_weeks": 2, "slip_weeks": {"low": 0, "base": 1, "high": 3},
     "deliveries": 2, "delivery_interval_weeks": 1, "acceptance_failure_fraction": 0.2,

@@ -151,6 +151,7 @@ def turned(change: dict[str, Any]) -> dict[str, Any]:
     return whole | {key: dict(reversed(whole[key].items())) for key in ("clusters", "workloads")}
 
 
+@settings(max_examples=FEW)
 @given(worlds())
 def test_the_order_in_the_file_does_not_matter(change: dict[str, Any]) -> None:
     one = by_name(simulate(scenario_of(change)))

@@ -17,7 +17,7 @@ from planner.plan.plan import Plan
 from planner.run.simulate import RunResult, simulate
 from tests.engine.worlds import QUIET, SHARED, scenario_from
 
-EXAMPLES = 20 if settings().max_examples < 200 else 200
+EXAMPLES = 10 if settings().max_examples < 200 else 200
 MODELS = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-32b")
 UNSTAFFED = {
     "software": {**QUIET["software"], "engineers": 0},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import planner
 from tests.conftest import TINY
 
 PLAIN_C = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "HOME": "/nowhere"}
@@ -21,7 +23,7 @@ ENVIRONMENTS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
-def run(arguments: list[str], folder: Path, environment: dict[str, str] | None) -> subprocess.CompletedProcess[bytes]:
+def run(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "planner.cli.app", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
 
@@ -34,14 +36,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("usual")
     (folder / "tiny.yaml").write_text(TINY)
-    assert run(["run", "tiny.yaml", "-n", "3", "--out", "o"], folder, None).returncode == 0
+    with contextlib.chdir(folder):
+        planner.run("tiny.yaml", "o", replications=2)
     return folder
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_the_surroundings_do_not_show(usual: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
-    done = run(["run", "tiny.yaml", "-n", "3", "--out", "o"], tmp_path, ENVIRONMENTS[name])
+    done = run(["run", "tiny.yaml", "-n", "2", "--out", "o"], tmp_path, ENVIRONMENTS[name])
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
     assert contents(tmp_path / "o") == contents(usual / "o")

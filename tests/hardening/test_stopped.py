@@ -25,7 +25,7 @@ from planner.scenario.loading import load_scenario
 from tests.conftest import TINY
 
 Planner = Callable[..., Any]
-MOMENTS = 8
+MOMENTS = 5
 STUDY = """\
 name: tiny-study
 scenarios:

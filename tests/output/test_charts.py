@@ -178,7 +178,6 @@ def test_a_study_draws_what_the_command_draws_and_drops_it_when_begun_anew(plann
         assert (tmp_path / "o" / f"{name}.png").read_bytes() == (tmp_path / "o" / "charts" / f"{name}.png").read_bytes()
     assert planner(*command, "--no-charts", "--out", "o", "-q").code == 0
     assert not (tmp_path / "o" / "charts").exists()  # begun anew, it leaves none of before
-    assert planner("charts", "o", "-q", "--format", "svg").code == 0
 
 
 @pytest.mark.prove

@@ -143,19 +143,19 @@ def test_failures_and_incidents_are_no_ceiling() -> None:
     assert slo_ceilings(worn) == slo_ceilings(calm)
 
 
-def study(tmp_path: Path, *overrides: str) -> tuple[str, dict[str, Any]]:
+def study(tmp_path: Path, rows: int, *overrides: str) -> tuple[str, dict[str, Any]]:
     (tmp_path / "steady.yaml").write_text(STEADY)
     scenarios = "{one: {extends: steady.yaml}, two: {extends: steady.yaml, set: {clusters: {h200: {nodes: 6}}}}}"
     text = f"name: outages\nscenarios: {scenarios}\nuncertain: {{}}\nscramblings: 4\n"
     (tmp_path / "study.yaml").write_text(text)
     answer = planner.study(
-        tmp_path / "study.yaml", 16, tmp_path / "out", overrides=overrides, workers=1, charts=False
+        tmp_path / "study.yaml", rows, tmp_path / "out", overrides=overrides, workers=1, charts=False
     )  # fmt: skip
     return str(answer), answer.summary()
 
 
 def test_a_study_names_the_replications_that_nothing_mends(tmp_path: Path) -> None:
-    said, summary = study(tmp_path, *OFTEN)
+    said, summary = study(tmp_path, 16, *OFTEN)
     past = [sum(record["past_mending"].values()) for record in summary["verdicts"].values()]
     assert past[0] == past[1] > 0
     line = f"{past[0]} of 16 replications of one, two miss the SLO target whatever is bought: site outages {past[0]}."
@@ -169,7 +169,7 @@ def test_a_study_names_the_replications_that_nothing_mends(tmp_path: Path) -> No
 
 
 def test_a_study_without_outages_says_nothing_of_mending(tmp_path: Path) -> None:
-    said, summary = study(tmp_path)
+    said, summary = study(tmp_path, 4)
     assert "whatever is bought" not in said
     assert not any(any(record["past_mending"].values()) for record in summary["verdicts"].values())
 
@@ -193,12 +193,12 @@ def sizing(*hosted: str) -> dict[str, Any]:
 
 
 def test_a_sizing_says_on_how_many_fresh_replications_nothing_helps(tmp_path: Path) -> None:
-    answer = planner.size(sizing(), tmp_path / "out", replications=4, confirmations=19, workers=1)
+    answer = planner.size(sizing(), tmp_path / "out", replications=2, confirmations=8, workers=1)
     record = answer.summary()["verdict"]
     past = record["past_mending"]["site_outages"]
-    assert 0 < past <= 19 - record["met_replications"]
-    assert f"whatever is bought (site outages {past} of 19)" in answer.summary()["sentences"][2]
-    assert f"whatever is bought (site outages {past} of 19)" in " ".join(str(answer).split())
+    assert 0 < past <= 8 - record["met_replications"]
+    assert f"whatever is bought (site outages {past} of 8)" in answer.summary()["sentences"][2]
+    assert f"whatever is bought (site outages {past} of 8)" in " ".join(str(answer).split())
 
 
 def test_a_provider_that_may_be_chosen_mends_what_a_plan_without_it_misses() -> None:

@@ -41,7 +41,12 @@ def few(study_file: Write) -> Prepared:
 def test_headlines_are_those_of_all_and_months_those_of_the_first(
     every: Prepared, few: Prepared, tmp_path: Path
 ) -> None:
-    finished = finish(few, tmp_path / "few", ROWS)
+    said: list[str] = []
+    asked = {"workers": 1, "charts": False, "progress": said.append}
+    finished = study(tmp_path / "few.yaml", ROWS, tmp_path / "few", **asked).result  # type: ignore[arg-type]
+    assert "fans by month and what drives the headline are of the first 24 replications" in said
+    with pytest.raises(ScenarioError, match="detailed_replications changed"):
+        open_store(every, tmp_path / "few", resume=True)
     assert (finished.rows, finished.detailed) == (ROWS, DETAILED)
     finish(every, tmp_path / "every", DETAILED)
     of_first = bytes_of(tmp_path / "every")
@@ -84,14 +89,6 @@ def test_damage_beyond_the_detailed_costs_those_beyond_alone(few: Prepared, tmp_
     store.close()
     finish(few, tmp_path / "o", ROWS, resume=True)
     assert bytes_of(tmp_path / "o") == before
-
-
-def test_how_many_are_detailed_is_part_of_the_study_and_told(few: Prepared, every: Prepared, tmp_path: Path) -> None:
-    said: list[str] = []
-    study(tmp_path / "few.yaml", ROWS, tmp_path / "o", workers=1, charts=False, progress=said.append)
-    assert "fans by month and what drives the headline are of the first 24 replications" in said
-    with pytest.raises(ScenarioError, match="detailed_replications changed"):
-        open_store(every, tmp_path / "o", resume=True)
 
 
 def test_fewer_detailed_replications_than_a_percentile_needs_are_refused(study_file: Write) -> None:

@@ -30,7 +30,7 @@ from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import NOT_RUN, Replicator
 from planner.studies.store import SINGLE, Store
 from tests.conftest import TINY
-from tests.studies.conftest import SMALL, run_study
+from tests.studies.conftest import SMALL
 from tests.studies.test_clearing import done
 from tests.studies.test_runner import bytes_of, finish
 
@@ -337,15 +337,6 @@ def test_a_study_of_the_earlier_format_is_left_alone(study: Path, tmp_path: Path
     for resume in (True, False):
         with pytest.raises(ScenarioError, match="will not be overwritten"):
             open_store(prepare(study), folder, resume=resume, restart=not resume)
-
-
-def test_a_study_from_python_is_finished_and_goes_on(study: Path, tmp_path: Path) -> None:
-    study.write_text("\n".join(line for line in SMALL.splitlines() if "nvidia:" not in line))
-    first = run_study(study, 4, tmp_path / "o")
-    cost = first.output("cost_usd")
-    assert json.loads((tmp_path / "o" / MANIFEST).read_text())["replications"] == 4
-    longer = run_study(study, 8, tmp_path / "o")
-    assert np.array_equal(longer.output("cost_usd")[:4], cost)
 
 
 def test_a_shard_waits_for_company_but_not_for_long(
