@@ -171,16 +171,14 @@ class Route:
     rented."""
     outgrown: Bools | None = None
     """Hours in which no cluster meets its objective any more, shape (hours,); None where a rate is never zero."""
+    order: Sequence[int] = field(init=False)
+    """The clusters in routing order."""
     divisors: Mapping[int, Floats] = field(init=False)
     """By cluster, the rates to divide by: infinity in place of zero, for where nothing is served nothing works."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "order", [cluster for tier in self.tiers for cluster in tier])
         object.__setattr__(self, "divisors", {cluster: safe_denominator(self.rates[cluster]) for cluster in self.order})
-
-    @property
-    def order(self) -> list[int]:
-        """Return the clusters in routing order."""
-        return [cluster for tier in self.tiers for cluster in tier]
 
     @property
     def paid_tiers(self) -> Sequence[Sequence[int]]:

@@ -301,7 +301,7 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
     Only of workloads that several clusters serve and bursts make late; clusters paid by the hour absorb no burst.
     """
     plan, routes = router.plan, router.routes
-    together: dict[int, Floats] = {}
+    together, busy = dict[int, Floats](), dict[tuple[int, int], Floats]()
     if plan.no_burst_tables is None:
         return together
     preferred = plan.preferred_utilisation or 1.0  # beyond it work is spread, and clusters are as full as together
@@ -317,14 +317,13 @@ def _loads_together(router: Router, capacity: Floats) -> dict[int, Floats]:
             continue
         room = work = np.zeros(1)
         for c in paid:
-            rate = routes[w].rate(c, ALL)
-            busy = sum(
-                routes[other].nodes(router.served[c, other], c, ALL)
-                for level in _levels_on(router, c)
-                for other in level
-                if plan.workloads[other].priority <= plan.workloads[w].priority
-            )
-            room, work = room + capacity[c] * rate, work + busy * rate
+            rate, priority = routes[w].rate(c, ALL), plan.workloads[w].priority
+            if (c, priority) not in busy:  # the same for all workloads of a priority
+                levels = _levels_on(router, c)
+                urgent = [other for level in levels for other in level if plan.workloads[other].priority <= priority]
+                work_of = (routes[other].nodes(router.served[c, other], c, ALL) for other in urgent)
+                busy[c, priority] = sum(work_of, np.zeros(1))
+            room, work = room + capacity[c] * rate, work + busy[c, priority] * rate
         together[w] = quotient(work, room)
     return together
 

@@ -1,14 +1,16 @@
-"""How the cost of a replication grows: months, clusters, workloads and rows, each beside three yardsticks.
+"""How the cost of a replication grows with months, clusters, workloads and rules, each beside three yardsticks.
 
-``python -m tests.benchmarks.growth`` prints the tables of docs/explanation/performance.md. The yardsticks are the draw
-of the run's hourly noise, a SimPy loop that walks every hour, and a monthly sheet of means in pandas, of the same plan.
+The yardsticks are the draw of the run's hourly noise, a SimPy loop that walks every hour, and a monthly sheet of means
+in pandas, of the same plan.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-import time
-from collections.abc import Callable, Sequence
+import math
+import statistics
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,100 +20,112 @@ from planner.plan.build import build_plan
 from planner.plan.plan import Plan
 from planner.run.simulate import simulate_plan
 from planner.scenario.loading import load_scenario
+from tests.benchmarks.lines import figure, least_ms
 from tests.benchmarks.monthly_sheet import monthly_sheet
 from tests.benchmarks.naive_simpy import NaiveFleet
-from tests.benchmarks.study import Pace, paces
 from tests.benchmarks.waiting import REFERENCE
 
 MONTHS = (1, 12, 36, 120)
 WIDE_MONTHS = 3
 """Horizon on which clusters and workloads are multiplied: the SimPy loop walks every hour of every pair."""
-PAIRS = ((4, 4), (16, 4), (64, 4), (4, 16), (4, 64), (16, 16))
-ROWS = (100, 1_000, 10_000, 100_000, 1_000_000)
+PAIRS = ((4, 4), (16, 4), (64, 4), (4, 16), (4, 64), (16, 16), (64, 64))
+_MOST_WALKED = 256
+"""Pairs of cluster and workload that the SimPy loop is run on: the largest plan would take it minutes."""
+FIXED_MS = 6.0
+"""Most that a replication may take whatever its horizon."""
+RULES = (
+    "expansion.rules=[{when: utilisation_above, threshold_fraction: 0.6, cluster: h200-0, nodes: 8},"
+    " {when: shed_above, threshold_fraction: 0.01, cluster: b200-0, nodes: 8, lead_weeks: 20}]"
+)
 
 
-def grown(clusters: int = 4, workloads: int = 4) -> dict[str, object]:
+def grown(clusters: int = 4, workloads: int = 4, times: int = 1) -> dict[str, object]:
     """The frozen reference, all there from the start, split over so many clusters and workloads, kinds in turn."""
-    whole = yaml.safe_load(REFERENCE.read_text())
+    stated = yaml.safe_load(REFERENCE.read_text())
     for part, count, size in (("clusters", clusters, "nodes"), ("workloads", workloads, "requests_per_s")):
-        kinds = list(whole[part].items())
+        kinds = list(stated[part].items())
         turns = list(itertools.islice(itertools.cycle(range(len(kinds))), count))
-        whole[part] = {}
+        stated[part] = {}
         for number, kind in enumerate(turns):
-            name, stated = kinds[kind]
-            share = stated[size] / turns.count(kind)
-            nth = turns[:number].count(kind)
-            if size == "nodes":  # whole nodes, as many together as before
-                share = stated[size] // turns.count(kind) + (nth < stated[size] % turns.count(kind))
-            whole[part][f"{name}-{nth}"] = {**{key: stated[key] for key in stated.keys() - {"online"}}, size: share}
-    return dict(whole)
+            name, one = kinds[kind]
+            total, parts, nth = one[size] * times, turns.count(kind), turns[:number].count(kind)
+            # Whole nodes, as many together as before.
+            share = total // parts + (nth < total % parts) if size == "nodes" else total / parts
+            stated[part][f"{name}-{nth}"] = {**{key: one[key] for key in one.keys() - {"online"}}, size: share}
+    return dict(stated)
 
 
 class Cost(NamedTuple):
-    """Processor milliseconds of a plan: its compilation, a replication, and what the yardsticks take."""
+    """Processor milliseconds of a replication of a plan, and of its yardsticks."""
 
     what: str
-    compiled: float
     replication: float
     noise: float
     simpy: float
+    """NaN where it is not run."""
     sheet: float
 
-
-def _least_ms(action: Callable[[], object], repetitions: int) -> float:
-    times = []
-    for _ in range(repetitions):
-        start = time.thread_time()
-        action()
-        times.append(time.thread_time() - start)
-    return min(times) * 1e3
+    def line(self) -> str:
+        """Return its row of the table."""
+        ratios = (self.replication / self.noise, self.simpy / self.replication, self.replication / self.sheet)
+        cells = "".join(f"{'-' if math.isnan(ratio) else f'{ratio:,.1f}':>13}" for ratio in ratios)
+        return f"{self.what:<30}{self.replication:>13,.1f}{cells}"
 
 
-def cost_of(what: str, stated: dict[str, object], months: int) -> Cost:
-    """Measure one plan: the least of five replications with their ledger, and of each yardstick."""
-    scenario = load_scenario(stated, [f"horizon_months={months}"])
-    start = time.thread_time()
-    plan = build_plan(scenario)
-    compiled = (time.thread_time() - start) * 1e3
-    simulate_plan(scenario, plan, 1, 0)
-    numbers = itertools.count(1)
-    replication = _least_ms(lambda: simulate_plan(scenario, plan, 1, next(numbers)), 5)
-    return Cost(what, compiled, replication, _noise_ms(plan), _least_ms(lambda: NaiveFleet(plan, 1).run(), 1),
-                _least_ms(lambda: monthly_sheet(plan), 2))  # fmt: skip
+HEAD = f"{'plan':<30}{'replication':>13}{'noise draws':>13}{'SimPy / it':>13}{'it / sheet':>13}   ms"
 
 
-def _noise_ms(plan: Plan) -> float:
+def noise_draw(plan: Plan) -> Callable[[], object]:
+    """What numpy needs to draw the hourly noise of the run's demand: one normal per workload and hour."""
     generator, shape = np.random.default_rng(1), (len(plan.workloads), plan.hours)
-    return _least_ms(lambda: generator.standard_normal(shape), 9)
+    return lambda: generator.standard_normal(shape)
 
 
-def plan_costs() -> list[Cost]:
-    """Measure months first, then clusters and workloads on a short horizon."""
-    costs = [cost_of(f"{months} months", grown(), months) for months in MONTHS]
-    return costs + [cost_of(f"{c} clusters x {w} workloads", grown(c, w), WIDE_MONTHS) for c, w in PAIRS]
+def cost_of(what: str, stated: dict[str, object], *changes: str, is_walked: bool = True) -> Cost:
+    """Measure one plan: the mean over three replications, with their ledger, of the least of two runs of each."""
+    scenario = load_scenario(stated, changes)
+    plan = build_plan(scenario)
+    simulate_plan(scenario, plan, 1, 3)
+    runs = [functools.partial(simulate_plan, scenario, plan, 1, number) for number in range(3)]
+    return Cost(
+        what=what,
+        replication=statistics.mean(least_ms(run, 2) for run in runs),
+        noise=least_ms(noise_draw(plan), 9),
+        simpy=least_ms(lambda: NaiveFleet(plan, 1).run(), 1) if is_walked else math.nan,
+        sheet=least_ms(lambda: monthly_sheet(plan), 2),
+    )
 
 
-def plan_lines(costs: Sequence[Cost]) -> list[str]:
-    """Return the table of plans, a line each."""
-    lines = [f"{'plan':<28}{'compiled':>10}{'replication':>12}{'/ noise':>9}{'SimPy /':>9}{'/ sheet':>9}   ms"]
-    for cost in costs:
-        ratios = (cost.replication / cost.noise, cost.simpy / cost.replication, cost.replication / cost.sheet)
-        figures = f"{cost.compiled:>10,.0f}{cost.replication:>12,.1f}"
-        lines.append(f"{cost.what:<28}{figures}{''.join(f'{ratio:>9,.1f}' for ratio in ratios)}")
-    return lines
-
-
-def row_lines(two: Pace, dask: Pace, measured: int) -> list[str]:
-    """Return the table of rows of the reference study on two workers: start and pace times rows."""
-    lines = [f"{'rows':<12}{'processes, s':>14}{'Dask, s':>10}{'Dask / processes':>18}"]
-    for rows in ROWS:
-        ours, theirs = two.study_s(rows), dask.study_s(rows)
-        said = "" if rows <= measured else "   extrapolated"
-        lines.append(f"{rows:<12,}{ours:>14,.1f}{theirs:>10,.1f}{theirs / ours:>18.2f}{said}")
-    return lines
-
-
-if __name__ == "__main__":
-    print("\n".join(plan_lines(plan_costs())))
-    _, processes, cluster, rows_measured = paces()
-    print("\n".join(["", *row_lines(processes, cluster, rows_measured)]))
+def growth_lines() -> Iterator[str]:
+    """Measure months first, then rules, then clusters and workloads on a short horizon; yield each as it is known."""
+    yield HEAD
+    yield cost_of("36 months, as stated", yaml.safe_load(REFERENCE.read_text())).line()
+    months, rules, pairs = dict[int, Cost](), dict[int, Cost](), dict[tuple[int, int], Cost]()
+    for count in MONTHS:
+        months[count] = cost_of(f"{count} month{'s' * (count > 1)}", grown(), f"horizon_months={count}")
+        yield months[count].line()
+    for count in MONTHS[-2:]:
+        changes = (f"horizon_months={count}", RULES)
+        rules[count] = cost_of(f"{count} months with rules", grown(), *changes, is_walked=False)
+        yield rules[count].line()
+    tenfold = cost_of("36 months, ten times as large", grown(times=10), "horizon_months=36", is_walked=False)
+    yield tenfold.line()
+    for pair in PAIRS:
+        what, is_walked = "{} clusters x {} workloads".format(*pair), math.prod(pair) <= _MOST_WALKED
+        pairs[pair] = cost_of(what, grown(*pair), f"horizon_months={WIDE_MONTHS}", is_walked=is_walked)
+        yield pairs[pair].line()
+    yield ""
+    one_ms, noise_ms = months[1].replication, months[36].noise
+    yield figure("fixed part: a replication of one month, ms", one_ms, at_most=FIXED_MS)
+    yield figure("the same, in noise draws of 36 months", one_ms / noise_ms)
+    yield figure("ten times as large / one time", tenfold.replication / months[36].replication, at_most=3)
+    for count, cost in rules.items():
+        yield figure(f"with rules / without, {count} months", cost.replication / months[count].replication, at_most=2)
+    for what, small, large, times in (
+        ("months, 36 to 120", months[36], months[120], 120 / 36),
+        ("clusters, 16 to 64", pairs[16, 4], pairs[64, 4], 4),
+        ("workloads, 16 to 64", pairs[4, 16], pairs[4, 64], 4),
+        ("clusters x workloads, 4 x 4 to 16 x 16", pairs[4, 4], pairs[16, 16], 16),
+        ("clusters x workloads, 16 x 16 to 64 x 64", pairs[16, 16], pairs[64, 64], 16),
+    ):
+        yield figure(f"power of {what}", math.log(large.replication / small.replication, times), at_most=1)

@@ -39,11 +39,12 @@ def monthly_sheet(plan: Plan) -> pd.DataFrame:
             rows.append(pd.DataFrame({"month": np.arange(months), "cluster": name, "served": served}))
         rows.append(pd.DataFrame({"month": np.arange(months), "cluster": "none", "shed": left}))
     sheet = pd.concat(rows).pivot_table(index="month", columns="cluster", aggfunc="sum", fill_value=0.0)
+    more = {}
     for cluster in plan.clusters:
         used = (present[cluster.name] - free[cluster.name]).to_numpy()
         idle_kw, full_kw = (float(cluster.node_power.node_kw(np.array([load]))[0]) for load in (0.0, 1.0))
         kwh = present[cluster.name].to_numpy() * idle_kw + used * (full_kw - idle_kw)
-        sheet["used_node_h", cluster.name], sheet["kwh", cluster.name] = used, kwh
+        more["used_node_h", cluster.name], more["kwh", cluster.name] = used, kwh
         bought = cluster.nodes * cluster.accelerators_per_node * PRICE_USD
-        sheet["cost_usd", cluster.name] = bought / LIFE_YEARS / MONTHS_PER_YEAR + kwh * USD_PER_KWH
-    return sheet
+        more["cost_usd", cluster.name] = bought / LIFE_YEARS / MONTHS_PER_YEAR + kwh * USD_PER_KWH
+    return pd.concat([sheet, pd.DataFrame(more, index=sheet.index)], axis=1)

@@ -1,164 +1,131 @@
-"""How fast studies run: replications a second, efficiency of two workers, Dask against processes, time in storing."""
+"""How fast studies run: plain rows, rows that draw money alone again, and both on Dask against processes."""
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
-import tempfile
+import dataclasses
+import math
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import psutil
 
-from planner.studies.analysis import open_store
-from planner.studies.engines import LOCAL_DASK, run_batches
+from planner.studies.engines import LOCAL_DASK, Batch, run_batches
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator, Rows
-from planner.studies.runner import batch_size
+from planner.studies.replicate import Replicator, Rows, Setup, objective_names
+from planner.studies.runner import batch_size, draws_for, money_share, nested
+from tests.benchmarks.lines import figure
 
-ROOT = Path(__file__).parents[2]
-STUDY = ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet-study.yaml"
-TARGET_ROWS = 10_000
-REPLANNED = """\
-name: replanned
-scenarios: {{mixed: {{extends: {scenario}}}}}
-uncertain:
-  workloads.*.slo.ttft_s: {{kind: uniform, low: 0.8, high: 1.2, times_stated: true}}
-"""
+STUDY = Path(__file__).parent / "november" / "mixed-fleet-study.yaml"
+TARGET_ROWS, TARGET_S, WORKERS = 10_000, 130.0, 2
+ROWS = (100, 1_000, 10_000, 100_000, 1_000_000)
+OBJECTIVES = ("tco_usd", "cost_per_million_tokens_usd")
+"""The first is money's for the most part; the second, the study's own, is demand's."""
+_WARM, _SPARE = WORKERS, WORKERS
+"""Pieces of work before the clocks are first read, and after they are read last: workers are then all at work."""
 
 
 def reference_study() -> Prepared:
-    """The shipped study with its first scenario alone: the reference scenario under 17 uncertain inputs."""
-    whole = prepare(STUDY)
-    each = tuple(
-        type(found)(
-            name=found.name,
-            distribution=found.distribution,
-            times_stated=found.times_stated,
-            targets=found.targets[:1],
-            throughput_of=found.throughput_of,
-        )
-        for found in whole.inputs.entries
-    )
-    inputs = type(whole.inputs)(entries=each, mixing=whole.inputs.mixing)
-    return Prepared(study=whole.study, scenarios=whole.scenarios[:1], inputs=inputs, seed=whole.seed)
+    """The frozen study with its first scenario alone: the reference scenario under all uncertain inputs."""
+    study = prepare(STUDY)
+    entries = tuple(dataclasses.replace(entry, targets=entry.targets[:1]) for entry in study.inputs.entries)
+    inputs = dataclasses.replace(study.inputs, entries=entries)
+    return dataclasses.replace(study, scenarios=study.scenarios[:1], inputs=inputs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How fast workers are, once they have started and filled their memories."""
+def pace(setup: Setup, pieces: Sequence[Batch], scheduler: str | None) -> tuple[float, float, list[Rows]]:
+    """Run pieces of a study as the study does; return the wait for the first, seconds of a row after it, and all rows.
 
-    start_s: float
-    """From the order to start workers to their first batch, less that batch's own share of the pace."""
-    wall_s: float
-    """Of one replication."""
-    cpu_s: float
-    """Of one replication, in all processes together: unlike the wall, it does not see what else the machine does."""
-
-    def study_s(self, rows: int) -> float:
-        """Return the wall of a study from the start of its workers to its last batch."""
-        return self.start_s + rows * self.wall_s
-
-
-def pace(prepared: Prepared, workers: int, scheduler: str | None, batches: int) -> Pace:
-    """Run batches of the study's own size; look at the clocks when workers are warm and when they are nearly done."""
-    setup, size = prepared.setup(prepared.montecarlo()), batch_size(1)
-    warm, spare = 8 * workers, workers
-    work = run_batches(setup, [(n * size, (n + 1) * size) for n in range(warm + batches + spare)], workers, scheduler)
-    start = time.perf_counter()
-    walls, clocks = [], {}
-    for number, _ in enumerate(work):
-        walls.append(time.perf_counter())
-        if number in (warm - 1, warm + batches - 1):  # before the spare batches end: workers are still there
-            clocks[number] = _cpu_s()
-    rows = batches * size
-    wall_s = (walls[warm + batches - 1] - walls[warm - 1]) / rows
-    before, after = clocks[warm - 1], clocks[warm + batches - 1]
-    cpu_s = sum(after[process] - before.get(process, 0.0) for process in after) / rows
-    return Pace(start_s=max(walls[0] - start - size * workers * wall_s, 0.0), wall_s=wall_s, cpu_s=cpu_s)
+    The second is processor time in all processes together: unlike a wait, it hardly sees what else the machine does.
+    """
+    begun, done, clocks, first_s = time.perf_counter(), list[Rows](), list[dict[int, float]](), 0.0
+    for rows in run_batches(setup, pieces, WORKERS, scheduler):
+        first_s = first_s or time.perf_counter() - begun
+        done.append(rows)
+        if len(done) in (_WARM, len(pieces) - _SPARE):
+            clocks.append(_cpu_s())
+    before, after = clocks
+    timed = sum(len(rows.chance) for rows in done[_WARM : len(pieces) - _SPARE])
+    return first_s, sum(after[process] - before.get(process, 0.0) for process in after) / timed, done
 
 
 def _cpu_s() -> dict[int, float]:
     """Return the processor time of this process and all below it."""
-    own = psutil.Process()
-    found = {}
-    for process in (own, *own.children(recursive=True)):
+    this, spent = psutil.Process(), {}
+    for process in (this, *this.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
             times = process.cpu_times()
-            found[process.pid] = times.user + times.system
-    return found
+            spent[process.pid] = times.user + times.system
+    return spent
 
 
-def replanned_s(rows: int = 16) -> float:
-    """Return processor seconds of a replication whose service objectives are drawn, so that it is planned anew."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "study.yaml"
-        path.write_text(REPLANNED.format(scenario=ROOT / "tests" / "benchmarks" / "november" / "mixed-fleet.yaml"))
-        return cpu_s_of(prepare(path), rows)
+class Study(NamedTuple):
+    """What a study of any length takes: a pilot of plain rows, and the others, plain or with money drawn again."""
+
+    pilot: int
+    start_s: float
+    """Waited from the order to start two workers to their first row."""
+    plain_s: float
+    """Processor time of a row that is simulated."""
+    nested_s: float
+    """Of a row that shares its simulation with others."""
+
+    def seconds(self, rows: int, *, is_nested: bool) -> float:
+        """Return the wait on two cores that do nothing else; rows after the pilot have workers of their own."""
+        early, late = min(rows, self.pilot), max(rows - self.pilot, 0)
+        starts = 2 if late else 1
+        work_s = early * self.plain_s + late * (self.nested_s if is_nested else self.plain_s)
+        return starts * self.start_s + work_s / WORKERS
 
 
-def cpu_s_of(prepared: Prepared, rows: int = 16) -> float:
-    """Return processor seconds of a replication in this process, once it is warm."""
-    replicator = Replicator(prepared.setup(prepared.montecarlo()))
-    replicator.run(0, 4)
-    start = time.process_time()
-    replicator.run(4, 4 + rows)
-    return (time.process_time() - start) / rows
-
-
-def collector_mb(rows: int = 20_000) -> float:
-    """Return the peak memory of the process that collects a study of four scenarios."""
-    arguments = [sys.executable, "-m", "tests.benchmarks.study_memory", str(rows)]
-    done = subprocess.run(arguments, check=True, cwd=ROOT, capture_output=True, text=True)
-    return float(done.stdout.split()[0])
-
-
-def storing_s(prepared: Prepared, rows: Rows) -> float:
-    """Return seconds to store one replication."""
-    with tempfile.TemporaryDirectory() as folder:
-        store = open_store(prepared, Path(folder) / "out")
-        store.write(rows)
-        start = time.perf_counter()
-        for _ in range(20):
-            store.write(rows)
-        return (time.perf_counter() - start) / 20 / len(rows.chance)
-
-
-def paces(batches: int = 24) -> tuple[Pace, Pace, Pace, int]:
-    """Return the pace of one process, of two and of Dask with two, and the rows each was measured on, warm-up too."""
+def study_lines(noise_ms: float) -> Iterator[str]:
+    """Measure plain rows and nested ones, on processes and on Dask, and yield each figure, then the table of rows."""
     prepared = reference_study()
-    one = pace(prepared, 1, None, batches)
-    turns = [(pace(prepared, 2, None, batches), pace(prepared, 2, LOCAL_DASK, batches)) for _ in range(2)]
-    two, dask = (min(both, key=lambda found: found.wall_s) for both in zip(*turns, strict=True))
-    return one, two, dask, (batches + 18) * batch_size(1)
+    setup, size = prepared.setup(prepared.montecarlo()), batch_size(1)
+    pilot = prepared.montecarlo().pilot
+    pieces = [*pairwise([0, 1, 2, *range(size, pilot + size, size)])]  # each worker begins with a single row
+    start_s, plain_s, done = pace(setup, pieces, None)
+    rows = sorted(done, key=lambda part: part.first)
+    inputs, headlines = (np.concatenate(parts) for parts in zip(*((r.inputs, r.headlines) for r in rows), strict=True))
+    money = Replicator(setup).redrawn()
+    places = [objective_names().index(name) for name in OBJECTIVES]
+    shares = [money_share(inputs[:, [*money]], headlines[:, :, place]) for place in places]
+    draws = [draws_for(share) for share in shares]
+    yield figure("a row that is simulated, ms", plain_s * 1e3)
+    yield figure("the same, in noise draws", plain_s * 1e3 / noise_ms)
+    step = math.lcm(prepared.study.scramblings * draws[0], size)
+    further = [*pairwise(range(pilot, pilot + 9 * step, step))]
+    carrying = nested(setup, money, draws[0])
+    _, again_s, _ = pace(carrying, further, None)
+    for name, share, count in zip(OBJECTIVES, shares, draws, strict=True):
+        yield figure(f"{name}: money's share of variance", share)
+        yield figure(f"{name}: draws a simulation", count)
+    most_ms = TARGET_S * WORKERS / TARGET_ROWS * 1e3
+    yield figure(f"a row of {draws[0]} draws a simulation, ms", again_s * 1e3, at_most=most_ms)
+    yield figure("simulated row / such a row", plain_s / again_s)
+    processes = Study(pilot, start_s, plain_s, again_s)
+    for name, count in zip(OBJECTIVES, draws, strict=True):
+        wait_s = processes.seconds(TARGET_ROWS, is_nested=count > 1)
+        yield figure(f"10,000 rows, {name}, s", wait_s, at_most=TARGET_S)
+    dask_start_s, dask_plain_s, _ = pace(setup, pieces, LOCAL_DASK)
+    on_dask = Study(pilot, dask_start_s, dask_plain_s, pace(carrying, further, LOCAL_DASK)[1])
+    yield figure("start of two processes, waited, s", start_s)
+    yield figure("start of Dask with two, waited, s", dask_start_s)
+    yield figure("Dask / processes, a row that is simulated", dask_plain_s / plain_s, at_most=1.1)
+    yield figure("Dask / processes, a row of several draws", on_dask.nested_s / again_s, at_most=1.1)
+    yield ""
+    yield from row_lines(processes, on_dask)
 
 
-def study_lines(one: Pace, two: Pace, dask: Pace) -> list[tuple[str, float, str]]:
-    """Measure the rest, and return names, figures and bounds to print."""
-    prepared = reference_study()
-    start = time.perf_counter()
-    prepare(STUDY)
-    load_s = time.perf_counter() - start
-    kept, anew = cpu_s_of(prepared), replanned_s()
-    whole = dask.study_s(TARGET_ROWS) / two.study_s(TARGET_ROWS)
-    stored = storing_s(prepared, Replicator(prepared.setup(prepared.montecarlo())).run(0, batch_size(1)))
-    return [
-        ("study: replications a second, two workers", 1.0 / two.wall_s, ""),
-        ("study: 10,000 replications on two workers, s", two.study_s(TARGET_ROWS), "at most 130"),
-        ("study: efficiency of two workers", one.wall_s / two.wall_s / 2.0, "at least 0.85"),
-        ("study: Dask / processes, 10,000 and the start", whole, "at most 1.10"),
-        ("study: Dask / processes, processor time", dask.cpu_s / two.cpu_s, "at most 1.10"),
-        ("study: start of workers, processes, s", two.start_s, ""),
-        ("study: start of workers, Dask, s", dask.start_s, ""),
-        ("study: planned anew / plan kept", anew / kept, ""),
-        ("study: collector's memory, 20,000 x 4, MB", collector_mb(), "at most 1000"),
-        ("study: reading and checking, s", load_s, "at most 2"),
-        ("study: share of time in storing", stored / one.wall_s, ""),
-    ]
-
-
-if __name__ == "__main__":
-    for name, figure, bound in study_lines(*paces()[:3]):
-        print(f"{name:<46} {figure:8.2f}  {bound}".rstrip())
+def row_lines(processes: Study, dask: Study) -> list[str]:
+    """Return the table of rows: seconds on two cores that do nothing else, from starts and paces; a pilot was run."""
+    lines = [f"{'rows':<12}{'simulated':>12}{'on Dask':>10}{'several draws':>16}{'on Dask':>10}   s"]
+    for rows in ROWS:
+        waits = [one.seconds(rows, is_nested=many) for many in (False, True) for one in (processes, dask)]
+        cells = "".join(f"{wait:>{width},.0f}" for wait, width in zip(waits, (12, 10, 16, 10), strict=True))
+        lines.append(f"{rows:<12,}{cells}{'' if rows <= processes.pilot else '   extrapolated'}")
+    return lines

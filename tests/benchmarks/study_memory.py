@@ -1,18 +1,13 @@
-"""What the process that collects a study needs: made-up replications through the real way from worker to report.
+"""Studies of made-up replications through the real way from worker to report.
 
-``python -m tests.benchmarks.study_memory ROWS`` prints the peak memory in MB and the seconds it took. Only the workers'
-part is made up (a few rows drawn once, shifted a little for each batch): storing, joining, statistics, tables and
-charts are the study's own.
+Only the workers' part is made up, a few rows drawn once and shifted a little for each batch: storing, joining,
+statistics, tables and charts are the study's own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import resource
-import sys
-import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from unittest import mock
@@ -70,19 +65,3 @@ def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool =
     finished = Finished(prepared=prepared, store=store, rows=done)
     write_study(finished, charts=charts)
     return finished
-
-
-def peak_mb() -> float:
-    """Return this process's peak resident memory; on Linux that of its own, for the other is also its parent's."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return next(float(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line) / 1024.0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1024.0 * (1.0 if sys.platform.startswith("linux") else 1 / 1024.0)
-
-
-if __name__ == "__main__":
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as place:
-        collect(int(sys.argv[1]), Path(place) / "out", int(sys.argv[2]) if len(sys.argv) > 2 else None)
-    print(f"{peak_mb():.0f} {time.perf_counter() - start:.1f}")

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import math
+
 from planner.plan.build import build_plan
 from planner.scenario.loading import load_scenario
-from tests.benchmarks.growth import ROWS, Cost, grown, plan_lines, row_lines
-from tests.benchmarks.study import Pace
+from tests.benchmarks.growth import Cost, grown
+from tests.benchmarks.lines import figure
+from tests.benchmarks.study import ROWS, Study, row_lines
 
 
 def test_a_grown_plan_has_the_fleet_and_the_traffic_it_had() -> None:
@@ -15,9 +18,16 @@ def test_a_grown_plan_has_the_fleet_and_the_traffic_it_had() -> None:
 
 
 def test_tables_say_what_was_not_measured() -> None:
-    costs = [Cost(what="1 months", compiled=10.0, replication=5.0, noise=0.5, simpy=50.0, sheet=2.5)]
-    assert plan_lines(costs)[1].split() == ["1", "months", "10", "5.0", "10.0", "10.0", "2.0"]
-    slow, slower = (Pace(start_s=start, wall_s=0.05, cpu_s=0.1) for start in (1.0, 2.0))
-    lines = row_lines(slow, slower, 700)[1:]
-    assert ["extrapolated" in line for line in lines] == [rows > 700 for rows in ROWS]
-    assert lines[0].split() == ["100", "6.0", "7.0", "1.17"]
+    cost = Cost(what="1 months", replication=5.0, noise=0.5, simpy=math.nan, sheet=2.5)
+    assert cost.line().split() == ["1", "months", "5.0", "10.0", "-", "2.0"]
+    processes, dask = Study(200, 1.0, 0.1, 0.02), Study(200, 2.0, 0.1, 0.1)
+    lines = row_lines(processes, dask)[1:]
+    assert ["extrapolated" in line for line in lines] == [rows > 200 for rows in ROWS]
+    assert lines[0].split() == ["100", "6", "7", "6", "7"]  # a pilot has no further start
+    assert lines[2].split()[:5] == ["10,000", "502", "504", "110", "504"]
+
+
+def test_a_figure_says_whether_its_bar_is_missed() -> None:
+    assert figure("wait, s", 1.5, at_most=1.5).split() == ["wait,", "s", "1.50", "at", "most", "1.5"]
+    assert figure("wait, s", 1.6, at_most=1.5).endswith("at most 1.5, missed")
+    assert figure("speed", 0.9, at_least=1).endswith("at least 1, missed")

@@ -5,8 +5,9 @@ import pytest
 
 from planner.plan.build import build_plan
 from planner.scenario.loading import load_scenario
+from tests.benchmarks.memory import peak_of
 from tests.benchmarks.monthly_sheet import monthly_sheet
-from tests.benchmarks.waiting import REFERENCE, command_s, move_ms
+from tests.benchmarks.waiting import REFERENCE, move_ms
 
 
 def test_the_sheet_serves_or_sheds_all_that_is_asked_for() -> None:
@@ -20,7 +21,8 @@ def test_the_sheet_serves_or_sheds_all_that_is_asked_for() -> None:
 
 
 def test_commands_and_moves_are_timed() -> None:
-    waited_s, processor_s = command_s("--version", repetitions=1)
-    assert 0.01 < processor_s < 60.0
-    assert 0.01 < waited_s < 600.0
+    peak = peak_of("validate", str(REFERENCE))
+    assert 0.01 < peak.cpu_s < 60.0
+    assert peak.cpu_s < peak.wall_s < 600.0
+    assert 10.0 < peak.largest_mb <= peak.all_mb < 1000.0
     assert 1.0 < move_ms("clusters.h200.nodes", [49]) < 60_000.0

@@ -18,10 +18,11 @@ from planner.plan.build import build_plan, same_machines
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
 from planner.studies import designs
-from planner.studies.decision import estimates, once, percentiles
+from planner.studies.decision import IntervalEstimate, estimates, once, percentiles
 from planner.studies.designs import MonteCarlo, PointSet
+from planner.studies.engines import LOCAL_DASK, run_batches
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator, headlines
+from planner.studies.replicate import Replicator, headlines, objective_names
 from planner.studies.runner import MOST_DRAWS, Progress, draws_for, money_share, nested
 from tests.conftest import ROOT
 from tests.engine.worlds import QUIET, scenario_of
@@ -164,6 +165,20 @@ def test_a_nested_study_is_the_same_however_it_was_run(
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
 
 
+def test_processes_and_dask_draw_money_again_as_one_worker_does(study_file: Write) -> None:
+    pytest.importorskip("distributed")
+    prepared = prepare(study_file(DOLLARS), ["horizon_months=2"])
+    setup, pieces = nested(prepared.setup(prepared.montecarlo()), (1, 2, 3), 2), [(256, 264), (264, 272)]
+    here = {first: Replicator(setup).run(first, last) for first, last in pieces}
+    assert [np.unique(rows.chance, return_counts=True)[1].tolist() for rows in here.values()] == [[2] * 4] * 2
+    for scheduler in (None, LOCAL_DASK):
+        there = {rows.first: rows for rows in run_batches(setup, pieces, 2, scheduler)}
+        assert there.keys() == here.keys()
+        for first, rows in here.items():
+            for name in ("chance", "inputs", "headlines", "monthly"):
+                assert getattr(there[first], name).tobytes() == getattr(rows, name).tobytes(), name
+
+
 def draw(draws: int, seed: int, rows: int, share: float) -> Floats:
     """Return two scenarios' outputs over the rows of a design: p + m and the like, with chance, shape (rows, 2)."""
     points = PointSet(sampling="sobol", dimensions=3, scramblings=8, seed=seed)
@@ -181,27 +196,62 @@ def figures(rows: Floats) -> list[float]:
     return [float(rows.mean()), *percentiles(rows, (10, 90))]
 
 
+def judged(table: Floats, scramblings: int) -> list[IntervalEstimate]:
+    """Return mean, P10 and P90 of the first scenario and the share of rows in which it is less, with intervals."""
+    better = (table[:, 0] < table[:, 1]).astype(np.float64)
+    return [
+        *estimates(table[:, 0], scramblings, figures, 3),
+        *estimates(better, scramblings, lambda part: [float(part.mean())]),
+    ]
+
+
+def agreeing(ours: list[IntervalEstimate], theirs: list[IntervalEstimate]) -> int:
+    """Return how many pairs of independent estimates differ by no more than the 95% interval of their difference."""
+    pairs = zip(ours, theirs, strict=True)
+    return sum(abs(one.value - other.value) <= np.hypot(one.half_width, other.half_width) for one, other in pairs)
+
+
 def test_nested_and_plain_designs_agree_within_their_intervals() -> None:
     """Mean, P10, P90 and P(best) over 20 seeds: of 0 and ∓1.2816 for a standard normal, whatever shares it."""
     share, count = 0.9, 4096
-    off = {1: np.zeros((20, 4)), 6: np.zeros((20, 4))}
-    inside = {1: 0, 6: 0}
-    for draws, errors in off.items():
-        for seed in range(20):
-            table = draw(draws, seed, count, share)
-            # The difference is normal with mean 0.5 and variance 2·0.9 + 2·0.1·0.36.
-            expected = (0.0, -1.2815516, 1.2815516, 0.6425136)
-            better = (table[:, 0] < table[:, 1]).astype(np.float64)
-            made = [*estimates(table[:, 0], 8, figures, 3), *estimates(better, 8, lambda part: [float(part.mean())])]
-            for place, (one, exact) in enumerate(zip(made, expected, strict=True)):
-                errors[seed, place] = one.value - exact
-                inside[draws] += one.low <= exact <= one.high
-    for draws, errors in off.items():
-        score = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(20.0))
+    # The difference is normal with mean 0.5 and variance 2·0.9 + 2·0.1·0.36.
+    expected = np.array([0.0, -1.2815516, 1.2815516, 0.6425136])
+    made = {draws: [judged(draw(draws, seed, count, share), 8) for seed in range(20)] for draws in (1, 6)}
+    off = {draws: np.array([[one.value for one in row] for row in rows]) - expected for draws, rows in made.items()}
+    for draws, rows in made.items():
+        score = off[draws].mean(axis=0) / (off[draws].std(axis=0, ddof=1) / np.sqrt(20.0))
         assert (np.abs(score) < 4.0).all()  # unbiased
-        assert inside[draws] >= 68  # of 80 intervals of 95%, which have 76 on average
-    wider = np.sqrt((off[6] ** 2).mean(axis=0) / (off[1] ** 2).mean(axis=0))
-    assert (wider[1:] < 2.0).all()
+        inside = sum(one.low <= exact <= one.high for row in rows for one, exact in zip(row, expected, strict=True))
+        assert inside >= 68  # of 80 intervals of 95%, which have 76 on average
+    assert sum(map(agreeing, made[1], made[6])) >= 68
+    spread = {draws: np.sqrt((errors**2).mean(axis=0)) for draws, errors in off.items()}
+    # As many independent rows would have σ/√n, √(q(1 − q)/n)/φ(z) and √(p(1 − p)/n); a quarter more is allowed.
+    independent = np.array([1.0, 1.7094, 1.7094, 0.47927]) / np.sqrt(count)
+    assert (spread[6] < 1.25 * independent).all()
+    # Rows of a Sobol set have less still, above all their mean, of which nothing is left but the simulations' chance.
+    assert (spread[6] / spread[1] < [2.45 * 1.6, 2.0, 2.0, 2.0]).all()
+
+
+@pytest.mark.prove
+def test_nested_and_plain_studies_agree_within_their_intervals(
+    study_file: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same of the planner's own replications, over 20 seeds: two fleets of two months, 64 rows each."""
+    monkeypatch.setattr(designs, "PILOT", 16)
+    path, agreed, apart = study_file(DOLLARS), 0, []
+    for seed in range(20):
+        tables = []
+        for draws in (1, 4):  # independent of each other: another seed
+            prepared = prepare(path, ["horizon_months=2"], seed=2 * seed + (draws > 1))
+            setup = nested(prepared.setup(prepared.montecarlo()), (1, 2, 3), draws)
+            rows = Replicator(setup).run(0, 64)
+            assert np.unique(rows.chance).size == (64 if draws == 1 else 16 + 12)
+            tables.append(judged(rows.headlines[:, :, objective_names().index("cost_usd")], 4))
+        agreed += agreeing(*tables)
+        apart.append([one.value - other.value for one, other in zip(*tables, strict=True)])
+    assert agreed >= 68  # of 80
+    score = np.mean(apart, axis=0) / (np.std(apart, axis=0, ddof=1) / np.sqrt(20.0))
+    assert (np.abs(score) < 4.0).all()
 
 
 def test_each_draw_of_a_nested_design_stays_in_its_randomisation() -> None:
