@@ -170,11 +170,16 @@ _demand_plan = functools.lru_cache(maxsize=1)(build_demand_plan)
 """The traffic of a plan; the last one is kept, since plans compiled one after another mostly share it."""
 
 
+@functools.lru_cache(maxsize=4)
+def _season(start: datetime.date, hours: int) -> Floats:
+    """Return the yearly wave of the cooling load, from −1 to 1, shape (hours,)."""
+    day = start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
+    return np.asarray(np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR))
+
+
 def _site(scenario: Scenario, clusters: tuple[ClusterPlan, ...], hours: int) -> SitePlan:
     site = scenario.site
-    day = scenario.start.timetuple().tm_yday + np.arange(hours) / HOURS_PER_DAY
-    season = np.cos(2.0 * np.pi * (day - _HOTTEST_DAY) / DAYS_PER_YEAR)  # the yearly wave of the cooling load
-    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * season)
+    overhead = (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction * _season(scenario.start, hours))
     full_kw = full_load_kw(clusters, hours)
     blocks = sorted(site.power_blocks, key=lambda block: block.date)
     hottest = 1.0 + (site.pue_ratio - 1.0) * (1.0 + site.pue_season_fraction)

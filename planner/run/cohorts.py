@@ -7,6 +7,7 @@ first and the last day.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from planner.finance.financing import (
     right_of_use,
 )
 from planner.finance.ledger import Position, cents, series_cents, split_cents, usd, whole_cents
+from planner.finance.months import MonthGrid
 from planner.finance.statements import Opening
 from planner.plan.plan import OrderPlan, Plan
 from planner.units import MONTHS_PER_YEAR
@@ -387,7 +389,14 @@ def nodes_in_service(plan: Plan, cohorts: tuple[Cohort, ...]) -> Floats:
 
 def months_at(plan: Plan, cohorts: tuple[Cohort, ...], hour: str) -> Floats:
     """Return the month coordinate of a cohort's ``bought_h``, say, infinity for never, shape (cohorts,)."""
-    return plan.months.coordinate_of_hour(np.array([getattr(cohort, hour) for cohort in cohorts]))
+    return _months_of(plan.months, tuple(getattr(cohort, hour) for cohort in cohorts))
+
+
+@functools.lru_cache(maxsize=64)  # a study's draws of money share them
+def _months_of(months: MonthGrid, hours: tuple[float, ...]) -> Floats:
+    coordinates = months.coordinate_of_hour(np.array(hours))
+    coordinates.flags.writeable = False
+    return coordinates
 
 
 def resale_usd(plan: Plan, cohorts: tuple[Cohort, ...], months: Floats) -> Floats:

@@ -98,6 +98,7 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
         lost = share[[bool(change.process) for change in changes]].sum(axis=0) * worked
         np.add.at(slowed[:, c], plan.months.hour_periods[hours], lost)
     is_dark = any(part.dark.any() for part in run.node_hours)
+    facility_kwh, peak_facility_kw = facility_months(plan, run, it_kwh)
     return Monthly(
         present_node_h=by_month("present", run.node_hours),
         failed_node_h=by_month("failed", run.node_hours),
@@ -109,12 +110,19 @@ def sum_months(plan: Plan, run: Run) -> Monthly:
         throttled_node_h=by_month("throttled_nodes") if run.is_capped else np.zeros_like(it_kwh),
         served_requests=by_month("served_requests"),
         it_kwh=it_kwh,
-        facility_kwh=by_month("facility_kw")[:, None] * shares_of_power(plan, it_kwh),
-        peak_facility_kw=np.maximum.reduceat(joined("facility_kw", run.windows), starts),
+        facility_kwh=facility_kwh,
+        peak_facility_kw=peak_facility_kw,
         demand_requests=by_month("demand_requests"),
         shed_requests=by_month("shed_requests"),
         late_requests=by_month("late_requests"),
     )
+
+
+def facility_months(plan: Plan, run: Run, it_kwh: Floats) -> tuple[Floats, Floats]:
+    """Return the site's energy by month and cluster, shape (months, clusters), and its peak power by month."""
+    drawn_kw, starts = joined("facility_kw", run.windows), plan.month_edges_h[:-1]
+    energy = np.add.reduceat(drawn_kw, starts)[:, None] * shares_of_power(plan, it_kwh)
+    return energy, np.maximum.reduceat(drawn_kw, starts)
 
 
 def slowed_hours(run: Run) -> Iterator[tuple[Pair, Ints, list[SpeedChange], Floats, Floats, Floats]]:

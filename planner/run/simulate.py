@@ -26,7 +26,7 @@ from planner.plan.contradictions import hardly_meant
 from planner.plan.plan import Plan, facility_kw
 from planner.run.accounting import overloaded, write_ledger
 from planner.run.cohorts import Cohort, cohorts_of, opening_of
-from planner.run.monthly import Monthly, check_run, sum_months
+from planner.run.monthly import Monthly, check_run, facility_months, sum_months
 from planner.scenario.scenario import Scenario
 from planner.units import DOLLARS, counted, unit_of
 
@@ -267,7 +267,9 @@ def counted_anew(result: RunResult, scenario: Scenario, plan: Plan) -> RunResult
     )
     windows = tuple(map(lambda window, kw: replace(window, facility_kw=kw), run.windows, drawn_kw))
     run = replace(run, log=log, windows=windows)
-    return booked_anew(replace(result, scenario=scenario, plan=plan, run=run, monthly=sum_months(plan, run)))
+    energy_kwh, peak_kw = facility_months(plan, run, result.monthly.it_kwh)
+    monthly = replace(result.monthly, facility_kwh=energy_kwh, peak_facility_kw=peak_kw)
+    return booked_anew(replace(result, scenario=scenario, plan=plan, run=run, monthly=monthly))
 
 
 def booked_anew(result: RunResult) -> RunResult:

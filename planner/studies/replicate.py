@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -159,6 +159,7 @@ class Replicator:
             shared.setdefault(chance[row].tobytes() + physical.tobytes(), []).append(row)
         for which, rows in itertools.product(range(len(setup.scenarios)), shared.values()):
             simulated: RunResult | None = None
+            ceilings: dict[str, float] = {}
             for row in rows:
                 try:
                     result = self.simulate(which, values[row], int(chance[row]), simulated)
@@ -166,7 +167,8 @@ class Replicator:
                     if setup.seen:
                         monthly[row, which] = observed(result, setup.seen)
                         continue
-                    figures[row, which] = headlines(result)
+                    ceilings = ceilings or slo_ceilings(result)  # which no money moves
+                    figures[row, which] = headlines(result, ceilings)
                     if kept:
                         monthly[row, which] = monthly_series(result, kept)
                 except ValidationError as error:
@@ -236,10 +238,13 @@ class Replicator:
         return tuple(sorted(money)) if is_still(sorted(money)) else ()
 
 
-def headlines(result: RunResult) -> Floats:
-    """Return a run's headline figures in column order, shape (outputs,); NaN where undefined."""
+def headlines(result: RunResult, ceilings: Mapping[str, float] | None = None) -> Floats:
+    """Return a run's headline figures in column order, shape (outputs,); NaN where undefined.
+
+    ``ceilings`` are those of a run that differs in money alone, where they are known.
+    """
     tokens = float(series_of(result).tokens.sum())
-    figures = {**measures(result), **service(result), **slo_ceilings(result), "served_tokens": tokens}
+    figures = {**measures(result), **service(result), **(ceilings or slo_ceilings(result)), "served_tokens": tokens}
     return np.array([figures[name] for name in objective_names()], dtype=np.float64)
 
 

@@ -133,7 +133,7 @@ def test_each_catalogue_has_a_memory_of_its_own(write: Any) -> None:
 def test_memory_is_bounded(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a memory as large as the process's, which holds what other tests worked out."""
     reuse, most = Reuse(scenario), _place.cache_parameters()["maxsize"]
-    monkeypatch.setattr("planner.plan.reuse._place", functools.lru_cache(maxsize=most)(_place.__wrapped__))
+    monkeypatch.setattr("planner.plan.plan._place", functools.lru_cache(maxsize=most)(_place.__wrapped__))
     for key in range(most + 1):
         reuse.once(("bounded", key), lambda key=key: key)  # type: ignore[misc]
     assert reuse.once(("bounded", most), lambda: -1) == most

@@ -14,6 +14,7 @@ from planner.engine.log import Change, ChangeLog, Purchase
 from planner.errors import ConservationError
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account, Dimension
 from planner.finance.months import MonthGrid
+from planner.run import cohorts
 from planner.run.accounting import write_ledger
 from planner.run.cohorts import cohorts_of, cost_cents
 from planner.run.simulate import RunResult, simulate
@@ -63,6 +64,7 @@ def test_a_purchase_that_vanishes_is_noticed(run: Run, monkeypatch: pytest.Monke
         return np.interp(hours, *grid.month_firsts)
 
     monkeypatch.setattr(MonthGrid, "coordinate_of_hour", interpolated)
+    monkeypatch.setattr(cohorts, "_months_of", cohorts._months_of.__wrapped__)
     with pytest.raises(ConservationError, match=r"h200, 2026-02: 0\.00 USD of capex in the ledger, [\d,.]+ delivered"):
         run("start=2026-02-10")
 

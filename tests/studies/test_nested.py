@@ -165,18 +165,19 @@ def test_a_nested_study_is_the_same_however_it_was_run(
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
 
 
-def test_processes_and_dask_draw_money_again_as_one_worker_does(study_file: Write) -> None:
-    pytest.importorskip("distributed")
+@pytest.mark.parametrize("scheduler", [None, pytest.param(LOCAL_DASK, marks=pytest.mark.prove)])
+def test_processes_and_dask_draw_money_again_as_one_worker_does(study_file: Write, scheduler: str | None) -> None:
+    if scheduler:
+        pytest.importorskip("distributed")
     prepared = prepare(study_file(DOLLARS), ["horizon_months=2"])
     setup, pieces = nested(prepared.setup(prepared.montecarlo()), (1, 2, 3), 2), [(256, 264), (264, 272)]
     here = {first: Replicator(setup).run(first, last) for first, last in pieces}
     assert [np.unique(rows.chance, return_counts=True)[1].tolist() for rows in here.values()] == [[2] * 4] * 2
-    for scheduler in (None, LOCAL_DASK):
-        there = {rows.first: rows for rows in run_batches(setup, pieces, 2, scheduler)}
-        assert there.keys() == here.keys()
-        for first, rows in here.items():
-            for name in ("chance", "inputs", "headlines", "monthly"):
-                assert getattr(there[first], name).tobytes() == getattr(rows, name).tobytes(), name
+    there = {rows.first: rows for rows in run_batches(setup, pieces, 2, scheduler)}
+    assert there.keys() == here.keys()
+    for first, rows in here.items():
+        for name in ("chance", "inputs", "headlines", "monthly"):
+            assert getattr(there[first], name).tobytes() == getattr(rows, name).tobytes(), name
 
 
 def draw(draws: int, seed: int, rows: int, share: float) -> Floats:
