@@ -212,7 +212,7 @@ def frontier_picture(contents: Contents) -> show.Picture | None:
         "misses it": (dots([plan for plan in plans if not plan.meets_slo]), 1, 5.0),
         "the one to take": (dots([best] if best else []), 0, 9.0),
     }
-    target = judgement.swept_target(contents.manifest)["attainment"] if stated else None
+    target = contents.manifest["slo_target"]["attainment"] if stated else None
     cost, line = "USD per million tokens, levelised", dots(judgement.frontier(plans))
     return cost_against_service(groups, target, "Lowest SLO attainment", cost, line)
 
@@ -227,7 +227,7 @@ def sweep_section(contents: Contents) -> Section | None:
     if sweep is None or not plans:
         return None
     choice, vary, picture = judgement.choose(plans), contents.manifest["vary"], frontier_picture(contents)
-    target = judgement.target_words(judgement.swept_target(contents.manifest))
+    target = judgement.target_words(contents.manifest["slo_target"])
     said = f"SLO target: {target}. Combinations that miss it come last, by how far: a fleet too small is cheap too."
     manifest, taken = contents.manifest, next(words for plan, words in settings if plan is choice.ranked[0])
     file = str(manifest.get("scenario_file") or f"{contents.name}.yaml")

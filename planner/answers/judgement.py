@@ -351,11 +351,6 @@ def _open(verdict: Verdict, option: str = "-n") -> str:
     )
 
 
-def swept_target(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the SLO target to which a sweep's manifest holds its points."""
-    return dict(manifest["slo_target"])
-
-
 def target_words(target: Mapping[str, Any]) -> str:
     """Return an SLO target, as 98% per month and workload."""
     per, scope = target["per"] == "month", target["scope"] == "workload"

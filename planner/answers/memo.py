@@ -80,8 +80,7 @@ def memo_sections(contents: Contents) -> list[Section]:
                 f"Which values of {' and '.join(map(input_words, manifest['vary']))} are best for {contents.name}?"
             )
             answer = [judgement.sweep_advice(judgement.choose(points))]
-            said = judgement.target_words(judgement.swept_target(manifest))
-            target = [f"Target: {said}. One replication: no verdict."]
+            target = [f"Target: {judgement.target_words(manifest['slo_target'])}. One replication: no verdict."]
             beside = "Cost against service"
             header = ("no other beats", "base case", "SLO lowest", FIGURES[judgement.COST])
             rows = [

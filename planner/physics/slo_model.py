@@ -78,13 +78,14 @@ def late_first(times: ReplicaTimes, asked: ServiceTerms, rate: Floats, step_s: F
         under, above = over.take(low), over.take(low + 1)
         return np.where(slack_s < 0.0, 1.0, np.clip(under + (above - under) * place, 0.0, 1.0))
 
-    late, unseen = np.empty((ttft_s.size, rate.size)), waiting(looked_at_s - taken_s)
+    late = np.empty((ttft_s.size, rate.size))
+    if ttft_s.min() < looked_at_s:
+        unseen, behind = waiting(looked_at_s - taken_s), _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
     for number, objective_s in enumerate(ttft_s.tolist()):
         beyond = waiting(objective_s - taken_s)
         likely = beyond > _NEVER**asked.alone  # a power takes as long as all else
         missed = np.power(beyond, asked.pooled_replicas, out=np.zeros_like(beyond), where=likely)
         if objective_s < looked_at_s:
-            behind = _sent_behind(asked, rate * times.mean_prefill_s)[:, None]
             missed += behind * np.maximum(beyond - np.maximum(unseen, missed), 0.0)
         late[number] = missed @ times.prompt_weights
     return late

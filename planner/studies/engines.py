@@ -70,7 +70,7 @@ class Crew(Generic[Subject]):
 
     def __init__(self, make: Callable[[Any], Subject], given: object, count: int, scheduler: str | None = None) -> None:
         """Create the subject here and in ``count`` worker processes; with one, the work is done here."""
-        self.subject, self.count, self._preload = make(given), count, [__name__, make.__module__]
+        self.subject, self.count = make(given), count
         self._payload = pickle.dumps((make, given))
         self._cluster = None if scheduler is None else _Cluster(self._payload, count, scheduler)
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
@@ -103,7 +103,7 @@ class Crew(Generic[Subject]):
             try:
                 if self._pool is None:  # each process is a fork of a small server that has read the code
                     context: Any = multiprocessing.get_context("forkserver")
-                    context.set_forkserver_preload(self._preload)
+                    context.set_forkserver_preload([__name__])
                     self._life = list(context.Pipe(duplex=False))  # nothing is ever sent: only we hold the writing end
                     self._pool = concurrent.futures.ProcessPoolExecutor(
                         self.count, mp_context=context, initializer=_join, initargs=(self._payload, self._life[0])
