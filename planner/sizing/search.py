@@ -120,7 +120,12 @@ class Search:
             )
             if best == before or (self.confidence and abs(probability - expected) < _PROBABILITY_ERROR):
                 break
-        return None if best is None else self.exact(best, allowed)
+        if best is None:
+            return None
+        made = self.exact(best, allowed)
+        if rents and start is not None and self.holds(start):
+            made = min(start, made, key=self._seen_cost)  # what rent costs is predicted less well than nodes
+        return made
 
     def _simulate(self, counts: Counts) -> None:
         """Run a policy in the replications that tell most: those nearest to the threshold."""

@@ -111,6 +111,17 @@ _NO_WRONGS = (
     ("engine:rented", "0", "1", "every way is told how many of its tiers are rented"),
     ("engine:_offer", "total < left", "(total <= left)", "an hour in which nothing is left over"),
     ("engine:_spread", "True", "False #3", "every cluster has something free or nothing, a pair"),
+    ("engine:_overload", "True", "False", "every cluster has its share of what is offered, a pair"),
+    ("engine:_NOWHERE", "1", "2", "the rate of a cluster that does not serve is never read"),
+    ("engine:RepairShop.drop", "row.end_h > now_h", "(row.end_h >= now_h)", "an outage of no length"),
+    (
+        "engine:_Programs._objectives",
+        "objectives /= np.maximum(np.abs(objectives).max(axis=2, keepdims=True), _NONE)",
+        "objectives *= np.maximum(np.abs(objectives).max(axis=2, keepdims=True), _NONE)",
+        "one factor for the whole of an objective, whose best plan stays",
+    ),
+    ("finance:lease_schedule", "1", "2 #7", "what lies beyond the last period is cut off"),
+    ("physics:MemoryFit.fits", "0", "1", "room for less than one token is none"),
 )
 """Where, before, after, and why."""
 EQUIVALENT = {f"{place}: {before} -> {after}": why for place, before, after, why in _NO_WRONGS}

@@ -172,7 +172,11 @@ def test_attention_in_data_parallel_sends_tokens_to_their_experts_alone() -> Non
     together, apart = (describe([spec]) for spec in (_deepseek(), _deepseek(attention_data_parallel=8)))
     width = DEEPSEEK.layers * DEEPSEEK.hidden_size
     assert together["link_s_per_token"][0] == pytest.approx(2 * 2 * 2 * width * 7 / 8 / B200.link_bytes_per_s)
-    assert apart["link_s_per_token"][0] == pytest.approx(8 * 3 * width * 7 / 8 / 8 / B200.link_bytes_per_s)
+    dispatch = 8 * 3 * width * 7 / 8 / 8
+    assert apart["link_s_per_token"][0] == pytest.approx(dispatch / B200.link_bytes_per_s)
+    # In pairs, an all-reduce of half of the tensor besides, of a quarter of the tokens.
+    pairs = describe([_deepseek(attention_data_parallel=4)])["link_s_per_token"][0]
+    assert pairs == pytest.approx((dispatch + 2 * 2 * width / 2 / 4) / B200.link_bytes_per_s)
 
 
 def test_the_engine_admits_so_many_sequences_to_each_group() -> None:

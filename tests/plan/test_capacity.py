@@ -123,6 +123,10 @@ def test_pools_in_balance_by_hand() -> None:
     busy = slack_s / (slack_s + 0.5 * prefill_s)
     assert prefills[0] == pytest.approx(min(busy, 0.95) / prefill_s)
     assert decoding.requests_per_s[0] == pytest.approx(decode.requests_per_s[0])
+    too_large = dataclasses.replace(spec, precision="bf16", accelerators=1)  # 140 GB of 141
+    assert (
+        disaggregated(price_replicas([too_large], shipped_calibration()), traffic, (2.0, 0.05), np.zeros(1))[0] == 0.0
+    )
     # At that share of its time the M/D/1 queue of prefills keeps the objective exactly.
     if busy < 0.95:
         assert 0.5 * prefill_s * busy / (1 - busy) == pytest.approx(slack_s)

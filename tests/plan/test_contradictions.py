@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ import pytest
 
 from planner.engine.repair_shop import RepairShop
 from planner.errors import ScenarioError
+from planner.plan.build import _order
+from planner.plan.capacity import build_services
 from planner.plan.contradictions import MOST_EVENTS, _outgrown, expected_events
+from planner.plan.plan import Reuse
 from planner.run.simulate import run_engine
 from tests.conftest import Planner, WriteScenario
 from tests.engine.plans import make_plan
-from tests.engine.worlds import QUIET, SHARED, merged, plan_of
+from tests.engine.worlds import QUIET, SHARED, merged, plan_of, scenario_of
 
 
 def refused(*changes: dict[str, Any]) -> str:
@@ -37,6 +41,26 @@ def test_a_workload_that_one_cluster_cannot_serve_is_a_note() -> None:
     plan = plan_of(huge, {"clusters": {"h200": {"accelerator": "H100"}}})
     assert any("workload chat cannot run on h200" in note for note in plan.notes)
     assert plan.workloads[0].cluster_order == (1,)
+
+
+def test_a_cluster_that_is_late_when_idle_comes_after_one_that_is_not() -> None:
+    """One in a hundred may be late, half of that on an idle cluster; up to it the one of less energy is first."""
+    scenario, clusters = scenario_of(QUIET), plan_of(QUIET).clusters
+    assert scenario.slo_target.attainment == 0.99
+    services, _ = build_services(scenario, Reuse(scenario), {})
+    first, second = _order(scenario, "chat", clusters, services, [0, 0])
+    for idle_late, expected in ((0.0049, [first, second]), (0.0051, [second, first])):
+        pair = clusters[first].name, "chat"
+        late = replace(services[pair].lateness, late_fractions=(idle_late,))
+        assert _order(
+            scenario, "chat", clusters, {**services, pair: replace(services[pair], lateness=late)}, [0, 0]
+        ) == (expected)
+
+
+def test_any_share_of_spares_is_one_at_least() -> None:
+    for stated, number in ((0.5, 1), (0.0, 0)):
+        spares = plan_of({"reliability": {"spares": {"per_1000_accelerators": stated}}}).reliability.spares
+        assert spares.number(8, 1) == number
 
 
 def test_waves_of_one_part_are_one_pool_to_the_router_unless_the_user_ranks_them() -> None:

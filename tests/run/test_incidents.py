@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from planner.plan.parts import ThreePoint
+from planner.plan.parts import StepPlan, ThreePoint
 from planner.plan.plan import Plan
 from planner.run import tables
 from planner.run.incidents import _of_an_upgrade, incident_rows, outlooks, practice_rows, practices
@@ -31,6 +31,9 @@ def test_partial_moments_are_those_of_the_lognormal(most: float) -> None:
     for power, moment in enumerate(FIGURES.below(most)):
         exact, _ = integrate.quad(lambda x, n=power: x**n * lognormal.pdf(x), 0.0, most, limit=200)
         assert moment == pytest.approx(exact, rel=1e-6)
+    assert FIGURES.lognormal_at(1.28155) == pytest.approx(7.0 * math.sqrt(50.0), rel=1e-4)
+    reaching_zero = ThreePoint(low=0.0, base=4.0, high=10.0)  # a normal, cut at zero
+    assert [reaching_zero.lognormal_at(z) for z in (-1.28155, 0.0, 1.28155)] == pytest.approx([0.0, 4.0, 9.0], abs=1e-3)
     assert certain(4.0).below(4.0) == (0.0, 0.0, 0.0)
     assert certain(4.0).below(4.1) == (1.0, 4.0, 16.0)
 
@@ -82,6 +85,14 @@ WAYS: dict[str, dict[str, Any]] = {
             **CADENCE,
             "releases_per_year": 50.0,
             "incidents": incident_plans(regression=0.5, loss=certain(0.0), detection_h=certain(800.0)),
+        }
+    },
+    "steps": {
+        "stack": {
+            "steps": (
+                StepPlan(time_h=3000.0, model="llama", log_gain=0.2),
+                StepPlan(time_h=1000.0, model="another", log_gain=0.5),
+            )
         }
     },
     "new": {"stack": {"maturity": COURSE, "new_model_incident_multiplier": 3.0, "bring_up_weeks": certain(0.0)}},

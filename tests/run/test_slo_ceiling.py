@@ -18,10 +18,11 @@ from planner.engine.log import ChangeLog, SiteEvent
 from planner.engine.processes import Steps
 from planner.plan.attainment import CEILINGS, past_mending
 from planner.run.simulate import RunResult, simulate
-from planner.run.slo_misses import slo_ceilings
+from planner.run.slo_misses import _outgrown, slo_ceilings
 from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import Evaluator
 from planner.sizing.size import trial_of
+from tests.engine.plans import make_plan, workload_plan
 
 STEADY = """\
 name: steady
@@ -117,6 +118,8 @@ def test_months_in_which_a_workload_has_outgrown_its_objective_are_past_mending(
     grown = run(*slow, f"workloads.chat.lengths={lengths}")
     assert grown.plan.requests_per_node_h[0, 0, 0] > 0.0
     assert slo_ceilings(grown) == {CEILINGS[0]: 1.0, CEILINGS[1]: pytest.approx(0.0)}
+    queued = [workload_plan("late", months=2, overdue_share=np.array([0.0, 0.25])), workload_plan("chat", months=2)]
+    assert _outgrown(make_plan(months=2, workloads=queued)).tolist() == [[False, False], [True, False]]
 
 
 @functools.cache

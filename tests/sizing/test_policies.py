@@ -107,11 +107,11 @@ def test_a_policy_that_orders_on_a_signal_costs_less_and_is_a_scenario_with_its_
 def test_rent_is_a_choice_and_none_of_it_is_one_too(tmp_path: Path) -> None:
     """At a hundredth of its price rent never makes it cost more; at a hundred times its price none is taken."""
     counts = {}
-    for usd, replications in ((0.05, 2), (500.0, 6)):
+    for usd in (0.05, 500.0):
         content = ordered(max_rented_accelerators=64)
         rent = {"usd_per_accelerator_h": usd, "available_fraction": 1.0, "startup_h": 0, "hold_h": 1}
         content["finance"] = {"burst_rental": rent}
-        with problem(content, study=written(content, tmp_path), replications=replications) as search:
+        with problem(content, study=written(content, tmp_path), replications=2) as search:
             every = [True] * len(search.choices.purchases)
             fixed = search.solve(every)
             assert fixed is not None
