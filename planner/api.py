@@ -225,7 +225,7 @@ def sweep(
     from planner.answers.comparison import Sweep, sweep_answer, write_sweep
     from planner.answers.run import command_again, scenario_file
     from planner.studies import sweep as grid
-    from planner.studies.runner import workforce
+    from planner.studies.engines import workforce
 
     texts = [grid.axis_text(*item) for item in vary.items()] if isinstance(vary, Mapping) else _listed(vary)
     axes = grid.parse_axes(texts)
@@ -296,8 +296,9 @@ def study(
     from planner.run.simulate import check_whole
     from planner.studies.analysis import Finished, open_store
     from planner.studies.designs import MonteCarlo
+    from planner.studies.engines import workforce
     from planner.studies.prepare import prepare
-    from planner.studies.runner import Goal, Until, run_rows, workforce
+    from planner.studies.runner import Goal, Until, run_rows
 
     force, overrides = workforce(workers, scheduler), _listed(overrides)
     stop = Until.read(until) if isinstance(until, str) else None if until is None else Until(until)
@@ -415,13 +416,11 @@ def size(
     ``slo_target``; ``study`` names uncertain inputs. ``accelerators`` are a list, or text as ``--accelerators`` takes
     it. ``minutes`` ends the search early, with the best so far; without ``rivals`` the answer alone is worked out.
     """
-    from planner.answers.run import command_again
-    from planner.answers.size import size_answer, write_size, write_so_far
     from planner.plan.contradictions import hardly_meant
     from planner.run.simulate import check_whole
     from planner.sizing.evaluate import OBJECTIVES, Clock, SizeWork
     from planner.sizing.size import Effort, size, trial_of
-    from planner.studies.runner import workforce
+    from planner.studies.engines import workforce
     from planner.validation import choices
 
     check_whole(replications=replications - 1, confirmations=confirmations - 1, seed=seed or 0)
@@ -454,8 +453,17 @@ def size(
     options: dict[str, object] = {"--study": study, "--accelerators": ",".join(accelerators) or None}
     options |= {"--objective": objective, "--replications": replications, "--confirmations": confirmations}
     options |= {"--no-rivals": not rivals or None, "--seed": trial.seed, **form.options}
+
+    def write_so_far(sized: Sized) -> None:
+        from planner.answers import size as answers
+
+        answers.write_so_far(sized, work)
+
     with _kept(work):
-        sized = size(loaded, trial, effort, clock, work, lambda sized: write_so_far(sized, work))
+        sized = size(loaded, trial, effort, clock, work, write_so_far)
+        from planner.answers.run import command_again  # what writes is loaded after the search, which has the memory
+        from planner.answers.size import size_answer, write_size
+
         write_size(sized, work, command_again("size", [loaded], options), form)
     return size_answer(folder, sized, tuple(warnings))
 
@@ -485,8 +493,8 @@ def actuals(
     from planner.reforecast import hold
     from planner.run.simulate import check_whole
     from planner.scenario.actuals import read_actuals
+    from planner.studies.engines import workforce
     from planner.studies.prepare import prepare
-    from planner.studies.runner import workforce
 
     check_whole(replications=replications - 1, seed=seed or 0)
     file, earlier, seeded = planned_from(Path(plan))

@@ -48,9 +48,8 @@ from planner.run.measures import observed
 from planner.run.simulate import RunResult, booked_anew, simulate, simulate_plan
 from planner.scenario.actuals import FLEET, Actuals, Seen
 from planner.studies.designs import Design, Listed
-from planner.studies.engines import run_batches
+from planner.studies.engines import Workforce, run_batches
 from planner.studies.prepare import Prepared
-from planner.studies.runner import Workforce
 from planner.yaml_io import KeyPath
 
 Say = Callable[[str], None]

@@ -19,7 +19,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from planner.arrays import Floats
-from planner.engine.driver import keep_memory
 from planner.errors import ScenarioError
 from planner.finance.ledger import CAPEX_ACCOUNTS, Account, usd
 from planner.plan.attainment import LEAST_SHORTFALL, Verdict, targeted_shares
@@ -38,6 +37,8 @@ from planner.studies.work import LinesWork, inputs_identity, scenario_identity
 Objective = Literal["net-present-cost", "levelised", "capital"]
 OBJECTIVES: tuple[Objective, ...] = ("net-present-cost", "levelised", "capital")
 Result = TypeVar("Result")
+DRAWS = 4096
+"""Draws of the uncertain inputs over which the probability is averaged: its own error is then below half a point."""
 Run = tuple[Counts, int]
 """A choice and a replication."""
 Changes = dict[tuple[str, str], object]
@@ -87,11 +88,17 @@ class Trial:
     confidence: float
     """Share of replications in which it is to be."""
 
+    values: Floats
+    """Inputs of the first replications, drawn once for all workers, shape (replications, inputs)."""
+
     def drawn(self, first: int, last: int) -> Floats:
         """Return the inputs' values in a range of replications, shape (replications, inputs)."""
-        if self.design is None:
-            return np.zeros((last - first, 0))
-        return np.asarray(self.inputs.drawn(self.design.rows(first, last)[0]))
+        return self.values[first:last] if last <= len(self.values) else drawn_by(self.inputs, self.design, first, last)
+
+
+def drawn_by(inputs: UncertainInputs, design: MonteCarlo | None, first: int, last: int) -> Floats:
+    """Return inputs as a design draws them in a range of replications, none without one."""
+    return np.zeros((last - first, 0)) if design is None else np.asarray(inputs.drawn(design.rows(first, last)[0]))
 
 
 class Evaluator:
@@ -99,7 +106,6 @@ class Evaluator:
 
     def __init__(self, trial: Trial) -> None:
         """Take a trial; compile the scenario with every purchase first, so that tables are the same in all workers."""
-        keep_memory()
         self.trial = trial
         self._reuse = Reuse(trial.choices.scenario)
         build_plan(trial.choices.scenario, self._reuse)

@@ -19,6 +19,7 @@ from planner.scenario.scenario import Scenario
 from planner.scenario.study import load_study
 from planner.sizing.choices import Choices, Counts, choices_of
 from planner.sizing.evaluate import (
+    DRAWS,
     Archive,
     Clock,
     Evaluator,
@@ -28,6 +29,7 @@ from planner.sizing.evaluate import (
     TimeUp,
     Trial,
     Workers,
+    drawn_by,
     judged,
 )
 from planner.sizing.explain import Explanation, explain, nothing, nothing_mends
@@ -59,6 +61,7 @@ def trial_of(
         objective=objective,
         inputs=inputs,
         design=design,
+        values=drawn_by(inputs, design, 0, DRAWS),
         seed=used,
         attainment=scenario.slo_target.attainment,
         confidence=scenario.slo_target.confidence,
@@ -160,8 +163,9 @@ class Sized:
 
     def as_stated(self) -> RunResult:
         """Return one run of the result with all inputs as stated, as ``planner run policy.yaml`` gives."""
+        none = UncertainInputs(entries=(), mixing=None)
         stated = dataclasses.replace(
-            self.trial, inputs=UncertainInputs(entries=(), mixing=None), design=None, seed=self.scenario.seed
+            self.trial, inputs=none, design=None, values=np.zeros((1, 0)), seed=self.scenario.seed
         )
         return Evaluator(stated).simulate(self.plan.counts, 0)
 

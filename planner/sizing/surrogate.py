@@ -35,12 +35,10 @@ from planner.engine.orders import forecast_peak, looks_to_h, order_up_to
 from planner.plan.attainment import LEAST_SHORTFALL
 from planner.run.measures import running_factors
 from planner.sizing.choices import Counts, due_h
-from planner.sizing.evaluate import Run, SizingOutcome, Trial
+from planner.sizing.evaluate import DRAWS, Run, SizingOutcome, Trial
 from planner.sizing.survey import BINS, Survey, mean_of, outage_misses, staffed_usd
 from planner.studies.decision import IntervalEstimate
 
-DRAWS = 4096
-"""Draws of the uncertain inputs over which the probability is averaged: its own error is then below half a point."""
 _LEAST_LOG = -5.0  # log λ of a month in which nothing serves
 _MOST_SCALE = 20.0  # λ where next to nothing is asked
 _LEARNT = 12  # replications in which prices are learnt at a time

@@ -16,9 +16,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.errors import PlannerError, Problem, ScenarioError
+from planner.parallel import cores
 from planner.studies.replicate import Replicator, Rows, Setup
 
 Subject = TypeVar("Subject")
@@ -50,6 +51,20 @@ _QUIET = {
 }
 """Less of Dask's watching over itself, for a cluster of our own: by default each of its processes spends 3 to 4% of a
 core on samples of its own stack and state, and here they share the cores with the work."""
+
+
+class Workforce(NamedTuple):
+    """The workers of a study."""
+
+    workers: int = 1
+    scheduler: str | None = None
+
+
+def workforce(workers: int | None, scheduler: str | None) -> Workforce:
+    """Return the workers of a study: one process per core by default."""
+    if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
+        raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
+    return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
 def run_batches(

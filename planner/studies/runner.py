@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from planner.arrays import Floats
 from planner.errors import ScenarioError
-from planner.parallel import cores
 from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate, percentile_estimate, standings
 from planner.studies.designs import MonteCarlo
-from planner.studies.engines import LOCAL_DASK, run_batches
+from planner.studies.engines import Workforce, run_batches
 from planner.studies.replicate import Replicator, Setup, objective_names
 from planner.studies.sensitivity import followed
 from planner.studies.store import Store
@@ -32,20 +31,6 @@ _CHECK_EVERY = 16
 _LOOK_AGAIN = 0.05
 """Share of the rows so far between two looks, where that is more: so the looks of a long study cost little."""
 _WRITTEN = re.compile(r"(?:(mean|best|p(\d{1,2}(?:\.\d+)?))\s*=)?\s*([0-9.eE+-]+)\s*(%?)")
-
-
-class Workforce(NamedTuple):
-    """The workers of a study."""
-
-    workers: int = 1
-    scheduler: str | None = None
-
-
-def workforce(workers: int | None, scheduler: str | None) -> Workforce:
-    """Return the workers of a study: one process per core by default."""
-    if scheduler is not None and scheduler != LOCAL_DASK and "://" not in scheduler:
-        raise ScenarioError(f"--scheduler must be an address such as tcp://10.0.0.5:8786, or local-dask: {scheduler!r}")
-    return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
 class Until(NamedTuple):

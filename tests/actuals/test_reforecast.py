@@ -29,9 +29,9 @@ from planner.reforecast import (
 from planner.run.measures import observed
 from planner.run.simulate import simulate
 from planner.scenario.actuals import FLEET, Actuals, ActualsMapping, FiguresFile, Seen
+from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator
-from planner.studies.runner import Workforce
 
 Floats = NDArray[np.float64]
 PLAN = """\

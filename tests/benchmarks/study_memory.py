@@ -16,6 +16,7 @@ import numpy as np
 
 from planner.answers.study import write_study
 from planner.studies import runner
+from planner.studies.engines import Workforce
 from planner.studies.analysis import Finished
 from planner.studies.engines import Batch
 from planner.studies.prepare import prepare
@@ -61,7 +62,7 @@ def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool =
     store.open(resume=False, restart=False)
     goal = runner.Goal(rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings)
     with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
-        done = runner.run_rows(store, goal, runner.Workforce())
+        done = runner.run_rows(store, goal, Workforce())
     finished = Finished(prepared=prepared, store=store, rows=done)
     write_study(finished, charts=charts)
     return finished

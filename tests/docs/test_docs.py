@@ -68,7 +68,7 @@ def _followed() -> list[object]:
 
 @pytest.mark.parametrize("course", _followed())
 def test_what_a_page_shows_happens(course: list[Path], checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.studies.runner.cores", lambda: 1)  # a study's rows are the same whoever runs them
+    monkeypatch.setattr("planner.studies.engines.cores", lambda: 1)  # a study's rows are the same whoever runs them
     done: dict[str, Outcome] = {}
     for page in course:
         for outcome in carry_out(_text(page), checkout, done):

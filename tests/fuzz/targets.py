@@ -31,8 +31,9 @@ from planner.scenario.loading import load_scenario
 from planner.studies.analysis import Finished
 from planner.studies.compare import compare
 from planner.studies.designs import OneAtATime
+from planner.studies.engines import Workforce
 from planner.studies.prepare import prepare
-from planner.studies.runner import Goal, Workforce, batch_size, run_rows
+from planner.studies.runner import Goal, batch_size, run_rows
 from planner.studies.store import Store, identity
 from tests.conftest import TINY
 from tests.fuzz.mutations import NASTY_NUMBERS, NASTY_TEXTS, mutate, scale_numbers

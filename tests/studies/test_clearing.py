@@ -11,8 +11,9 @@ import pytest
 from planner.files import MANIFEST
 from planner.studies import runner
 from planner.studies.analysis import Finished, open_store, study_manifest
+from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.runner import Goal, Watch, Workforce, run_rows
+from planner.studies.runner import Goal, Watch, run_rows
 from planner.studies.store import SINGLE
 from tests.attack.killing import killed_at
 from tests.benchmarks.study_memory import made_up

@@ -15,8 +15,8 @@ from planner.errors import ScenarioError
 from planner.files import MANIFEST
 from planner.studies.analysis import open_store
 from planner.studies.decision import mean_estimate, percentile_estimate, spread_estimates
+from planner.studies.engines import Workforce
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.runner import Workforce
 from planner.studies.store import FURTHER, SINGLE
 from tests.studies.conftest import SMALL
 from tests.studies.test_runner import bytes_of, finish

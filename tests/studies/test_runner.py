@@ -20,10 +20,11 @@ from planner.scenario.study import Normal
 from planner.studies import engines, runner
 from planner.studies.analysis import Finished
 from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate
+from planner.studies.engines import Workforce
 from planner.studies.inputs import UncertainInputs
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines, objective_names
-from planner.studies.runner import Goal, Progress, Until, Workforce, batch_size, run_rows
+from planner.studies.runner import Goal, Progress, Until, batch_size, run_rows
 from planner.studies.store import Store, identity
 from tests.studies.conftest import ON_VLLM, SMALL
 
