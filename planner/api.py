@@ -367,7 +367,6 @@ def replay(
     from planner.answers.study import study_command
     from planner.studies.prepare import prepare
     from planner.studies.replicate import Replicator
-    from planner.studies.runner import nested
 
     overrides = _listed(overrides)
     prepared = prepare(Path(file), overrides, seed)
@@ -377,8 +376,8 @@ def replay(
     check_target(folder)
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
     if draws > 1:
-        replicator = Replicator(nested(replicator.setup, replicator.redrawn(), draws))
-    values, chance = replicator.values(replication, replication + 1)
+        replicator = Replicator(replicator.setup.nested(replicator.redrawn(), draws))
+    values, chance = replicator.setup.values(replication, replication + 1)
     result = replicator.simulate(which, values[0], int(chance[0]))
     asked = {"--replication": replication, "--scenario": name, "--draws": draws, "--hourly": hourly}
     write_run(result, folder, hourly=hourly, command=study_command("replay", prepared, asked, overrides))

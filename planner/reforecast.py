@@ -31,6 +31,7 @@ the model is fitted again around them (population Monte Carlo, Cappé and others
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -48,8 +49,9 @@ from planner.run.measures import observed
 from planner.run.simulate import RunResult, booked_anew, simulate, simulate_plan
 from planner.scenario.actuals import FLEET, Actuals, Seen
 from planner.studies.designs import Design, Listed
-from planner.studies.engines import Workforce, run_batches
+from planner.studies.engines import Workforce, replicators
 from planner.studies.prepare import Prepared
+from planner.studies.replicate import Replicator
 from planner.yaml_io import KeyPath
 
 Say = Callable[[str], None]
@@ -288,8 +290,8 @@ class PlanRuns:
             message = f"{rows} replications are too few for {len(setup.inputs)} uncertain inputs"
             raise ScenarioError(Problem(message=message, hint=f"ask for {fewest} or more with --replications"))
         batches = [(first, min(first + 16, rows)) for first in range(0, rows, 16)]
-        ran_rows = run_batches(setup, batches, self.force.workers, self.force.scheduler)
-        parts = sorted(ran_rows, key=lambda part: part.first)
+        with contextlib.closing(replicators(setup, len(batches), self.force)) as crew:
+            parts = [*crew.map(Replicator.run, batches)]
         monthly = np.concatenate([part.monthly[:, 0] for part in parts])
         ran = ~np.isnan(monthly).all(axis=(1, 2))
         if ran.sum() < fewest:

@@ -449,6 +449,8 @@ class LedgerBuilder:
         self._posted = [0] * len(ACCOUNT_ORDER)
         self._cluster_places: NDArray[np.int64] | None = None
         """Keys of a table of months and clusters: most accounts are one, so they are worked out once."""
+        self._cohort_places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        """The owners of cohorts, and the keys of a table of cohorts and months."""
 
     def post(
         self,
@@ -472,7 +474,9 @@ class LedgerBuilder:
         if account is not Account.BALANCE_SHEET and View.ACCRUAL not in account.views:
             self._append(Account.BALANCE_SHEET, places, -cents)
         code = ACCOUNT_CODES[account]
-        keys, amounts = np.broadcast_arrays(places + code, cents)
+        keys, amounts = places + code, cents
+        if keys.shape != amounts.shape:
+            keys, amounts = np.broadcast_arrays(keys, amounts)
         kept = amounts != 0
         amounts = amounts[kept].astype(np.int64)
         self._posted[code] += sum(amounts.tolist())
@@ -496,8 +500,12 @@ class LedgerBuilder:
 
     def post_cohorts(self, account: Account, amount_cents: NDArray[np.int64], owner: NDArray[np.int64]) -> None:
         """Post a table of shape (cohorts, months), each cohort to its cluster."""
-        cohorts, months = (np.arange(size) for size in amount_cents.shape)
-        self.post(account, amount_cents, month=months, cluster=owner[:, None], cohort=cohorts[:, None])
+        if self._cohort_places is None or self._cohort_places[0] is not owner:
+            cohorts, months = (np.arange(size) for size in amount_cents.shape)
+            columns = months, owner[:, None], cohorts[:, None]
+            self._require_places(account, columns)
+            self._cohort_places = owner, _row_keys(self._labels, (*columns, 0))
+        self._append(account, self._cohort_places[1], np.asarray(amount_cents))
 
     def build(self) -> Ledger:
         """Return the ledger: postings with the same key merged, rows by month, cluster, cohort, account."""

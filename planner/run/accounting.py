@@ -124,8 +124,9 @@ class _Books:
 
     def hold(self, position: Position, by_cluster: Cents) -> None:
         """Add what is held by month and cluster, shape (months, clusters) or with the site as a whole last."""
-        table = np.pad(by_cluster, ((0, 0), (0, len(self.plan.clusters) + 1 - by_cluster.shape[1])))
-        self.held[position] = self.held.get(position, np.zeros_like(table)) + table
+        if position not in self.held:
+            self.held[position] = np.zeros((self.months.size, len(self.plan.clusters) + 1), dtype=np.int64)
+        self.held[position][:, : by_cluster.shape[1]] += by_cluster
 
 
 def write_ledger(plan: Plan, run: Run, monthly: Monthly, cohorts: tuple[Cohort, ...], rented: Rented) -> Ledger:

@@ -337,8 +337,7 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
     """
     capital, start = plan.money.capital, plan.months.edge_coordinates[0]
     cost = usd(cost_cents(cohorts))
-    bought, in_service, retired = (months_at(plan, cohorts, hour) for hour in ("bought_h", "in_service_h", "retired_h"))
-    in_service = np.where(is_opening(cohorts), bought, in_service)
+    bought, (in_service, retired) = months_at(plan, cohorts, "bought_h"), service_months(plan, cohorts)
     stays = np.isinf(retired)
     sold = resale_usd(plan, cohorts, np.where(stays, bought, retired)[:, None])[:, 0]
     books = [capital.books_of(cohort.cluster, cohort.component) for cohort in cohorts]
@@ -369,6 +368,12 @@ def assets_of(plan: Plan, cohorts: tuple[Cohort, ...]) -> Cohorts:
         residual[row] = min(residual[row], basis[row]) if left else basis[row]
         life[row] = max(left, 1.0)
     return replace(assets, basis_usd=basis, basis_months=since, residual_usd=residual, life_months=life)
+
+
+def service_months(plan: Plan, cohorts: tuple[Cohort, ...]) -> tuple[Floats, Floats]:
+    """Return the month coordinates at which each cohort begins to serve and is retired, shape (cohorts,) each."""
+    bought, begins, ends = (months_at(plan, cohorts, hour) for hour in ("bought_h", "in_service_h", "retired_h"))
+    return np.where(is_opening(cohorts), bought, begins), ends
 
 
 def is_opening(cohorts: tuple[Cohort, ...]) -> Bools:

@@ -468,9 +468,8 @@ def measures(result: RunResult) -> Mapping[str, float | None]:
     figures["operational_kg_per_million_tokens"] = _known(per_million_tokens(emitted, here))
     made = np.array([power.embodied_kg[cohort.cluster] * cohort.machines for cohort in result.cohorts])
     if result.cohorts and not np.isnan(made).any():
-        assets = cohorts.assets_of(plan, result.cohorts)
-        service_months = (assets.in_service_months, assets.retired_months)
-        spread = embodied_kg(made, service_months, power.service_life_months, plan.months.edge_coordinates)
+        served = cohorts.service_months(plan, result.cohorts)
+        spread = embodied_kg(made, served, power.service_life_months, plan.months.edge_coordinates)
         figures["embodied_kg_per_million_tokens"] = _known(per_million_tokens(spread.sum(), here))
     return MappingProxyType({measure.name: figures.get(measure.name) for measure in MEASURES})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import gc
 import hashlib
 import logging
 import multiprocessing
@@ -13,14 +14,14 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from planner.errors import PlannerError, Problem, ScenarioError
 from planner.parallel import cores
-from planner.studies.replicate import Replicator, Rows, Setup
+from planner.studies.replicate import Replicator, Setup
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
@@ -67,17 +68,11 @@ def workforce(workers: int | None, scheduler: str | None) -> Workforce:
     return Workforce(workers=workers or cores(), scheduler=scheduler)
 
 
-def run_batches(
-    setup: Setup, batches: Sequence[Batch], workers: int, scheduler: str | None
-) -> Generator[Rows, None, None]:
-    """Yield the rows of each batch as it is finished, in no fixed order."""
+def replicators(setup: Setup, batches: int, force: Workforce) -> Crew[Replicator]:
+    """Return the workers of a study with so many batches of rows; :meth:`Replicator.run` is what they do."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread per worker: our matrices are small
-    if not batches:
-        return
-    count = workers if scheduler else min(workers, len(batches))
-    with contextlib.closing(Crew(Replicator, setup, count, scheduler)) as crew:
-        for _, rows in crew.unordered(Replicator.run, batches, "replications {} to {}"):
-            yield rows
+    count = force.workers if force.scheduler else min(force.workers, batches)
+    return Crew(Replicator, setup, count, force.scheduler)
 
 
 class Crew(Generic[Subject]):
@@ -169,6 +164,7 @@ def _join(payload: bytes, life: Connection) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
     make, given = pickle.loads(payload)
     _joined["subject"] = make(given)
+    gc.freeze()  # what is there now stays
 
 
 def _call(work: Callable[..., Result], piece: Piece) -> Result:

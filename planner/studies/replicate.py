@@ -98,6 +98,22 @@ class Setup:
         first = self.scenarios[0].scenario
         return MonthGrid(start=first.start, horizon_months=first.horizon_months).period_count
 
+    def nested(self, money: tuple[int, ...], draws: int) -> Setup:
+        """Return a Monte Carlo study in which a simulation after the pilot carries several draws of money."""
+        if draws == 1:
+            return self
+        assert isinstance(self.design, MonteCarlo)
+        return replace(self, money=money, design=replace(self.design, draws=draws))
+
+    def values(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the inputs' values and the replication numbers of a range of rows."""
+        points, chance = self.design.rows(first, last)
+        inputs = self.inputs if self.design.period == 1 else replace(self.inputs, mixing=None)
+        values, money = inputs.drawn(points), [*self.money]
+        if isinstance(self.design, MonteCarlo) and money:
+            values[:, money] = inputs.drawn(self.design.money_points(first, last))[:, money]
+        return values, chance
+
     def is_detailed(self, first: int) -> bool:
         """Return whether the batch that begins with a row is stored with monthly figures."""
         return first < self.detailed_rows
@@ -143,12 +159,12 @@ class Replicator:
         self.setup = setup
         self._reuse: list[Reuse | None] = [None] * len(setup.scenarios)
 
-    def run(self, first: int, last: int) -> Rows:
-        """Run a range of rows; a run that fails is recorded, and the others go on."""
-        setup = self.setup
+    def run(self, first: int, last: int, money: tuple[int, ...] = (), draws: int = 1) -> Rows:
+        """Run a range of rows, nested where there are several ``draws``; a run that fails is recorded."""
+        setup = self.setup.nested(money, draws)
         if setup.code and setup.code != code_sha256():
             raise ScenarioError(Problem(message="a worker has another planner than this one", hint="install the same"))
-        values, chance = self.values(first, last)
+        values, chance = setup.values(first, last)
         shape = (last - first, len(setup.scenarios))
         figures = np.full((*shape, len(HEADLINES)), np.nan)
         kept = setup.monthly if setup.is_detailed(first) else ()
@@ -181,17 +197,6 @@ class Replicator:
                     errors.append((first + row, which, printable(message)))
         failed = tuple(sorted(errors))
         return Rows(first=first, chance=chance, inputs=values, headlines=figures, monthly=monthly, errors=failed)
-
-    def values(self, first: int, last: int) -> tuple[Floats, NDArray[np.int64]]:
-        """Return the inputs' values and the replication numbers of a range of rows."""
-        points, chance = self.setup.design.rows(first, last)
-        inputs = self.setup.inputs
-        if self.setup.design.period > 1:
-            inputs = replace(inputs, mixing=None)
-        values, money = inputs.drawn(points), [*self.setup.money]
-        if isinstance(self.setup.design, MonteCarlo) and money:
-            values[:, money] = inputs.drawn(self.setup.design.money_points(first, last))[:, money]
-        return values, chance
 
     def simulate(self, which: int, values: Floats, chance: int, shared: RunResult | None = None) -> RunResult:
         """Run one scenario with one set of inputs in one replication; ``shared`` has all of them but money."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,16 +17,16 @@ from planner.arrays import Floats
 from planner.errors import ScenarioError
 from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate, percentile_estimate, standings
 from planner.studies.designs import MonteCarlo
-from planner.studies.engines import Workforce, run_batches
-from planner.studies.replicate import Replicator, Setup, objective_names
+from planner.studies.engines import Crew, Workforce, replicators
+from planner.studies.replicate import Replicator, objective_names
 from planner.studies.sensitivity import followed
 from planner.studies.store import Store
 
 EVALUATIONS_PER_BATCH = 16
 """Runs in one batch: about half a second, so that sending and storing cost little."""
 _FEWEST_PER_SCRAMBLING = 32
-SIMULATION_WORK = 7.0
-"""Work of a simulation over that of counting its money, on the reference plan: 105 ms and 15."""
+SIMULATION_WORK = 8.0
+"""Work of a simulation over that of counting its money, on the reference plan: 125 ms and 15."""
 _CHECK_EVERY = 16
 """Rows per randomisation between two looks at the interval; looks are at fixed places, whoever finishes first."""
 _LOOK_AGAIN = 0.05
@@ -110,12 +111,6 @@ def batch_size(scenarios: int, period: int = 1) -> int:
     return period << max(0, (EVALUATIONS_PER_BATCH // (scenarios * period)).bit_length() - 1)
 
 
-def nested(setup: Setup, money: tuple[int, ...], draws: int) -> Setup:
-    """Return a Monte Carlo study in which a simulation after the pilot carries several draws of money."""
-    assert isinstance(setup.design, MonteCarlo)
-    return replace(setup, money=money if draws > 1 else (), design=replace(setup.design, draws=draws))
-
-
 def money_share(money: Floats, objective: Floats) -> float:
     """Return the least share of variance that money explains of any scenario's objective, or of their differences.
 
@@ -145,11 +140,11 @@ def draws_for(share: float) -> int:
     return max(1, int(min(best, (1.25**2 - share) / (1.0 - share))))
 
 
-def _nested(store: Store, goal: Goal, pilot: int) -> Setup:
-    """Return a study after its pilot, whose rows say how many draws of money a simulation carries, and note it."""
+def _money(store: Store, goal: Goal, pilot: int) -> tuple[tuple[int, ...], int]:
+    """Return the inputs that are money alone and, by the rows of the pilot, their draws a simulation; note both."""
     inputs, money = store.setup.inputs.names, Replicator(store.setup).redrawn()
     if not money:
-        return store.setup
+        return (), 1
     store.flush()
     names = ("replication", *(f"in:{inputs[place]}" for place in money), f"out:{goal.objective}")
     table = pa.concat_tables(store.tables(0, pilot, names))
@@ -158,7 +153,7 @@ def _nested(store: Store, goal: Goal, pilot: int) -> Setup:
     draws = draws_for(share)
     does = f"each simulation after the {pilot}th carries {draws} draws" if draws > 1 else "every one is simulated"
     store.notes.append(f"{len(money)} of {len(inputs)} inputs move no machine: {share:.0%} of the variance, so {does}")
-    return nested(store.setup, money, draws)
+    return money, draws
 
 
 class _Looks:
@@ -207,30 +202,32 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
     places = [objective_names().index(name) for name in goal.columns]
     total, design, months = len(looks.values), store.setup.design, -(-store.setup.detailed_rows // batch) * batch
     pilot = min(design.pilot, total) if isinstance(design, MonteCarlo) else total
-    for begin, stop in ((0, pilot), (pilot, total)):
-        if end is not None or begin == stop:
-            break
-        setup = _nested(store, goal, pilot) if begin else store.setup
-        for table in store.tables(begin, stop, ("replication", *names)):
-            stored = [table.column(name).to_numpy().reshape(-1, len(setup.scenarios)) for name in names]
-            looks.add(table.column("replication")[0].as_py(), np.stack(stored, axis=1))
-        size, end = batch, looks.end()
-        if begin and isinstance(setup.design, MonteCarlo):  # a simulation and all its draws are one piece of work
-            size = math.lcm(goal.scramblings * setup.design.draws, batch)
-        edges = sorted({*range(begin, stop, size), min(max(begin, months), stop), stop})
-        missing = [piece for piece in pairwise(edges) if not looks.known[slice(*np.array(piece) // batch)].all()]
-        results = run_batches(setup, missing, force.workers, force.scheduler)
-        try:
-            while end is None and (part := next(results, None)) is not None:
+    with contextlib.ExitStack() as stack:
+        stack.callback(store.flush)
+        crew: Crew[Replicator] | None = None
+        for begin, stop in ((0, pilot), (pilot, total)):
+            if end is not None or begin == stop:
+                break
+            money, draws = _money(store, goal, pilot) if begin else ((), 1)
+            for table in store.tables(begin, stop, ("replication", *names)):
+                stored = [table.column(name).to_numpy().reshape(-1, len(store.setup.scenarios)) for name in names]
+                looks.add(table.column("replication")[0].as_py(), np.stack(stored, axis=1))
+            # A simulation and all its draws are one piece of work.
+            size, end = math.lcm(goal.scramblings * draws, batch) if draws > 1 else batch, looks.end()
+            edges = sorted({*range(begin, stop, size), min(max(begin, months), stop), stop})
+            missing = [piece for piece in pairwise(edges) if not looks.known[slice(*np.array(piece) // batch)].all()]
+            if missing and end is None and crew is None:
+                crew = stack.enter_context(contextlib.closing(replicators(store.setup, len(missing), force)))
+            pieces = [(*piece, money, draws) for piece in missing]
+            for _, part in crew.unordered(Replicator.run, pieces, "replications {} to {}") if crew else ():
                 store.write(part)
                 looks.add(part.first, part.headlines[:, :, places].transpose(0, 2, 1))
                 end = looks.end()
                 if watch is not None:
                     done = int(looks.known.sum()) * batch
                     watch(Progress(done=min(done, goal.rows), total=goal.rows, interval=looks.interval))
-        finally:
-            results.close()  # ends the workers
-            store.flush()
+                if end is not None:
+                    break
     rows = goal.rows if end is None else end
     store.consolidate(rows)
     return rows

@@ -96,7 +96,7 @@ def _cases(prepared: Prepared, cases: Sequence[int], rows: int) -> Floats:
     replicator, found = Replicator(prepared.setup(prepared.montecarlo())), []
     ends = np.array([0.05, 0.5, 0.95])
     for case in cases:
-        values, chance = replicator.values(10_000 + case, 10_001 + case)
+        values, chance = replicator.setup.values(10_000 + case, 10_001 + case)
         truth = observed(replicator.simulate(0, values[0], int(chance[0])), EVERY)
         forecast = reforecast(plan, old, _seen_of(truth, np.random.default_rng(case)))
         place = EVERY.index(COST)

@@ -32,7 +32,7 @@ from scipy.stats import norm
 from planner.answers.study import study_summary, study_table
 from planner.api import study
 from planner.studies import engines
-from planner.studies.engines import Batch
+from planner.studies.engines import Batch, Piece
 from planner.studies.replicate import Replicator, Rows, Setup, objective_names
 from planner.studies.runner import Progress, batch_size
 from tests.benchmarks.study_memory import STUDY
@@ -107,13 +107,13 @@ def _shape_of(setup: Setup) -> tuple[int, int, int]:
 _setups: dict[str, Setup] = {}
 
 
-def made_up_work(payload: bytes, digest: str, _: object, batches: list[Batch]) -> tuple[list[Rows], float]:
+def made_up_work(payload: bytes, digest: str, _: object, pieces: list[Piece]) -> tuple[list[Rows], float]:
     """Stand in for a Dask worker's work."""
     import pickle  # noqa: PLC0415 - a worker's own
 
     if digest not in _setups:
         _, _setups[digest] = pickle.loads(payload)
-    return made_up(_setups[digest], batches), BATCH_S
+    return made_up(_setups[digest], [(first, last) for first, last, *_ in pieces]), BATCH_S
 
 
 def collect(file: Path, folder: Path, rows: int, scheduler: str | None, *, resume: bool, kill_at: int | None) -> None:
@@ -130,7 +130,7 @@ def collect(file: Path, folder: Path, rows: int, scheduler: str | None, *, resum
             if kill_at is not None and progress.done >= kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def run(worker: Replicator, first: int, last: int) -> Rows:
+    def run(worker: Replicator, first: int, last: int, *_: object) -> Rows:
         return made_up(worker.setup, [(first, last)])[0]
 
     def say(line: str) -> None:

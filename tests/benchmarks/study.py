@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from planner.studies.engines import LOCAL_DASK, Batch, run_batches
+from planner.studies.engines import LOCAL_DASK, Batch, Workforce, replicators
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, Rows, Setup, objective_names
-from planner.studies.runner import batch_size, draws_for, money_share, nested
+from planner.studies.runner import batch_size, draws_for, money_share
 from tests.benchmarks.lines import figure
 
 STUDY = Path(__file__).parent / "november" / "mixed-fleet-study.yaml"
@@ -43,11 +43,12 @@ def pace(setup: Setup, pieces: Sequence[Batch], scheduler: str | None) -> tuple[
     The second is processor time in all processes together: unlike a wait, it hardly sees what else the machine does.
     """
     begun, done, clocks, first_s = time.perf_counter(), list[Rows](), list[dict[int, float]](), 0.0
-    for rows in run_batches(setup, pieces, WORKERS, scheduler):
-        first_s = first_s or time.perf_counter() - begun
-        done.append(rows)
-        if len(done) in (_WARM, len(pieces) - _SPARE):
-            clocks.append(_cpu_s())
+    with contextlib.closing(replicators(setup, len(pieces), Workforce(WORKERS, scheduler))) as crew:
+        for _, rows in crew.unordered(Replicator.run, pieces):
+            first_s = first_s or time.perf_counter() - begun
+            done.append(rows)
+            if len(done) in (_WARM, len(pieces) - _SPARE):
+                clocks.append(_cpu_s())
     before, after = clocks
     timed = sum(len(rows.chance) for rows in done[_WARM : len(pieces) - _SPARE])
     return first_s, sum(after[process] - before.get(process, 0.0) for process in after) / timed, done
@@ -75,11 +76,10 @@ class Study(NamedTuple):
     """Of a row that shares its simulation with others."""
 
     def seconds(self, rows: int, *, is_nested: bool) -> float:
-        """Return the wait on two cores that do nothing else; rows after the pilot have workers of their own."""
+        """Return the wait on two cores that do nothing else."""
         early, late = min(rows, self.pilot), max(rows - self.pilot, 0)
-        starts = 2 if late else 1
         work_s = early * self.plain_s + late * (self.nested_s if is_nested else self.plain_s)
-        return starts * self.start_s + work_s / WORKERS
+        return self.start_s + work_s / WORKERS
 
 
 def study_lines(noise_ms: float) -> Iterator[str]:
@@ -99,7 +99,7 @@ def study_lines(noise_ms: float) -> Iterator[str]:
     yield figure("the same, in noise draws", plain_s * 1e3 / noise_ms)
     step = math.lcm(prepared.study.scramblings * draws[0], size)
     further = [*pairwise(range(pilot, pilot + 9 * step, step))]
-    carrying = nested(setup, money, draws[0])
+    carrying = setup.nested(money, draws[0])
     _, again_s, _ = pace(carrying, further, None)
     for name, share, count in zip(OBJECTIVES, shares, draws, strict=True):
         yield figure(f"{name}: money's share of variance", share)

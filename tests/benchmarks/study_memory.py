@@ -10,15 +10,15 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 
 from planner.answers.study import write_study
 from planner.studies import runner
-from planner.studies.engines import Workforce
 from planner.studies.analysis import Finished
-from planner.studies.engines import Batch
+from planner.studies.engines import Batch, Workforce
 from planner.studies.prepare import prepare
 from planner.studies.replicate import HEADLINES, Rows, Setup
 from planner.studies.store import Store, identity
@@ -54,6 +54,19 @@ def made_up(setup: Setup, batches: Iterable[Batch]) -> Iterator[Rows]:
         )
 
 
+class MadeUp:
+    """Workers who make rows up."""
+
+    def __init__(self, setup: Setup, *_: object) -> None:
+        self.setup = setup
+
+    def unordered(self, _: object, pieces: Iterable[tuple[Any, ...]], __: str) -> Iterator[tuple[int, Rows]]:
+        return enumerate(made_up(self.setup, [(first, last) for first, last, *_ in pieces]))
+
+    def close(self) -> None:
+        """End nothing."""
+
+
 def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool = True, study: Path = STUDY) -> Finished:
     """Run, store and write a study of made-up replications; ``batch`` is the study's own unless given."""
     prepared = prepare(study)
@@ -61,7 +74,7 @@ def collect(rows: int, folder: Path, batch: int | None = None, *, charts: bool =
     store = Store(folder, setup, identity(prepared.study, setup, batch or runner.batch_size(len(setup.scenarios))))
     store.open(resume=False, restart=False)
     goal = runner.Goal(rows=rows, objective=prepared.objective.name, scramblings=prepared.study.scramblings)
-    with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
+    with mock.patch.object(runner, "replicators", MadeUp):
         done = runner.run_rows(store, goal, Workforce())
     finished = Finished(prepared=prepared, store=store, rows=done)
     write_study(finished, charts=charts)

@@ -16,7 +16,7 @@ from planner.studies.prepare import Prepared, prepare
 from planner.studies.runner import Goal, Watch, run_rows
 from planner.studies.store import SINGLE
 from tests.attack.killing import killed_at
-from tests.benchmarks.study_memory import made_up
+from tests.benchmarks.study_memory import MadeUp
 from tests.hardening.test_stopped import faults_of
 
 ROWS = 8
@@ -37,7 +37,7 @@ def done(
     try:
         with pytest.MonkeyPatch.context() as patched:
             if made:
-                patched.setattr(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches))
+                patched.setattr(runner, "replicators", MadeUp)
             count = run_rows(store, goal, Workforce(workers=1), watch)
         store.commit(study_manifest(prepared, store, count))
     finally:
@@ -84,7 +84,7 @@ def test_a_file_laid_into_the_folder_while_it_works_is_not_swept_away(study: Pat
     store = open_store(prepared, tmp_path / "o")
     (tmp_path / "o" / "notes.txt").write_text("mine")
     goal = Goal(rows=ROWS, objective=prepared.objective.name)
-    with mock.patch.object(runner, "run_batches", lambda setup, batches, *_: made_up(setup, batches)):
+    with mock.patch.object(runner, "replicators", MadeUp):
         run_rows(store, goal, Workforce())
     with pytest.raises(Exception, match=r"holds 'notes\.txt', which planner did not write"):
         store.commit({})

@@ -18,8 +18,9 @@ from planner.scenario.loading import load_scenario
 from planner.sizing.evaluate import Clock
 from planner.sizing.size import Effort, size, trial_of
 from planner.studies import engines
-from planner.studies.engines import run_batches
+from planner.studies.engines import Workforce, replicators
 from planner.studies.prepare import prepare
+from planner.studies.replicate import Replicator
 from tests.sizing.toys import toy
 from tests.studies.processes import LIMIT_S, Process, end, files, finish, start, start_study, wait_for
 
@@ -119,11 +120,12 @@ def test_a_cluster_that_grows_with_its_work_grows(study: Path, tmp_path: Path) -
     ) as cluster:
         cluster.adapt(minimum=1, maximum=6)
         begin_s = time.monotonic()
-        rows = run_batches(setup, [(first, first + 8) for first in range(0, 80_000, 8)], 1, cluster.scheduler_address)
+        crew = replicators(setup, 10_000, Workforce(scheduler=cluster.scheduler_address))
+        rows = crew.unordered(Replicator.run, [(first, first + 8) for first in range(0, 80_000, 8)])
         while len(cluster.scheduler_info["workers"]) < 6:
             next(rows)
             assert time.monotonic() - begin_s < 15.0
-        rows.close()
+        crew.close()
 
 
 def test_a_cluster_without_workers_is_one_message(
@@ -134,7 +136,7 @@ def test_a_cluster_without_workers_is_one_message(
     prepared = prepare(study)
     setup = prepared.setup(prepared.montecarlo())
     with pytest.raises(ScenarioError, match=rf"the Dask cluster at {address} has no workers after 0.5 s"):
-        next(run_batches(setup, [(0, 8)], workers=1, scheduler=address))
+        replicators(setup, 1, Workforce(scheduler=address))
 
 
 @pytest.mark.prove

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from itertools import pairwise
@@ -20,10 +21,10 @@ from planner.scenario.loading import load_scenario
 from planner.studies import designs
 from planner.studies.decision import IntervalEstimate, estimates, once, percentiles
 from planner.studies.designs import MonteCarlo, PointSet
-from planner.studies.engines import LOCAL_DASK, run_batches
+from planner.studies.engines import LOCAL_DASK, Workforce, replicators
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, headlines, objective_names
-from planner.studies.runner import SIMULATION_WORK, Progress, draws_for, money_share, nested
+from planner.studies.runner import SIMULATION_WORK, Progress, draws_for, money_share
 from tests.conftest import ROOT
 from tests.engine.worlds import QUIET, scenario_of
 from tests.studies.conftest import SMALL
@@ -52,7 +53,7 @@ def test_counting_money_anew_gives_the_cents_of_simulating_anew(study: str, mont
     names, money = prepared.inputs.names, replicator.redrawn()
     expected = {name for name in names if any(part in name for part in MONEY if part != unlike)}
     assert {names[place] for place in money} == expected
-    values, chance = replicator.values(0, 3)
+    values, chance = replicator.setup.values(0, 3)
     for which in range(len(prepared.scenarios)):
         shared = replicator.simulate(which, values[0], int(chance[0]))
         other = values[0].copy()
@@ -139,7 +140,7 @@ def test_an_input_that_moves_machines_takes_those_it_is_correlated_with_along(st
     prepared = prepare(study_file(f"{DOLLARS}correlations: [{pair}]\n"))
     setup = prepared.setup(prepared.montecarlo())
     assert Replicator(setup).redrawn() == (1, 3)
-    drawn, chance = Replicator(nested(setup, (1, 3), 4)).values(256, 320)
+    drawn, chance = setup.nested((1, 3), 4).values(256, 320)
     for one in np.unique(chance):
         assert [len(np.unique(column)) for column in drawn[chance == one].T] == [1, 4, 1, 4]
 
@@ -170,10 +171,11 @@ def test_processes_and_dask_draw_money_again_as_one_worker_does(study_file: Writ
     if scheduler:
         pytest.importorskip("distributed")
     prepared = prepare(study_file(DOLLARS), ["horizon_months=2"])
-    setup, pieces = nested(prepared.setup(prepared.montecarlo()), (1, 2, 3), 2), [(256, 264), (264, 272)]
-    here = {first: Replicator(setup).run(first, last) for first, last in pieces}
+    setup, pieces = prepared.setup(prepared.montecarlo()), [(256, 264, (1, 2, 3), 2), (264, 272, (1, 2, 3), 2)]
+    here = {piece[0]: Replicator(setup).run(*piece) for piece in pieces}
     assert [np.unique(rows.chance, return_counts=True)[1].tolist() for rows in here.values()] == [[2] * 4] * 2
-    there = {rows.first: rows for rows in run_batches(setup, pieces, 2, scheduler)}
+    with contextlib.closing(replicators(setup, 2, Workforce(workers=2, scheduler=scheduler))) as crew:
+        there = {rows.first: rows for rows in crew.map(Replicator.run, pieces)}
     assert there.keys() == here.keys()
     for first, rows in here.items():
         for name in ("chance", "inputs", "headlines", "monthly"):
@@ -244,8 +246,7 @@ def test_nested_and_plain_studies_agree_within_their_intervals(
         tables = []
         for draws in (1, 4):  # independent of each other: another seed
             prepared = prepare(path, ["horizon_months=2"], seed=2 * seed + (draws > 1))
-            setup = nested(prepared.setup(prepared.montecarlo()), (1, 2, 3), draws)
-            rows = Replicator(setup).run(0, 64)
+            rows = Replicator(prepared.setup(prepared.montecarlo())).run(0, 64, (1, 2, 3), draws)
             assert np.unique(rows.chance).size == (64 if draws == 1 else 16 + 12)
             tables.append(judged(rows.headlines[:, :, objective_names().index("cost_usd")], 4))
         agreed += agreeing(*tables)

@@ -102,9 +102,9 @@ def test_an_interrupted_study_is_resumed_to_the_same_bytes(
     ran = []
     real = Replicator.run
 
-    def noted(self: Replicator, first: int, last: int) -> Any:
+    def noted(self: Replicator, first: int, last: int, *nested: Any) -> Any:
         ran.append((first, last))
-        return real(self, first, last)
+        return real(self, first, last, *nested)
 
     monkeypatch.setattr(Replicator, "run", noted)
     finish(prepared, tmp_path / "cut" / "s", resume=True)
@@ -244,7 +244,7 @@ def test_a_study_looks_at_the_figure_it_is_told() -> None:
 
 def test_replication_17_is_the_same_run_alone(prepared: Prepared, uninterrupted: Finished) -> None:
     replicator = Replicator(prepared.setup(prepared.montecarlo()))
-    values, chance = replicator.values(17, 18)
+    values, chance = replicator.setup.values(17, 18)
     alone = headlines(replicator.simulate(1, values[0], int(chance[0])))
     stored = [uninterrupted.output(name)[17, 1] for name in objective_names()]
     assert np.array_equal(alone, stored, equal_nan=True)
@@ -317,7 +317,7 @@ def test_designs_without_correlations_leave_them_out(study_file: Write) -> None:
     prepared = prepare(study_file(text))
     with pytest.raises(ScenarioError, match="independent inputs"):
         prepared.design("sobol")
-    values, _ = Replicator(prepared.setup(prepared.design("tornado"))).values(0, 11)
+    values, _ = prepared.setup(prepared.design("tornado")).values(0, 11)
     assert len(np.unique(values[:, 2])) == 3  # its own P10 and P90, and the median: no other input moves it
 
 

@@ -162,9 +162,9 @@ def test_a_run_that_failed_for_want_of_memory_is_tried_again(
     ran: list[int] = []
     real = Replicator.run
 
-    def noted(self: Replicator, first: int, last: int) -> Any:
+    def noted(self: Replicator, first: int, last: int, *nested: Any) -> Any:
         ran.append(first)
-        return real(self, first, last)
+        return real(self, first, last, *nested)
 
     monkeypatch.setattr(Replicator, "run", noted)
     done(prepared, tmp_path / "o", 16, made=False)
