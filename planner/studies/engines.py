@@ -27,8 +27,6 @@ Subject = TypeVar("Subject")
 Result = TypeVar("Result")
 Piece = tuple[Any, ...]
 """What a function is called with beside the thing that it works on."""
-Batch = tuple[int, int]
-"""A range of rows: the first, and one past the last."""
 LOCAL_DASK = "local-dask"
 MAX_LOSSES = 3
 """Workers that may die on one piece of work before all of it ends."""
@@ -69,7 +67,7 @@ def workforce(workers: int | None, scheduler: str | None) -> Workforce:
 
 
 def replicators(setup: Setup, batches: int, force: Workforce) -> Crew[Replicator]:
-    """Return the workers of a study with so many batches of rows; :meth:`Replicator.run` is what they do."""
+    """Return the workers of a study with a number of batches of rows, for :meth:`Replicator.run`."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one thread per worker: our matrices are small
     count = force.workers if force.scheduler else min(force.workers, batches)
     return Crew(Replicator, setup, count, force.scheduler)

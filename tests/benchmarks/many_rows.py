@@ -32,7 +32,7 @@ from scipy.stats import norm
 from planner.answers.study import study_summary, study_table
 from planner.api import study
 from planner.studies import engines
-from planner.studies.engines import Batch, Piece
+from planner.studies.engines import Piece
 from planner.studies.replicate import Replicator, Rows, Setup, objective_names
 from planner.studies.runner import Progress, batch_size
 from tests.benchmarks.study_memory import STUDY
@@ -58,7 +58,7 @@ _stream = np.random.Philox(key=[7, 0])
 _begin, _draw = _stream.state, np.random.Generator(_stream)
 
 
-def made_up(setup: Setup, batches: Sequence[Batch]) -> list[Rows]:
+def made_up(setup: Setup, batches: Sequence[tuple[int, int]]) -> list[Rows]:
     """Return replications that their numbers decide, of the shape that a worker sends; batches are of one size."""
     rows, scenarios, months, series = batches[0][1] - batches[0][0], *_shape_of(setup)
     inputs, headlines = len(setup.inputs), scenarios * len(_HEADLINES)

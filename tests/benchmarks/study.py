@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from planner.studies.engines import LOCAL_DASK, Batch, Workforce, replicators
+from planner.studies.engines import LOCAL_DASK, Workforce, replicators
 from planner.studies.prepare import Prepared, prepare
 from planner.studies.replicate import Replicator, Rows, Setup, objective_names
 from planner.studies.runner import batch_size, draws_for, money_share
@@ -37,7 +37,7 @@ def reference_study() -> Prepared:
     return dataclasses.replace(study, scenarios=study.scenarios[:1], inputs=inputs)
 
 
-def pace(setup: Setup, pieces: Sequence[Batch], scheduler: str | None) -> tuple[float, float, list[Rows]]:
+def pace(setup: Setup, pieces: Sequence[tuple[int, int]], scheduler: str | None) -> tuple[float, float, list[Rows]]:
     """Run pieces of a study as the study does; return the wait for the first, seconds of a row after it, and all rows.
 
     The second is processor time in all processes together: unlike a wait, it hardly sees what else the machine does.

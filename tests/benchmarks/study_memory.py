@@ -18,7 +18,7 @@ import numpy as np
 from planner.answers.study import write_study
 from planner.studies import runner
 from planner.studies.analysis import Finished
-from planner.studies.engines import Batch, Workforce
+from planner.studies.engines import Workforce
 from planner.studies.prepare import prepare
 from planner.studies.replicate import HEADLINES, Rows, Setup
 from planner.studies.store import Store, identity
@@ -26,7 +26,7 @@ from planner.studies.store import Store, identity
 STUDY = Path(__file__).parents[2] / "tests" / "benchmarks" / "november" / "mixed-fleet-study.yaml"
 
 
-def made_up(setup: Setup, batches: Iterable[Batch]) -> Iterator[Rows]:
+def made_up(setup: Setup, batches: Iterable[tuple[int, int]]) -> Iterator[Rows]:
     """Yield batches of the shape that workers send."""
     ahead = iter(batches)
     if (begin := next(ahead, None)) is None:
