@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from planner.answers.charts import figures_of
-from planner.answers.report import head_of
 from planner.errors import Problem, ScenarioError
 from planner.output.blocks import Facts, Grid, Picture, Sentence
 from planner.output.folder import read_contents
@@ -123,6 +122,8 @@ class Answer(Generic[Found]):
 
     def _repr_html_(self) -> str:
         """Show a notebook the verdict, the key figures and the first chart of the report."""
+        from planner.answers.report import head_of  # noqa: PLC0415 - only where a notebook shows it
+
         contents = read_contents(self.folder)
         section, picture = head_of(contents)
         picture = picture or next(iter(figures_of(contents).values()), None)
