@@ -49,7 +49,7 @@ from planner.run.measures import observed
 from planner.run.simulate import RunResult, booked_anew, simulate, simulate_plan
 from planner.scenario.actuals import FLEET, Actuals, Seen
 from planner.studies.designs import Design, Listed
-from planner.studies.engines import Workforce, replicators
+from planner.studies.engines import PIECE, Workforce, replicators
 from planner.studies.prepare import Prepared
 from planner.studies.replicate import Replicator
 from planner.yaml_io import KeyPath
@@ -291,7 +291,7 @@ class PlanRuns:
             raise ScenarioError(Problem(message=message, hint=f"ask for {fewest} or more with --replications"))
         batches = [(first, min(first + 16, rows)) for first in range(0, rows, 16)]
         with contextlib.closing(replicators(setup, len(batches), self.force)) as crew:
-            parts = [*crew.map(Replicator.run, batches)]
+            parts = [*crew.map(Replicator.run, batches, PIECE)]
         monthly = np.concatenate([part.monthly[:, 0] for part in parts])
         ran = ~np.isnan(monthly).all(axis=(1, 2))
         if ran.sum() < fewest:

@@ -27,6 +27,8 @@ Subject = TypeVar("Subject")
 Result = TypeVar("Result")
 Piece = tuple[Any, ...]
 """What a function is called with beside the thing that it works on."""
+PIECE = "replications {} to {}"
+"""A study's piece of work, for messages."""
 LOCAL_DASK = "local-dask"
 MAX_LOSSES = 3
 """Workers that may die on one piece of work before all of it ends."""
@@ -84,11 +86,13 @@ class Crew(Generic[Subject]):
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
         self._life: list[Connection] = []
 
-    def map(self, work: Callable[..., Result], arguments: Sequence[Piece]) -> Iterator[Result]:
+    def map(
+        self, work: Callable[..., Result], arguments: Sequence[Piece], named: str = "their work"
+    ) -> Iterator[Result]:
         """Yield the results of a function on the subject and each argument, in order."""
         early: dict[int, Result] = {}
         due = 0
-        for place, result in self.unordered(work, arguments):
+        for place, result in self.unordered(work, arguments, named):
             early[place] = result
             while due in early:
                 yield early.pop(due)

@@ -17,7 +17,7 @@ from planner.arrays import Floats
 from planner.errors import ScenarioError
 from planner.studies.decision import IntervalEstimate, Targeted, mean_estimate, percentile_estimate, standings
 from planner.studies.designs import MonteCarlo
-from planner.studies.engines import Crew, Workforce, replicators
+from planner.studies.engines import PIECE, Crew, Workforce, replicators
 from planner.studies.replicate import Replicator, objective_names
 from planner.studies.sensitivity import followed
 from planner.studies.store import Store
@@ -216,10 +216,12 @@ def run_rows(store: Store, goal: Goal, force: Workforce, watch: Watch | None = N
             size, end = math.lcm(goal.scramblings * draws, batch) if draws > 1 else batch, looks.end()
             edges = sorted({*range(begin, stop, size), min(max(begin, months), stop), stop})
             missing = [piece for piece in pairwise(edges) if not looks.known[slice(*np.array(piece) // batch)].all()]
-            if missing and end is None and crew is None:
-                crew = stack.enter_context(contextlib.closing(replicators(store.setup, len(missing), force)))
+            if end is not None or not missing:
+                continue
+            if crew is None:  # as many as the whole study can use
+                crew = stack.enter_context(contextlib.closing(replicators(store.setup, len(looks.known), force)))
             pieces = [(*piece, money, draws) for piece in missing]
-            for _, part in crew.unordered(Replicator.run, pieces, "replications {} to {}") if crew else ():
+            for _, part in crew.unordered(Replicator.run, pieces, PIECE):
                 store.write(part)
                 looks.add(part.first, part.headlines[:, :, places].transpose(0, 2, 1))
                 end = looks.end()

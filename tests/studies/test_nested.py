@@ -18,13 +18,15 @@ from planner.plan import build
 from planner.plan.build import build_plan, same_machines
 from planner.run.simulate import run_engine
 from planner.scenario.loading import load_scenario
-from planner.studies import designs
+from planner.studies import designs, runner
+from planner.studies.analysis import open_store
 from planner.studies.decision import IntervalEstimate, estimates, once, percentiles
 from planner.studies.designs import MonteCarlo, PointSet
 from planner.studies.engines import LOCAL_DASK, Workforce, replicators
 from planner.studies.prepare import Prepared, prepare
-from planner.studies.replicate import Replicator, headlines, objective_names
+from planner.studies.replicate import Replicator, Setup, headlines, objective_names
 from planner.studies.runner import SIMULATION_WORK, Progress, draws_for, money_share
+from tests.benchmarks.study_memory import MadeUp
 from tests.conftest import ROOT
 from tests.engine.worlds import QUIET, scenario_of
 from tests.studies.conftest import SMALL
@@ -164,6 +166,24 @@ def test_a_nested_study_is_the_same_however_it_was_run(
     parts = done(dollars, tmp_path / "parts", 40, made=False)
     assert np.array_equal(parts.chance, whole.chance)
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
+
+
+def test_workers_are_as_many_as_the_whole_study_can_use(
+    dollars: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(designs, "PILOT", 16)
+    counts: list[int] = []
+
+    class Counted(MadeUp):
+        def __init__(self, setup: Setup, batches: int, *_: object) -> None:
+            super().__init__(setup)
+            counts.append(batches)
+
+    store = open_store(dollars, tmp_path / "o")
+    monkeypatch.setattr(runner, "replicators", Counted)
+    runner.run_rows(store, runner.Goal(rows=64, objective="cost_usd"), Workforce(workers=64))
+    store.close()
+    assert counts == [64 // store.batch]  # once, and not by the two batches of the pilot
 
 
 @pytest.mark.parametrize("scheduler", [None, pytest.param(LOCAL_DASK, marks=pytest.mark.prove)])
